@@ -1,0 +1,32 @@
+"""Honest evaluation of chest X-ray models.
+
+Importing this package loads nothing heavy: names below are fetched when first used, so that `import cxrhf`
+and `cxrhf --help` answer at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "metrics": ("cxrhf.metrics", None),
+    "schema": ("cxrhf.schema", None),
+    "read_predictions": ("cxrhf.schema", "read_predictions"),
+}
+
+__all__ = ["__version__", *sorted(_LAZY)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'cxrhf' has no attribute {name!r}; it has {', '.join(__all__)}")
+    module, attribute = _LAZY[name]
+    loaded = importlib.import_module(module)
+    return loaded if attribute is None else getattr(loaded, attribute)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,237 @@
+"""Word counts by group, in references and in generated reports -> how associations of words with groups moved.
+
+CAD (clinical association displacement): for every word the smoothed log ratio of its frequency between two groups, in
+the references and in the predictions, and the standardised difference of the two. WAE (weighted association erasure):
+the mean squared displacement over the vocabulary. After "Measuring What VLMs Don't Say" (Parikh et al. 2026).
+
+Signs: the first group is positive. Groups are taken in alphabetical order unless named: F positive, M negative, as in
+the paper.
+
+Where our default differs from the paper, and why: a word that is never generated has Var_pred = 2/alpha = 20, so with
+200 F / 20 M in the reference z_ref = 9.8 but |z_disp| = .51, "stable" by the printed rule. Whether a word is missing is
+therefore tested on pooled counts, and only words whose reference association passes a corrected test can be erased.
+`rule="paper"` gives the printed categories, `summary` both side by side. The same blindness hides words that only the
+model uses: exchange the two corpora (`cad(prediction, reference)`) and read "omitted" as "brought in with an
+association".
+
+WAE has no direction: 0 for identical corpora, about 1 for faithful but independent text, and *low* when a model
+collapses to one template. Read it with its null (`words_resample.split_half`) and `omitted_mass`, and never call lower
+better.
+
+Known gap: variances are those of independent tokens; words repeated within reports, and patients shared by the
+corpora, are seen by the resampling of `words_resample` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cxrhf.metrics.checks import InputError, one_of
+from cxrhf.metrics.displacement import (
+    Association,
+    Displacement,
+    association,
+    categories,
+    displaced,
+)
+from cxrhf.metrics.words_category import DEFAULT_CATEGORIES, OMITTED_RATE, PAPER_CATEGORIES, counted, within
+from cxrhf.metrics.words_corpora import Corpora, corpora, pair_of
+
+__all__ = [
+    "Association",
+    "Displacement",
+    "association",
+    "cad",
+    "cad_corpora",
+    "cad_each",
+    "cad_texts",
+    "categories",
+    "corpora",
+    "delta_dir",
+    "delta_wae",
+    "omitted_mass",
+    "summary",
+    "sweep",
+    "wae",
+]
+
+GroupCounts = Mapping[str, Mapping[str, int]]
+
+
+def cad(
+    reference: GroupCounts,
+    prediction: GroupCounts,
+    *,
+    groups: tuple[str, str] | None = None,
+    rule: str = "default",
+    alpha: float = 0.1,
+    p_star: float = 0.05,
+    z_neutral: float = 1.0,
+    z_strong: float = 2.0,
+    min_count: int = 10,
+) -> Displacement:
+    """Displacement of every word from counts `{group: {word: count}}` of both corpora; words in alphabetical order.
+
+    The vocabulary is the union of both corpora. `groups` picks two groups and their order (the first is positive);
+    with more than two and no choice use `cad_each`. `rule` is "default" or "paper": see `words_category`.
+
+    >>> moved = cad({"F": {"lung": 50}, "M": {"lung": 52}}, {"F": {"lung": 80}, "M": {"lung": 78}})
+    >>> moved.category.tolist()
+    ['stable']
+    """
+    first, second = pair_of({*reference, *prediction}, groups)
+    sides = {"reference": reference, "prediction": prediction}
+    words = sorted({word for side in sides.values() for name in (first, second) for word in side.get(name, {})})
+    ref, pred = (
+        np.array([_row(side.get(name, {}), words, f"{what}[{name!r}]") for name in (first, second)])
+        for what, side in sides.items()
+    )
+    options: dict[str, Any] = {"alpha": alpha, "p_star": p_star, "z_neutral": z_neutral, "z_strong": z_strong}
+    return displaced((first, second), words, ref, pred, rule=rule, min_count=min_count, **options)
+
+
+def cad_texts(
+    reference: Iterable[str],
+    generated: Iterable[str],
+    groups: Sequence[Any],
+    patients: Sequence[Any] | None = None,
+    *,
+    pair: tuple[str, str] | None = None,
+    **options: Any,
+) -> Displacement:
+    """`cad` of reports: row i of both corpora belongs to groups[i] (and patients[i]); stop words are left out."""
+    return cad_corpora(corpora(reference, generated, groups, patients), pair=pair, **options)
+
+
+def cad_corpora(texts: Corpora, *, pair: tuple[str, str] | None = None, **options: Any) -> Displacement:
+    """`cad` of counted corpora (`words_corpora.corpora`), which the resampling functions take as well."""
+    two = texts.pair(pair)
+    first, second = two.groups
+    return displaced((first, second), two.vocabulary, *two.counts(), **options)
+
+
+def cad_each(reference: GroupCounts, prediction: GroupCounts, **options: Any) -> dict[str, Displacement]:
+    """Each group (positive) against all the others together; tests are corrected within each comparison."""
+    names = sorted({*reference, *prediction})
+    if len(names) < 2:
+        raise InputError(f"groups are {names}, allowed: two or more")
+    out = {}
+    for name in names:
+        rest = f"not {name}"
+        sides = [{name: side.get(name, {}), rest: _summed(side, name)} for side in (reference, prediction)]
+        out[name] = cad(*sides, groups=(name, rest), **options)
+    return out
+
+
+def wae(displacement: Displacement, weights: str = "prediction", group: str | None = None) -> float:
+    """Weighted mean of z_disp^2 over the words, >= 0; weights are counts in the predictions or in the references.
+
+    With `group`: over words associated with it in the reference (|z_ref| > z_neutral) only. It has no direction: 0 for
+    identical corpora, about 1 for faithful independent text, low again after total collapse. NaN if the words have no
+    weight, or a group no token.
+    """
+    one_of(weights, "weights", ("prediction", "reference"))
+    counts = displacement.prediction if weights == "prediction" else displacement.reference
+    weight = counts.sum(axis=0).astype(np.float64)
+    if group is not None:
+        one_of(group, "group", displacement.groups)
+        sign = 1 if group == displacement.groups[0] else -1
+        weight = np.where(sign * displacement.z_ref > displacement.z_neutral, weight, 0.0)
+    total = weight.sum()
+    return float((weight * displacement.z_disp**2).sum() / total) if total > 0 else float("nan")
+
+
+def delta_wae(displacement: Displacement, weights: str = "prediction") -> float:
+    """WAE of the first group less WAE of the second (F - M): positive when words of the first group moved more."""
+    first, second = displacement.groups
+    return wae(displacement, weights, first) - wae(displacement, weights, second)
+
+
+def delta_dir(displacement: Displacement) -> float:
+    """Tokens of the second group over tokens of the first (male to female), predictions less references.
+
+    0 when the model's verbosity favours neither group more than the references do. NaN without tokens.
+    """
+    (ref_first, ref_second), (pred_first, pred_second) = (
+        counts.sum(axis=1).astype(np.float64) for counts in (displacement.reference, displacement.prediction)
+    )
+    if not (ref_first > 0 and pred_first > 0):
+        return float("nan")
+    return float(pred_second / pred_first - ref_second / ref_first)
+
+
+def omitted_mass(displacement: Displacement) -> float:
+    """Share of the reference tokens that belong to words the model leaves out, 0 to 1, whatever their association.
+
+    Left out: generated at less than half the reference rate, and the pooled test passes BH over all words with at least
+    min_count reference tokens. This is what WAE cannot see. NaN without tokens.
+    """
+    n_ref = displacement.reference.sum(axis=0)
+    if not (n_ref.sum() and displacement.prediction.sum()):
+        return float("nan")
+    q = within(displacement.p_omission, n_ref >= displacement.min_count)
+    left_out = (q <= displacement.p_star) & (displacement.rate_ratio < OMITTED_RATE)
+    return float(n_ref[left_out].sum() / n_ref.sum())
+
+
+def summary(displacement: Displacement) -> dict[str, Any]:
+    """Both rules side by side with the numbers that must be read together.
+
+    `default` and `paper` count words by category (`default_raw`: our rule on raw p values), each with `erasure`.
+    """
+    n_ref, n_pred = displacement.reference.sum(axis=0), displacement.prediction.sum(axis=0)
+    ours = categories(displacement, rule="default")
+    raw = categories(displacement, rule="default", adjusted=False)
+    printed = categories(displacement, rule="paper")
+    never = n_ref[n_pred == 0].sum() / n_ref.sum() if n_ref.sum() else float("nan")
+    return {
+        "groups": displacement.groups,
+        "n_words": len(displacement.words),
+        "n_associated": int((~np.isnan(ours.q_omission)).sum()),
+        "default": counted(ours.category, DEFAULT_CATEGORIES),
+        "default_raw": counted(raw.category, DEFAULT_CATEGORIES),
+        "paper": counted(printed.category, PAPER_CATEGORIES),
+        "wae_prediction": wae(displacement, "prediction"),
+        "wae_reference": wae(displacement, "reference"),
+        "delta_wae_prediction": delta_wae(displacement, "prediction"),
+        "delta_wae_reference": delta_wae(displacement, "reference"),
+        "delta_dir": delta_dir(displacement),
+        "omitted_mass": omitted_mass(displacement),
+        "never_generated_mass": float(never),
+    }
+
+
+def sweep(
+    displacement: Displacement,
+    p_stars: Iterable[float] = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2),
+    rule: str | None = None,
+) -> list[dict[str, Any]]:
+    """Words by category at each significance level p* (all families of the default rule move with it)."""
+    chosen = rule or displacement.rule
+    names = PAPER_CATEGORIES if chosen == "paper" else DEFAULT_CATEGORIES
+    return [
+        {"p_star": p_star, **counted(categories(displacement, rule=chosen, p_star=p_star).category, names)}
+        for p_star in p_stars
+    ]
+
+
+def _row(counts: Mapping[str, int], words: Sequence[str], name: str) -> NDArray[np.int64]:
+    """The counts of one group in the order of the vocabulary."""
+    for word, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+            raise InputError(f"{name}[{word!r}] is {count!r}, allowed: a whole number >= 0")
+    return np.array([counts.get(word, 0) for word in words], dtype=np.int64)
+
+
+def _summed(side: GroupCounts, but: str) -> dict[str, int]:
+    """Counts of all groups but one, added up."""
+    out: dict[str, int] = {}
+    for name, counts in side.items():
+        if name != but:
+            for word, count in counts.items():
+                out[word] = out.get(word, 0) + count
+    return out

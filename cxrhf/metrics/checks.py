@@ -1,0 +1,178 @@
+"""Anything array-like -> checked float64 arrays, and the sentence that explains an undefined number.
+
+Validation happens here, once, at the door of every public metric; the kernels behind it trust their input.
+Undefined is not bad input: a group without positives is a fact about the data and gives NaN, for which
+`undefined` has the sentence that RESULT.note carries.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+class InputError(ValueError):
+    """An argument that no metric can be computed from; the message names it, the position and the value."""
+
+
+def _as_array(values: ArrayLike, name: str, ndim: tuple[int, ...]) -> Floats:
+    try:
+        raw: NDArray[Any] = np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{name} is not a rectangular array of numbers: {error}") from None
+    if raw.ndim not in ndim:
+        wanted = " or ".join(f"{d}-D" for d in ndim)
+        raise InputError(f"{name} has {raw.ndim} dimensions (shape {raw.shape}), allowed: {wanted}")
+    if raw.dtype.kind not in "bfiu":
+        raw = _numbers_or_complain(raw, name)
+    return np.ascontiguousarray(raw, dtype=np.float64)
+
+
+def _numbers_or_complain(raw: NDArray[Any], name: str) -> NDArray[Any]:
+    """Object arrays may hold numbers and None (a null becomes NaN); text never counts as a number."""
+    flat = raw.ravel()
+    for position, value in enumerate(flat):
+        if value is not None and (isinstance(value, (str, bytes)) or not np.isscalar(value)):
+            where = np.unravel_index(position, raw.shape)
+            raise InputError(
+                f"{name}{_at(where)} is {value!r} ({type(value).__name__}), allowed: numbers. "
+                f"Convert it first, for example with numpy.asarray({name}, dtype=float)"
+            )
+    try:
+        numbers: NDArray[Any] = raw.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} holds values that are not numbers: {error}") from None
+    return numbers
+
+
+def _at(where: tuple[Any, ...]) -> str:
+    return "[" + ", ".join(str(int(i)) for i in where) + "]"
+
+
+def _refuse(values: Floats, bad: NDArray[np.bool_], name: str, allowed: str) -> None:
+    if bad.any():
+        where = np.unravel_index(int(np.argmax(bad)), values.shape)
+        more = int(bad.sum()) - 1
+        others = f" (and {more} more)" if more else ""
+        raise InputError(f"{name}{_at(where)} is {float(values[where])!r}{others}, allowed: {allowed}")
+
+
+def as_labels(y: ArrayLike, name: str = "y", *, masked: bool = False) -> Floats:
+    """0/1 labels as float64; with `masked`, two dimensions are allowed and NaN (or None) marks a missing label."""
+    values = _as_array(y, name, (1, 2) if masked else (1,))
+    bad = (values != 0) & (values != 1)
+    if masked:
+        _refuse(values, bad & ~np.isnan(values), name, "0, 1 or null")
+    else:
+        _refuse(values, bad, name, "0 or 1 (drop or mask missing labels first)")
+    return values
+
+
+def as_scores(p: ArrayLike, name: str = "p", *, masked: bool = False) -> Floats:
+    """Finite scores of any range as float64. With `masked`, one or two dimensions."""
+    values = _as_array(p, name, (1, 2) if masked else (1,))
+    _refuse(values, ~np.isfinite(values), name, "finite numbers")
+    return values
+
+
+def as_probabilities(p: ArrayLike, name: str = "p", *, masked: bool = False) -> Floats:
+    """Probabilities in [0, 1] as float64."""
+    values = as_scores(p, name, masked=masked)
+    _refuse(values, (values < 0) | (values > 1), name, "probabilities from 0 to 1")
+    return values
+
+
+def as_weights(weight: ArrayLike | None, n: int, name: str = "weight") -> Floats:
+    """Finite weights >= 0 as float64; None means 1 for every row."""
+    if weight is None:
+        return np.ones(n)
+    values = _as_array(weight, name, (1,))
+    _refuse(values, ~np.isfinite(values) | (values < 0), name, "finite numbers >= 0")
+    same_length(weight=values, rows=np.empty(n))
+    return values
+
+
+def as_fraction(value: float, name: str) -> float:
+    """A number strictly between 0 and 1."""
+    if not (isinstance(value, (int, float, np.number)) and 0 < value < 1):
+        raise InputError(f"{name} is {value!r}, allowed: a number between 0 and 1")
+    return float(value)
+
+
+def as_count(value: int, name: str, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{name} is {value!r}, allowed: a whole number >= {least}")
+    return int(value)
+
+
+def one_of(value: str, name: str, allowed: tuple[str, ...]) -> str:
+    """One of the named options."""
+    if value not in allowed:
+        raise InputError(f"{name} is {value!r}, allowed: {', '.join(map(repr, allowed))}")
+    return value
+
+
+def same_length(**arrays: NDArray[Any]) -> None:
+    """All arrays have as many rows as the first."""
+    (first, reference), *rest = arrays.items()
+    for name, values in rest:
+        if len(values) != len(reference):
+            raise InputError(f"{first} has {len(reference)} rows but {name} has {len(values)}; they must be equal")
+
+
+def binary_input(
+    y: ArrayLike, p: ArrayLike, weight: ArrayLike | None, *, probability: bool = False
+) -> tuple[Floats, Floats, Floats]:
+    """The door of every metric of labels and scores."""
+    labels = as_labels(y)
+    scores = as_probabilities(p) if probability else as_scores(p)
+    same_length(y=labels, p=scores)
+    return labels, scores, as_weights(weight, len(labels))
+
+
+# What each metric needs before it is a number. Metrics that are not listed need only some weight.
+_BOTH = frozenset(
+    {
+        "auroc",
+        "average_precision",
+        "auprc_trapezoid",
+        "balanced_brier",
+        "brier_skill_score",
+        "calibration_slope",
+        "calibration_intercept",
+        "sensitivity_at_specificity",
+        "youden",
+        "mcc",
+        "matched_auroc",
+        "delong",
+    }
+)
+_POSITIVES = frozenset({"brier_positive", "tpr", "f1", "max_f1"})
+_NEGATIVES = frozenset({"brier_negative", "fpr", "threshold_at_fpr"})
+
+
+def undefined(metric: str, y: ArrayLike, weight: ArrayLike | None = None) -> str | None:
+    """Why `metric` is NaN on these labels, as a sentence; None when labels alone do not make it undefined.
+
+    >>> undefined("auroc", [0, 0, 0])
+    'auroc is undefined: no positives among 3 rows'
+    """
+    labels = as_labels(y)
+    weights = as_weights(weight, len(labels))
+    if len(labels) == 0:
+        return f"{metric} is undefined: no rows"
+    if weights.sum() == 0:
+        return f"{metric} is undefined: all {len(labels)} rows have weight 0"
+    lacks = []
+    if metric in _BOTH | _POSITIVES and weights[labels == 1].sum() == 0:
+        lacks.append("positives")
+    if metric in _BOTH | _NEGATIVES and weights[labels == 0].sum() == 0:
+        lacks.append("negatives")
+    if lacks:
+        return f"{metric} is undefined: no {' and no '.join(lacks)} among {len(labels)} rows"
+    return None

@@ -1,0 +1,296 @@
+"""Reports (lists of str) -> tokens, sparse word counts, and how varied the language is.
+
+The measures of diversity look at every token; word counts leave out the stop list, because associations of "the" are
+not clinical. All are corpus measures: they move with the number of texts, so compare corpora of equal size
+(`self_bleu(..., sample=n)`). Higher diversity is not better by itself: noise is diverse too.
+
+Known gaps: one word is one token (no phrases, no negation scope, no spelling variants), and the stop list is English.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from cxrhf.metrics.checks import InputError, as_count
+from cxrhf.metrics.stopwords import STOP_WORDS
+
+# De-identification brackets of older MIMIC notes, special tokens of generators, HTML leftovers: marks, not words.
+_MARKS = re.compile(r"\[\*\*[^\]]{0,80}\*\*\]|<[^<>\s]{1,20}>|&[a-z]{2,6};")
+_NOT = re.compile(r"n't\b")
+_CLITIC = re.compile(r"'(?:s|re|ve|ll|d|m|t)\b")
+# A word is letters only, bounded by non-word characters: "t12", "2cm", "___f" are not alphabetic. A run of x is the
+# de-identification mark of the Indiana reports ("XXXX"), whatever its length from two.
+_ASCII_WORD = re.compile(r"\b(?!xx+\b)[a-z]+\b", re.ASCII)
+_WORD = re.compile(r"\b(?!xx+\b)[^\W\d_]+\b")
+
+
+def tokenize(text: str) -> list[str]:
+    """Lower-case alphabetic tokens of one report, in order.
+
+    Hyphens split ("x-ray" is x, ray), because generators write both "pre-existing" and "pre - existing". A possessive
+    or contracted ending falls off ("patient's" is patient), but n't becomes not ("isn't" is is, not): a negation stays
+    a word. Letters of any script count, after compatibility normalisation (NFKC); tokens with a digit or underscore do
+    not. De-identification marks (XXXX, ___, [**...**]), markup (<unk>, &lt;) and numbers are no words.
+
+    >>> tokenize("The patient's x-ray isn't normal: XXXX ___ 2cm T-spine.")
+    ['the', 'patient', 'x', 'ray', 'is', 'not', 'normal', 't', 'spine']
+    """
+    ascii_only = text.isascii()
+    text = text.lower() if ascii_only else unicodedata.normalize("NFKC", text).lower().replace("’", "'")
+    if "<" in text or "&" in text or "[*" in text:
+        text = _MARKS.sub(" ", text)
+    if "'" in text:
+        text = text.replace("can't", "can not").replace("won't", "will not")
+        text = _CLITIC.sub(" ", _NOT.sub(" not", text))
+    return (_ASCII_WORD if ascii_only else _WORD).findall(text)
+
+
+def as_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
+    """A list of str, or an InputError that names the first entry that is none."""
+    if isinstance(texts, (str, bytes)):
+        raise InputError(f"{name} is one {type(texts).__name__} ({texts[:40]!r}), allowed: a list of str, one a report")
+    rows = list(texts)
+    for position, text in enumerate(rows):
+        if not isinstance(text, str):
+            raise InputError(
+                f"{name}[{position}] is {text!r} ({type(text).__name__}), allowed: str. "
+                "Drop the row, or write '' for an empty report"
+            )
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentTerms:
+    """Word counts: matrix[document, word], and the words of the columns."""
+
+    matrix: sp.csr_array
+    vocabulary: list[str]
+
+
+def document_terms(texts: Iterable[str], vocabulary: Iterable[str] | None = None, stop: bool = True) -> DocumentTerms:
+    """Count the words of every text.
+
+    Without `vocabulary` the columns are the words found, in alphabetical order, less the stop list if `stop`. With it
+    they are exactly those words in that order (it alone decides: a stop word in it is counted).
+
+    >>> document_terms(["No effusion.", "Effusion, effusion"]).matrix.toarray().tolist()
+    [[1, 1], [2, 0]]
+    """
+    rows, tokens, found = _token_ids(as_texts(texts))
+    if vocabulary is None:
+        columns = sorted(word for word in found if not (stop and word in STOP_WORDS))
+    else:
+        columns = as_texts(vocabulary, "vocabulary")
+        if len(set(columns)) < len(columns):
+            twice = next(word for i, word in enumerate(columns) if word in columns[:i])
+            raise InputError(f"vocabulary holds {twice!r} twice, allowed: every word once")
+    place = {word: column for column, word in enumerate(columns)}
+    column_of = np.array([place.get(word, -1) for word in found], dtype=np.int64)
+    column = column_of[tokens]
+    kept = column >= 0
+    n_texts = len(rows) - 1
+    document = np.repeat(np.arange(n_texts), np.diff(rows))
+    ones = np.ones(int(kept.sum()), dtype=np.int64)
+    matrix = sp.coo_array((ones, (document[kept], column[kept])), shape=(n_texts, len(columns))).tocsr()
+    matrix.sort_indices()
+    return DocumentTerms(matrix, columns)
+
+
+def _token_ids(texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
+    """Row pointers, the token numbers of all texts in one array, and the word of each number."""
+    number: dict[str, int] = {}
+    tokens: list[int] = []
+    rows = [0]
+    for text in texts:
+        tokens.extend([number.setdefault(word, len(number)) for word in tokenize(text)])
+        rows.append(len(tokens))
+    return np.array(rows, dtype=np.int64), np.array(tokens, dtype=np.int64), list(number)
+
+
+def template_diversity(texts: Iterable[str]) -> float:
+    """Share of different reports, 0 to 1; runs of white space count as one space, case and punctuation count.
+
+    1 when no two reports are equal, 1/n when all are. NaN without texts.
+    """
+    rows = as_texts(texts)
+    return len({" ".join(text.split()) for text in rows}) / len(rows) if rows else float("nan")
+
+
+def type_token_ratio(texts: Iterable[str]) -> float:
+    """Different words over all words of the corpus (stop words included), 0 to 1. NaN without a token.
+
+    It falls with the length of the corpus, so it compares corpora of about equal size only.
+    """
+    _, tokens, found = _token_ids(as_texts(texts))
+    return len(found) / len(tokens) if len(tokens) else float("nan")
+
+
+def self_bleu(
+    texts: Iterable[str], max_order: int = 4, smoothing: float = 0.1, sample: int | None = None, seed: int = 0
+) -> float:
+    """Mean BLEU of each text against all the others as references, 0 to 1; higher means more alike.
+
+    Exactly the slow definition (sentence BLEU, n-grams up to `max_order` with equal weights): an n-gram matches at most
+    as often as in the one other text that has it most often; the reference length is the closest among the others,
+    the shorter one of a tie. Only the largest two counts of each n-gram are needed for that, so the work grows with
+    the number of tokens, not of pairs of texts.
+
+    Smoothing: an order without a match counts as `smoothing` matches (0.1: "method 1" of Chen and Cherry 2014); a text
+    without one common word scores 0. Orders longer than a text are left out of its mean, so that a corpus of one short
+    template scores 1 (other tools give such orders the smoothing value and so call short templates diverse). Texts
+    without a token are left out. NaN with fewer than two texts.
+
+    Self-BLEU rises with the number of texts: `sample` draws that many texts first (seeded), for corpora of unlike size.
+    """
+    order = as_count(max_order, "max_order")
+    if not 0 <= smoothing <= 1:
+        raise InputError(f"smoothing is {smoothing!r}, allowed: a number from 0 to 1")
+    corpus = [text for text in as_texts(texts) if tokenize(text)]
+    if sample is not None and as_count(sample, "sample", 2) < len(corpus):
+        rng = np.random.default_rng(np.random.SeedSequence(seed))
+        corpus = [corpus[i] for i in np.sort(rng.choice(len(corpus), sample, replace=False))]
+    if len(corpus) < 2:
+        return float("nan")
+    rows, tokens, _ = _token_ids(corpus)
+    length = np.diff(rows)
+    document = np.repeat(np.arange(len(corpus)), length)
+    left = np.repeat(rows[1:], length) - np.arange(len(tokens))  # tokens from here to the end of the text
+    log_sum = np.zeros(len(corpus))
+    orders = np.minimum(length, order)
+    common = np.ones(len(corpus), dtype=bool)
+    gram = tokens
+    for n in range(1, order + 1):
+        start = np.flatnonzero(left >= n)
+        if n > 1:  # number the n-grams: the (n-1)-gram that starts here, followed by one more token
+            key = gram[start] * (int(tokens.max()) + 1) + tokens[start + n - 1]
+            gram = np.zeros(len(tokens), dtype=np.int64)
+            gram[start] = np.unique(key, return_inverse=True)[1]
+        matches = _clipped(document[start], gram[start], len(corpus))
+        if n == 1:
+            common = matches > 0
+        here = length >= n
+        with np.errstate(divide="ignore"):
+            share = np.where(matches > 0, matches, smoothing) / np.where(here, length - n + 1, 1)
+            log_sum[here] += np.log(share[here])
+    score = np.where(common, np.exp(log_sum / orders + _brevity(length)), 0.0)
+    return float(score.mean())
+
+
+def _clipped(document: NDArray[Any], gram: NDArray[Any], n_texts: int) -> NDArray[np.float64]:
+    """Matches of each text: for each of its n-grams the smaller of its count and the largest count elsewhere."""
+    pair, count = np.unique(gram * n_texts + document, return_counts=True)
+    gram, document = pair // n_texts, pair % n_texts
+    by_count = np.lexsort((-count, gram))
+    first = np.flatnonzero(np.diff(gram[by_count], prepend=-1))
+    best = count[by_count][first]
+    second = np.zeros_like(best)
+    several = np.diff(first, append=len(gram)) > 1
+    second[several] = count[by_count][first[several] + 1]
+    which = np.cumsum(np.diff(gram, prepend=-1) != 0) - 1
+    # A text that holds the maximum alone meets the second best elsewhere; if it shares it, the two are equal.
+    elsewhere = np.where(count == best[which], second[which], best[which])
+    return np.asarray(np.bincount(document, np.minimum(count, elsewhere), n_texts), dtype=np.float64)
+
+
+def _brevity(length: NDArray[Any]) -> NDArray[np.float64]:
+    """Logarithm of the brevity penalty of each text against the closest length among the others."""
+    sizes, which, times = np.unique(length, return_inverse=True, return_counts=True)
+    below = np.concatenate([[-np.inf], sizes[:-1]])
+    above = np.concatenate([sizes[1:], [np.inf]])
+    closest = np.where(sizes - below <= above - sizes, below, above)
+    closest = np.where(times > 1, sizes, closest)[which]
+    return np.minimum(0.0, 1.0 - closest / length)
+
+
+@dataclass(frozen=True, slots=True)
+class VocabularyShift:
+    """Words of the references that the generated texts keep or lose, and words only they have.
+
+    Words are ordered by count (of the corpus that has them; the reference for kept), ties by alphabet. `lost_mass` is
+    the share of reference tokens that belong to lost words, `new_mass` the share of generated tokens in new ones.
+    """
+
+    kept: tuple[str, ...]
+    lost: tuple[str, ...]
+    new: tuple[str, ...]
+    n_reference: int
+    n_generated: int
+    kept_share: float
+    lost_mass: float
+    new_mass: float
+
+
+def vocabulary_shift(
+    reference_texts: Iterable[str], generated_texts: Iterable[str], stop: bool = True
+) -> VocabularyShift:
+    """Which words (without the stop list if `stop`) are kept, lost and new. Shares of an empty corpus are NaN."""
+    reference = _totals(document_terms(as_texts(reference_texts, "reference_texts"), stop=stop))
+    generated = _totals(document_terms(as_texts(generated_texts, "generated_texts"), stop=stop))
+
+    def ordered(words: Iterable[str], counts: dict[str, int]) -> tuple[str, ...]:
+        return tuple(sorted(words, key=lambda word: (-counts[word], word)))
+
+    def mass(words: Iterable[str], counts: dict[str, int]) -> float:
+        return sum(counts[word] for word in words) / sum(counts.values()) if counts else float("nan")
+
+    kept = ordered(reference.keys() & generated.keys(), reference)
+    lost = ordered(reference.keys() - generated.keys(), reference)
+    new = ordered(generated.keys() - reference.keys(), generated)
+    share = len(kept) / len(reference) if reference else float("nan")
+    sizes = (len(reference), len(generated))
+    return VocabularyShift(kept, lost, new, *sizes, share, mass(lost, reference), mass(new, generated))
+
+
+def _totals(terms: DocumentTerms) -> dict[str, int]:
+    return dict(zip(terms.vocabulary, np.asarray(terms.matrix.sum(axis=0)).ravel().tolist(), strict=True))
+
+
+def semantic_diversity(vectors: ArrayLike) -> float:
+    """1 - mean cosine over all pairs of report embeddings (rows), 0 (all alike) to 2. NaN with fewer than two.
+
+    The mean over pairs is read off the length of the sum of the unit vectors, so it costs one pass. Rows of length 0
+    have no direction and are left out.
+    """
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.ndim != 2 or not np.isfinite(rows).all():
+        raise InputError(f"vectors has shape {rows.shape}, allowed: a finite 2-D array, one row a report")
+    size = np.linalg.norm(rows, axis=1)
+    unit = rows[size > 0] / size[size > 0, None]
+    n = len(unit)
+    return float(1 - (np.sum(unit.sum(axis=0) ** 2) - n) / (n * (n - 1))) if n > 1 else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalDiversity:
+    """The diversity measures of one corpus side by side; `n_empty` counts texts without a single word."""
+
+    n_texts: int
+    n_empty: int
+    n_tokens: int
+    n_types: int
+    template_diversity: float
+    type_token_ratio: float
+    self_bleu: float
+
+
+def lexical_diversity(texts: Iterable[str], sample: int | None = None, seed: int = 0) -> LexicalDiversity:
+    """All measures of `texts` that need no encoder; `sample` and `seed` go to self-BLEU."""
+    corpus = as_texts(texts)
+    rows, tokens, found = _token_ids(corpus)
+    return LexicalDiversity(
+        n_texts=len(corpus),
+        n_empty=int((np.diff(rows) == 0).sum()),
+        n_tokens=len(tokens),
+        n_types=len(found),
+        template_diversity=template_diversity(corpus),
+        type_token_ratio=len(found) / len(tokens) if len(tokens) else float("nan"),
+        self_bleu=self_bleu(corpus, sample=sample, seed=seed),
+    )

@@ -1,0 +1,275 @@
+"""Labels and scores -> operating points: thresholds, and the rates a threshold reaches.
+
+Everywhere `score >= threshold` is called positive. An infinite threshold calls nothing positive.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from cxrhf.metrics.checks import Floats, InputError, as_fraction, binary_input, one_of
+from cxrhf.metrics.ranking import RocCurve, rank_rows, roc_curve
+
+# Rates are ratios of sums; this much rounding must not push a point over its limit.
+TOLERANCE = 1e-12
+
+SPECIFICITY_RULES = ("conservative", "plus_one", "nearest", "nearest_first", "interp")
+FPR_RULES = ("nearest", "nearest_all", "conservative")
+
+
+class OperatingPoint(NamedTuple):
+    """A threshold with the sensitivity and the specificity it reaches on the sample."""
+
+    threshold: float
+    sensitivity: float
+    specificity: float
+
+
+class Rates(NamedTuple):
+    """Rates at one threshold; each is NaN where its denominator is empty."""
+
+    tpr: float
+    fpr: float
+    precision: float
+    npv: float
+    f1: float
+    mcc: float
+    j: float
+
+
+@njit(cache=True, nogil=True)
+def conservative_sorted(y: Any, p: Any, w: Any, allowed: float, extra: float) -> Any:
+    """(threshold, sensitivity, specificity) at the lowest threshold whose false positive rate is at most `allowed`.
+
+    `extra` is counted as one more false alarm of that many mean negative weights: 0 for the plain rule.
+    """
+    negatives = 0.0
+    positives = 0.0
+    n_negative = 0
+    for i in range(y.shape[0]):
+        if y[i] == 1:
+            positives += w[i]
+        else:
+            negatives += w[i]
+            n_negative += w[i] > 0
+    if positives <= 0 or negatives <= 0:
+        return (np.nan, np.nan, np.nan)
+    more = extra * negatives / n_negative
+    threshold = np.inf
+    best_hits = 0.0
+    best_alarms = 0.0
+    hits = 0.0
+    alarms = 0.0
+    for k in range(y.shape[0]):
+        i = y.shape[0] - 1 - k
+        if y[i] == 1:
+            hits += w[i]
+        else:
+            alarms += w[i]
+        if i == 0 or p[i - 1] != p[i]:
+            if (alarms + more) / (negatives + more) > allowed + TOLERANCE:
+                break
+            if hits > best_hits or alarms > best_alarms:  # a score without weight is no threshold of this sample
+                threshold = p[i]
+                best_hits = hits
+                best_alarms = alarms
+    return (threshold, best_hits / positives, 1 - best_alarms / negatives)
+
+
+def _corners(curve: RocCurve) -> NDArray[np.int64]:
+    """Points where the ROC curve turns, with the first and the last: what public code keeps by default."""
+    if len(curve.fpr) <= 3:
+        return np.arange(len(curve.fpr))
+    turns = (np.abs(np.diff(curve.fpr[1:], 2)) > TOLERANCE) | (np.abs(np.diff(curve.tpr[1:], 2)) > TOLERANCE)
+    return np.flatnonzero(np.r_[True, True, turns, True])
+
+
+def _nearest(curve: RocCurve, fpr: float, among: NDArray[np.int64]) -> int:
+    return int(among[np.argmin(np.abs(curve.fpr[among] - fpr))])
+
+
+def sensitivity_at_specificity(
+    y: ArrayLike,
+    p: ArrayLike,
+    specificity: float = 0.95,
+    weight: ArrayLike | None = None,
+    rule: str = "conservative",
+) -> OperatingPoint:
+    """Sensitivity where the specificity is (at least) the one asked for, with the threshold and specificity reached.
+
+    `conservative` (default): the lowest threshold whose empirical false positive rate is at most 1 - specificity,
+    hence the largest sensitivity. Its expected false positive rate on new negatives is (floor(.05 n) + 1)/(n + 1):
+    below some 400 negatives look at `plus_one` too, which keeps (false alarms + 1)/(n + 1) within the limit.
+    `nearest`: the ROC point nearest to the asked rate, among all points; `nearest_first`: among the corners only
+    and the first of them (CONTEXT's public code); `interp`: sensitivity on the line between neighbouring points
+    (its threshold is the conservative one). NaN without positives or without negatives.
+
+    >>> sensitivity_at_specificity([0, 0, 0, 0, 1, 1], [0.1, 0.2, 0.3, 0.6, 0.5, 0.9], specificity=0.75)
+    OperatingPoint(threshold=0.5, sensitivity=1.0, specificity=0.75)
+    """
+    labels, scores, weights = binary_input(y, p, weight)
+    allowed = 1 - as_fraction(specificity, "specificity")
+    one_of(rule, "rule", SPECIFICITY_RULES)
+    if rule in ("nearest", "nearest_first"):
+        curve = roc_curve(labels, scores, weights)
+        if np.isnan(curve.fpr[-1]) or np.isnan(curve.tpr[-1]):
+            return OperatingPoint(np.nan, np.nan, np.nan)
+        at = _nearest(curve, allowed, np.arange(len(curve.fpr)) if rule == "nearest" else _corners(curve))
+        return OperatingPoint(float(curve.threshold[at]), float(curve.tpr[at]), float(1 - curve.fpr[at]))
+    ranked = rank_rows(labels, scores, weights)
+    extra = 1.0 if rule == "plus_one" else 0.0
+    point = OperatingPoint(*conservative_sorted(ranked.y, ranked.p, ranked.weight, allowed, extra))
+    if rule != "interp" or np.isnan(point.sensitivity):
+        return point
+    curve = roc_curve(labels, scores, weights)
+    beyond = int(np.argmax(curve.fpr > allowed + TOLERANCE))
+    low, high = curve.fpr[beyond - 1], curve.fpr[beyond]
+    share = (allowed - low) / (high - low)
+    tpr = curve.tpr[beyond - 1] + share * (curve.tpr[beyond] - curve.tpr[beyond - 1])
+    return OperatingPoint(point.threshold, float(tpr), 1 - allowed)
+
+
+def threshold_at_fpr(
+    y: ArrayLike, p: ArrayLike, fpr: float = 0.2, weight: ArrayLike | None = None, rule: str = "nearest"
+) -> float:
+    """The threshold whose false positive rate is nearest to `fpr` (ENCODING uses .20). NaN without negatives.
+
+    `nearest` (default) looks at the corners of the ROC curve and takes the first, as ENCODING's public code;
+    `nearest_all` at every point; `conservative` takes the lowest threshold that does not exceed `fpr`.
+    """
+    labels, scores, weights = binary_input(y, p, weight)
+    as_fraction(fpr, "fpr")
+    one_of(rule, "rule", FPR_RULES)
+    curve = roc_curve(labels, scores, weights)
+    if np.isnan(curve.fpr[-1]):
+        return float("nan")
+    if rule == "conservative":
+        return float(curve.threshold[np.flatnonzero(curve.fpr <= fpr + TOLERANCE)[-1]])
+    if rule == "nearest_all" or np.isnan(curve.tpr[-1]):
+        return float(curve.threshold[_nearest(curve, fpr, np.arange(len(curve.fpr)))])
+    return float(curve.threshold[_nearest(curve, fpr, _corners(curve))])
+
+
+@njit(cache=True, nogil=True)
+def best_sorted(y: Any, p: Any, w: Any, youden: bool) -> Any:
+    """(threshold, value) of the largest Youden's J (first from above) or F1 (lowest threshold that reaches it)."""
+    positives = (w * y).sum()
+    negatives = w.sum() - positives
+    if positives <= 0 or (youden and negatives <= 0):
+        return (np.nan, np.nan)
+    best = -1.0
+    threshold = np.inf
+    hits = 0.0
+    alarms = 0.0
+    for k in range(y.shape[0]):
+        i = y.shape[0] - 1 - k
+        if y[i] == 1:
+            hits += w[i]
+        else:
+            alarms += w[i]
+        if i == 0 or p[i - 1] != p[i]:
+            if youden:
+                value = hits / positives - alarms / negatives
+                better = value > best + TOLERANCE
+            else:
+                value = 2 * hits / (hits + alarms + positives)
+                better = value >= best
+            if better:
+                best = value
+                threshold = p[i]
+    return (threshold, best)
+
+
+def max_f1_threshold(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """The threshold with the largest F1 (the lowest of equals); choose it on a tuning set. NaN without positives."""
+    ranked = rank_rows(*binary_input(y, p, weight))
+    return float(best_sorted(ranked.y, ranked.p, ranked.weight, False)[0])
+
+
+def youden_threshold(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """The threshold with the largest Youden's J = TPR - FPR (the highest of equals). NaN without either class."""
+    ranked = rank_rows(*binary_input(y, p, weight))
+    return float(best_sorted(ranked.y, ranked.p, ranked.weight, True)[0])
+
+
+@njit(cache=True, nogil=True)
+def rates_sorted(y: Any, p: Any, w: Any, threshold: float) -> Any:
+    """(tpr, fpr, precision, npv, f1, mcc, j) of `p >= threshold`; order does not matter."""
+    tp = 0.0
+    fp = 0.0
+    fn = 0.0
+    tn = 0.0
+    for i in range(y.shape[0]):
+        if p[i] >= threshold:
+            if y[i] == 1:
+                tp += w[i]
+            else:
+                fp += w[i]
+        elif y[i] == 1:
+            fn += w[i]
+        else:
+            tn += w[i]
+    tpr = tp / (tp + fn) if tp + fn > 0 else np.nan
+    fpr = fp / (fp + tn) if fp + tn > 0 else np.nan
+    precision = tp / (tp + fp) if tp + fp > 0 else np.nan
+    npv = tn / (tn + fn) if tn + fn > 0 else np.nan
+    f1 = 2 * tp / (2 * tp + fp + fn) if tp + fn > 0 else np.nan
+    product = np.sqrt(tp + fp) * np.sqrt(tp + fn) * np.sqrt(tn + fp) * np.sqrt(tn + fn)
+    mcc = (tp * tn - fp * fn) / product if product > 0 else np.nan
+    return (tpr, fpr, precision, npv, f1, mcc, tpr - fpr)
+
+
+def _as_threshold(threshold: float) -> float:
+    if isinstance(threshold, (bool, str)) or np.isnan(threshold):
+        raise InputError(f"threshold is {threshold!r}, allowed: a number (infinity calls nothing positive)")
+    return float(threshold)
+
+
+def rates_at(y: ArrayLike, p: ArrayLike, threshold: float, weight: ArrayLike | None = None) -> Rates:
+    """TPR, FPR, precision, NPV, F1, MCC and Youden's J when `p >= threshold` is called positive.
+
+    >>> rates_at([0, 0, 1, 1], [0.1, 0.6, 0.6, 0.9], 0.6)[:3]
+    (1.0, 0.5, 0.6666666666666666)
+    """
+    labels, scores, weights = binary_input(y, p, weight)
+    return Rates(*(float(v) for v in rates_sorted(labels, scores, weights, _as_threshold(threshold))))
+
+
+@njit(cache=True, nogil=True)
+def net_benefit_sorted(y: Any, p: Any, w: Any, threshold: float) -> float:
+    """(true positives - false positives * odds of the threshold) / total weight."""
+    total = w.sum()
+    if total <= 0:
+        return np.nan
+    benefit = 0.0
+    for i in range(y.shape[0]):
+        if p[i] >= threshold:
+            benefit += w[i] if y[i] == 1 else -w[i] * threshold / (1 - threshold)
+    return benefit / total
+
+
+def net_benefit(y: ArrayLike, p: ArrayLike, threshold: float, weight: ArrayLike | None = None) -> float:
+    """Net benefit of acting at a risk of `threshold` (decision curve analysis); at most the prevalence.
+
+    False positives are charged the odds of the threshold. `p` must be probabilities. NaN when empty.
+    """
+    labels, scores, weights = binary_input(y, p, weight, probability=True)
+    return float(net_benefit_sorted(labels, scores, weights, as_fraction(threshold, "threshold")))
+
+
+def false_positive_rate_to_expect(n_negative: int, specificity: float = 0.95) -> float:
+    """The expected false positive rate on new negatives of the conservative threshold from `n_negative` of them."""
+    if n_negative < 1:
+        return float("nan")
+    allowed = 1 - as_fraction(specificity, "specificity")
+    return float((np.floor(allowed * n_negative + TOLERANCE) + 1) / (n_negative + 1))
+
+
+def roc_at(curve: RocCurve, fpr: Floats) -> Floats:
+    """Sensitivity of a ROC curve at given false positive rates (the upper end of a vertical step)."""
+    place = np.searchsorted(curve.fpr, np.asarray(fpr) + TOLERANCE, side="right") - 1
+    return np.asarray(curve.tpr[place], dtype=np.float64)

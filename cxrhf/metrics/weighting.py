@@ -1,0 +1,183 @@
+"""Labels and pre-test probabilities -> weights that take the context out, and what those weights cost.
+
+IPW and ATT answer different questions. IPW asks for the whole population with context made independent of the
+label; ATT asks for negatives whose context looks like that of the positives, the question matching answers too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cxrhf.metrics.checks import (
+    Floats,
+    InputError,
+    as_fraction,
+    as_labels,
+    as_probabilities,
+    as_scores,
+    as_weights,
+    one_of,
+    same_length,
+)
+
+# Below these the weighted numbers rest on too few rows to be believed (methods: warn).
+LEAST_SHARE = 0.3
+LEAST_ROWS = 100
+
+
+class EffectiveSize(NamedTuple):
+    """Kish's effective number of rows, in all and in each class; a pooled value hides a collapsed class."""
+
+    total: float
+    positive: float
+    negative: float
+
+
+class Balance(NamedTuple):
+    """How alike the pre-test probabilities of positives and negatives are (after weighting)."""
+
+    mean_positive: float
+    mean_negative: float
+    standardised_difference: float
+    ks: float
+    overlap: float
+
+
+class QuantileGroups(NamedTuple):
+    """Masks of the rows with low, middling and high pre-test probability; `shares` is what they reached."""
+
+    bottom: NDArray[np.bool_]
+    middle: NDArray[np.bool_]
+    top: NDArray[np.bool_]
+    shares: tuple[float, float, float]
+
+
+def _context_input(y: ArrayLike, pretest: ArrayLike, clip: float) -> tuple[Floats, Floats]:
+    labels = as_labels(y)
+    q = as_probabilities(pretest, "pretest")
+    same_length(y=labels, pretest=q)
+    if not 0 <= clip < 0.5:
+        raise InputError(f"clip is {clip!r}, allowed: from 0 up to (not with) 0.5")
+    return labels, np.clip(q, clip, 1 - clip)
+
+
+def ipw_weights(y: ArrayLike, pretest: ArrayLike, prevalence: float, clip: float = 0.001) -> Floats:
+    """P(Y=y) / P(Y=y | context), scaled to sum to the number of rows (CONTEXT eq. 1).
+
+    `prevalence` comes from the training set. AUROC, sensitivity and specificity do not depend on it; calibration
+    error and Brier skill do. Pre-test probabilities are clipped to [clip, 1 - clip].
+
+    >>> ipw_weights([1, 0], [0.2, 0.2], prevalence=0.2).tolist()
+    [1.0, 1.0]
+    """
+    labels, q = _context_input(y, pretest, clip)
+    marginal = as_fraction(prevalence, "prevalence")
+    with np.errstate(divide="ignore"):
+        weight = np.where(labels == 1, marginal / q, (1 - marginal) / (1 - q))
+    return np.asarray(weight * (len(weight) / weight.sum()) if len(weight) else weight, dtype=np.float64)
+
+
+def att_weights(y: ArrayLike, pretest: ArrayLike, clip: float = 0.001) -> Floats:
+    """1 for positives, q/(1-q) for negatives: negatives stand in for the context of the positives.
+
+    >>> att_weights([1, 0, 0], [0.9, 0.5, 0.2]).tolist()
+    [1.0, 1.0, 0.25]
+    """
+    labels, q = _context_input(y, pretest, clip)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.where(labels == 1, 1.0, q / (1 - q)), dtype=np.float64)
+
+
+def _kish(weight: Floats) -> float:
+    square = float((weight**2).sum())
+    return float(weight.sum() ** 2 / square) if square > 0 else 0.0
+
+
+def effective_sample_size(weight: ArrayLike, y: ArrayLike | None = None) -> EffectiveSize:
+    """(sum w)^2 / sum w^2; with `y` also per class (NaN without)."""
+    weights = as_weights(weight, len(np.asarray(weight)))
+    if y is None:
+        return EffectiveSize(_kish(weights), np.nan, np.nan)
+    labels = as_labels(y)
+    same_length(weight=weights, y=labels)
+    return EffectiveSize(_kish(weights), _kish(weights[labels == 1]), _kish(weights[labels == 0]))
+
+
+def rescale_to_prevalence(y: ArrayLike, weight: ArrayLike, prevalence: float) -> Floats:
+    """Class weights scaled so that the weighted prevalence is `prevalence` again, the total unchanged.
+
+    For calibration error and Brier skill on a matched (50%) or ATT-weighted set: p stays untouched, the classes get
+    their share back, so that values compare with the standard set.
+    """
+    labels = as_labels(y)
+    weights = as_weights(weight, len(labels))
+    target = as_fraction(prevalence, "prevalence")
+    total, hits = weights.sum(), weights[labels == 1].sum()
+    if hits == 0 or hits == total:
+        return np.full(len(labels), np.nan)
+    return np.asarray(
+        weights * np.where(labels == 1, target * total / hits, (1 - target) * total / (total - hits)), dtype=np.float64
+    )
+
+
+def balance(y: ArrayLike, pretest: ArrayLike, weight: ArrayLike | None = None) -> Balance:
+    """Pre-test probability of positives against negatives: means, standardised difference, KS distance, overlap.
+
+    The standardised difference divides by the root of the mean of the two unweighted class variances, so that
+    before and after share one scale. Overlap is 1 - total variation over 20 cells of equal pooled (unweighted) size:
+    1 = same distribution, 0 = disjoint. NaN without either class.
+    """
+    labels = as_labels(y)
+    q = as_scores(pretest, "pretest")
+    same_length(y=labels, pretest=q)
+    weights = as_weights(weight, len(labels))
+    positive = labels == 1
+    if weights[positive].sum() == 0 or weights[~positive].sum() == 0:
+        return Balance(np.nan, np.nan, np.nan, np.nan, np.nan)
+    share_pos = np.where(positive, weights, 0) / weights[positive].sum()
+    share_neg = np.where(positive, 0, weights) / weights[~positive].sum()
+    mean_pos, mean_neg = float(share_pos @ q), float(share_neg @ q)
+    spread = np.sqrt((q[positive].var() + q[~positive].var()) / 2)
+    values, place = np.unique(q, return_inverse=True)
+    gap = np.cumsum(np.bincount(place, share_pos - share_neg))
+    pooled_rank = (np.cumsum(np.bincount(place)) - np.bincount(place) / 2) / len(q)
+    cell = np.minimum((pooled_rank * 20).astype(int), 19)[place]
+    moved = np.abs(np.bincount(cell, share_pos - share_neg, 20)).sum() / 2
+    return Balance(
+        mean_pos,
+        mean_neg,
+        float((mean_pos - mean_neg) / spread) if spread > 0 else 0.0,
+        float(np.abs(gap).max()) if len(values) > 1 else 0.0,
+        float(1 - moved),
+    )
+
+
+def quantile_groups(
+    pretest: ArrayLike, cuts: tuple[float, float] = (0.25, 0.75), rule: str = "midrank"
+) -> QuantileGroups:
+    """Rows with low, middling and high pre-test probability: 25/50/25 by default.
+
+    `midrank` (default): a row's share of the sample below it, ties counted half; equal values stay together and the
+    groups are symmetric. `inclusive` (CONTEXT's code): at most the lower quantile, at least the upper one; when the
+    two quantiles are equal its groups overlap.
+    """
+    from scipy.stats import rankdata
+
+    q = as_scores(pretest, "pretest")
+    one_of(rule, "rule", ("midrank", "inclusive"))
+    low, high = (as_fraction(c, "cuts") for c in cuts)
+    if low > high:
+        raise InputError(f"cuts is {cuts!r}, allowed: two ascending fractions")
+    if len(q) == 0:
+        none = np.zeros(0, dtype=np.bool_)
+        return QuantileGroups(none, none, none, (np.nan, np.nan, np.nan))
+    if rule == "midrank":
+        place = (rankdata(q) - 0.5) / len(q)
+        bottom, top = place < low, place > high
+    else:
+        bottom, top = q <= np.quantile(q, low), q >= np.quantile(q, high)
+    middle = ~bottom & ~top
+    return QuantileGroups(bottom, middle, top, (float(bottom.mean()), float(middle.mean()), float(top.mean())))

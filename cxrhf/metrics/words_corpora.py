@@ -1,0 +1,125 @@
+"""Reference and generated reports with groups and patients -> two sparse count matrices over one vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from cxrhf.metrics.checks import InputError
+from cxrhf.metrics.language import as_texts, document_terms
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Corpora:
+    """Row i of both matrices is one image: its reference and its generated report. Codes index the names.
+
+    `group` holds positions in `groups`, `patient` positions in `patients`.
+    """
+
+    reference: sp.csr_array
+    prediction: sp.csr_array
+    vocabulary: list[str]
+    group: NDArray[np.int64]
+    groups: tuple[str, ...]
+    patient: NDArray[np.int64]
+    patients: tuple[Any, ...]
+
+    def pair(self, groups: tuple[str, str] | None = None) -> Corpora:
+        """Only the rows of two groups, the first of them positive; words that neither uses go."""
+        first, second = pair_of(set(self.groups), groups)
+        code = np.array([{first: 0, second: 1}.get(name, -1) for name in self.groups])[self.group]
+        return self._kept(code, (first, second))
+
+    def against_rest(self, group: str) -> Corpora:
+        """Two groups: the named one (positive), and all others together."""
+        if group not in self.groups:
+            raise InputError(f"group is {group!r}, allowed: {', '.join(map(repr, self.groups))}")
+        code = np.where(self.group == self.groups.index(group), 0, 1)
+        return self._kept(code, (group, f"not {group}"))
+
+    def counts(self) -> tuple[Counts, Counts]:
+        """Tokens [group, word] of the references and of the predictions."""
+        member = np.equal.outer(np.arange(len(self.groups)), self.group).astype(np.int64)
+        return member @ self.reference, member @ self.prediction
+
+    def _kept(self, code: NDArray[np.int64], groups: tuple[str, str]) -> Corpora:
+        rows = np.flatnonzero(code >= 0)
+        reference, prediction = self.reference[rows], self.prediction[rows]
+        used = np.flatnonzero(np.asarray(reference.sum(axis=0) + prediction.sum(axis=0)).ravel())
+        patients, patient = np.unique(self.patient[rows], return_inverse=True)
+        return Corpora(
+            reference=reference[:, used],
+            prediction=prediction[:, used],
+            vocabulary=[self.vocabulary[i] for i in used],
+            group=code[rows],
+            groups=groups,
+            patient=patient.astype(np.int64),
+            patients=tuple(self.patients[i] for i in patients),
+        )
+
+
+def corpora(
+    reference: Iterable[str],
+    generated: Iterable[str],
+    groups: Sequence[Any],
+    patients: Sequence[Any] | None = None,
+    *,
+    stop: bool = True,
+) -> Corpora:
+    """Count both reports of every image over the union of their words.
+
+    `groups` and `patients` have one entry an image; without `patients` every image is a patient of its own. A missing
+    group is an error, not a group: drop those rows.
+    """
+    references, predictions = as_texts(reference, "reference"), as_texts(generated, "generated")
+    n = len(references)
+    names = [name if isinstance(name, str) else str(name) for name in _present(groups, "groups")]
+    owners = list(range(n)) if patients is None else _present(patients, "patients")
+    for what, length in (("generated", len(predictions)), ("groups", len(names)), ("patients", len(owners))):
+        if length != n:
+            raise InputError(f"reference has {n} rows but {what} has {length}; they must be equal")
+    both = document_terms(references + predictions, stop=stop)
+    group_names = tuple(sorted(set(names)))
+    place = {name: i for i, name in enumerate(group_names)}
+    order: dict[Any, int] = {}
+    patient = np.array([order.setdefault(owner, len(order)) for owner in owners], dtype=np.int64)
+    return Corpora(
+        reference=both.matrix[:n],
+        prediction=both.matrix[n:],
+        vocabulary=both.vocabulary,
+        group=np.array([place[name] for name in names], dtype=np.int64),
+        groups=group_names,
+        patient=patient,
+        patients=tuple(order),
+    )
+
+
+def pair_of(names: set[str], groups: tuple[str, str] | None) -> tuple[str, str]:
+    """The two groups to compare, in order: those asked for, or the only two there are, by alphabet."""
+    if groups is None:
+        if len(names) != 2:
+            hint = "Name two of them, or compare each against the rest (cad_each, Corpora.against_rest)"
+            raise InputError(
+                f"there are {len(names)} groups ({', '.join(sorted(names)) or 'none'}), allowed: 2. {hint}"
+            )
+        first, second = sorted(names)
+        return first, second
+    first, second = groups
+    if first == second or not {first, second} <= names:
+        raise InputError(f"groups is {groups!r}, allowed: two different ones of {', '.join(map(repr, sorted(names)))}")
+    return first, second
+
+
+def _present(values: Sequence[Any], name: str) -> list[Any]:
+    rows = list(values)
+    for position, value in enumerate(rows):
+        if value is None or value != value:  # noqa: PLR0124 (NaN is the only value unequal to itself)
+            raise InputError(f"{name}[{position}] is {value!r}, allowed: a value. Drop rows without {name} first")
+    return rows
