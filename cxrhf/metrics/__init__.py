@@ -10,14 +10,7 @@ from typing import Any
 
 _FILES = {
     "checks": ("InputError", "as_labels", "as_probabilities", "as_scores", "as_weights", "undefined"),
-    "ranking": (
-        "auroc",
-        "auprc_trapezoid",
-        "average_precision",
-        "delong",
-        "pr_curve",
-        "roc_curve",
-    ),
+    "ranking": ("auprc_trapezoid", "auroc", "average_precision", "delong", "pr_curve", "roc_curve"),
     "calibration": (
         "adaptive_calibration_error",
         "balanced_brier",
@@ -25,13 +18,11 @@ _FILES = {
         "brier_negative",
         "brier_positive",
         "brier_skill_score",
-        "calibration_line",
         "correct_prevalence",
         "expected_ace",
         "expected_calibration_error",
-        "pav_decomposition",
-        "reliability_table",
     ),
+    "reliability": ("calibration_line", "pav_decomposition", "reliability_table"),
     "operating": (
         "max_f1_threshold",
         "net_benefit",
@@ -40,11 +31,46 @@ _FILES = {
         "threshold_at_fpr",
         "youden_threshold",
     ),
-    "weighting": ("att_weights", "balance", "effective_sample_size", "ipw_weights", "quantile_groups"),
+    "weighting": (
+        "att_weights",
+        "balance",
+        "effective_sample_size",
+        "ipw_weights",
+        "quantile_groups",
+        "rescale_to_prevalence",
+    ),
     "matching": ("match_pairs", "match_weights", "matched_auroc", "pair_summary"),
-    "resample": ("bootstrap", "bootstrap_auroc", "draw"),
-    "intervals": ("difference_interval", "interval"),
+    "catalogue": ("METRICS",),
+    "resample": ("bootstrap", "bootstrap_auroc", "bootstrap_many", "draw"),
+    "bands": ("pr_band", "roc_band"),
+    "intervals": ("count_units", "difference_interval", "interval"),
+    "permutation": ("groups_permutation_test", "models_permutation_test"),
     "multiplicity": ("benjamini_hochberg", "benjamini_yekutieli", "bonferroni", "holm", "max_t"),
+    "language": (
+        "document_terms",
+        "lexical_diversity",
+        "self_bleu",
+        "semantic_diversity",
+        "template_diversity",
+        "tokenize",
+        "type_token_ratio",
+        "vocabulary_shift",
+    ),
+    "association": (
+        "cad",
+        "cad_corpora",
+        "cad_each",
+        "cad_texts",
+        "delta_dir",
+        "delta_wae",
+        "omitted_mass",
+        "summary",
+        "sweep",
+        "wae",
+    ),
+    "words_corpora": ("corpora",),
+    "words_resample": ("bootstrap_words", "permute_groups", "split_half", "swap_corpora"),
+    "word_embedding": ("weat",),
 }
 
 _WHERE = {name: file for file, names in _FILES.items() for name in names}
@@ -54,7 +80,7 @@ __all__ = sorted(_WHERE)  # noqa: PLE0605
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
         return getattr(importlib.import_module(f"cxrhf.metrics.{_WHERE[name]}"), name)
-    if name in _FILES or name in ("language", "association"):
+    if name in _FILES:
         return importlib.import_module(f"cxrhf.metrics.{name}")
     raise AttributeError(f"module 'cxrhf.metrics' has no attribute {name!r}")
 

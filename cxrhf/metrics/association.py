@@ -10,9 +10,9 @@ the paper.
 Where our default differs from the paper, and why: a word that is never generated has Var_pred = 2/alpha = 20, so with
 200 F / 20 M in the reference z_ref = 9.8 but |z_disp| = .51, "stable" by the printed rule. Whether a word is missing is
 therefore tested on pooled counts, and only words whose reference association passes a corrected test can be erased.
-`rule="paper"` gives the printed categories, `summary` both side by side. The same blindness hides words that only the
-model uses: exchange the two corpora (`cad(prediction, reference)`) and read "omitted" as "brought in with an
-association".
+`rule="paper"` gives the printed categories, `rule="exact"` also sees words that only one group has, `summary` shows all
+side by side. The same blindness hides words that only the model uses: exchange the two corpora (`cad(prediction,
+reference)`) and read "omitted" as "brought in with an association".
 
 WAE has no direction: 0 for identical corpora, about 1 for faithful but independent text, and *low* when a model
 collapses to one template. Read it with its null (`words_resample.split_half`) and `omitted_mass`, and never call lower
@@ -77,7 +77,7 @@ def cad(
     """Displacement of every word from counts `{group: {word: count}}` of both corpora; words in alphabetical order.
 
     The vocabulary is the union of both corpora. `groups` picks two groups and their order (the first is positive);
-    with more than two and no choice use `cad_each`. `rule` is "default" or "paper": see `words_category`.
+    with more than two and no choice use `cad_each`. `rule` is "default", "exact" or "paper": see `words_category`.
 
     >>> moved = cad({"F": {"lung": 50}, "M": {"lung": 52}}, {"F": {"lung": 80}, "M": {"lung": 78}})
     >>> moved.category.tolist()
@@ -111,7 +111,7 @@ def cad_corpora(texts: Corpora, *, pair: tuple[str, str] | None = None, **option
     """`cad` of counted corpora (`words_corpora.corpora`), which the resampling functions take as well."""
     two = texts.pair(pair)
     first, second = two.groups
-    return displaced((first, second), two.vocabulary, *two.counts(), **options)
+    return displaced((first, second), two.vocabulary, *two.counts(), presence=two.presence(), **options)
 
 
 def cad_each(reference: GroupCounts, prediction: GroupCounts, **options: Any) -> dict[str, Displacement]:
@@ -119,6 +119,9 @@ def cad_each(reference: GroupCounts, prediction: GroupCounts, **options: Any) ->
     names = sorted({*reference, *prediction})
     if len(names) < 2:
         raise InputError(f"groups are {names}, allowed: two or more")
+    for what, side in (("reference", reference), ("prediction", prediction)):
+        for name, counts in side.items():
+            _row(counts, (), f"{what}[{name!r}]")
     out = {}
     for name in names:
         rest = f"not {name}"
@@ -179,13 +182,16 @@ def omitted_mass(displacement: Displacement) -> float:
 
 
 def summary(displacement: Displacement) -> dict[str, Any]:
-    """Both rules side by side with the numbers that must be read together.
+    """The rules side by side, with the numbers that must be read together.
 
-    `default` and `paper` count words by category (`default_raw`: our rule on raw p values), each with `erasure`.
+    `default`, `exact` and `paper` count words by category (`default_raw`: the default on raw p values), each with
+    `erasure`; the other numbers are WAE, delta WAE, delta DIR, and the shares of reference tokens in words that are
+    left out (`omitted_mass`) or never generated.
     """
     n_ref, n_pred = displacement.reference.sum(axis=0), displacement.prediction.sum(axis=0)
     ours = categories(displacement, rule="default")
     raw = categories(displacement, rule="default", adjusted=False)
+    exact = categories(displacement, rule="exact")
     printed = categories(displacement, rule="paper")
     never = n_ref[n_pred == 0].sum() / n_ref.sum() if n_ref.sum() else float("nan")
     return {
@@ -194,6 +200,7 @@ def summary(displacement: Displacement) -> dict[str, Any]:
         "n_associated": int((~np.isnan(ours.q_omission)).sum()),
         "default": counted(ours.category, DEFAULT_CATEGORIES),
         "default_raw": counted(raw.category, DEFAULT_CATEGORIES),
+        "exact": counted(exact.category, DEFAULT_CATEGORIES),
         "paper": counted(printed.category, PAPER_CATEGORIES),
         "wae_prediction": wae(displacement, "prediction"),
         "wae_reference": wae(displacement, "reference"),

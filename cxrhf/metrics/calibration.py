@@ -1,4 +1,4 @@
-"""Labels and probabilities -> how far the probabilities can be believed: Brier scores, calibration errors, reliability.
+"""Labels and probabilities -> how far the probabilities can be believed: Brier scores, calibration errors.
 
 Two names mislead and are spelled out: `balanced_brier` is the *sum* of the two class-wise Brier scores (0 to 2,
 IMBALANCE) and not a proper score, so it must never rank calibration; `adaptive_calibration_error` uses bins of
@@ -8,7 +8,7 @@ read it beside `expected_ace` and never compare raw values between groups of dif
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -17,7 +17,6 @@ from scipy.special import expit, logit
 
 from cxrhf.metrics.checks import (
     Floats,
-    InputError,
     as_count,
     as_fraction,
     as_probabilities,
@@ -27,27 +26,6 @@ from cxrhf.metrics.checks import (
 )
 from cxrhf.metrics.ranking import rank_rows
 from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start, uniform
-
-# Probabilities of exactly 0 or 1 have no log odds; the calibration line moves them in by this much.
-LOGIT_CLIP = 1e-9
-
-
-class CalibrationLine(NamedTuple):
-    """Logistic regression of the label on the log odds. Calibrated: slope 1, intercept 0, in_the_large 0."""
-
-    slope: float
-    intercept: float
-    in_the_large: float
-
-
-class BrierParts(NamedTuple):
-    """Brier = calibration + refinement; refinement = uncertainty - discrimination."""
-
-    brier: float
-    calibration: float
-    refinement: float
-    discrimination: float
-    uncertainty: float
 
 
 @njit(cache=True, nogil=True)
@@ -266,118 +244,13 @@ def ece_sorted(y: Any, p: Any, w: Any, bins: int) -> float:
     return np.abs(gap).sum() / total
 
 
-def expected_calibration_error(
-    y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None, bins: int = 10
-) -> float:
+def expected_calibration_error(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None, bins: int = 10) -> float:
     """The usual ECE: weighted mean |mean probability - mean label| over bins of equal width [k/K, (k+1)/K).
 
     >>> round(expected_calibration_error([0, 0, 1, 1], [0.1, 0.2, 0.7, 0.8], bins=2), 6)
     0.2
     """
     return float(ece_sorted(*binary_input(y, p, weight, probability=True), as_count(bins, "bins")))
-
-
-@njit(cache=True, nogil=True)
-def calibration_line_sorted(y: Any, p: Any, w: Any, fit_slope: bool) -> Any:
-    """(intercept, slope) of the weighted logistic regression of y on logit(p), by Newton steps.
-
-    A step that does not shrink the gradient is taken back by half (the likelihood is concave, so a short enough
-    step always does). NaN when a class is missing or the classes are separated: then there is no maximum.
-    """
-    nothing = (np.nan, np.nan)
-    mass = w.sum()
-    hits = (w * y).sum()
-    if mass <= 0 or hits <= 0 or hits >= mass:
-        return nothing
-    x = np.empty(p.shape[0])
-    for i in range(p.shape[0]):
-        q = min(max(p[i], LOGIT_CLIP), 1 - LOGIT_CLIP)
-        x[i] = np.log(q / (1 - q))
-    a = 0.0
-    b = 1.0
-    steep = np.inf
-    step_a = 0.0
-    step_b = 0.0
-    for _ in range(100):
-        ga = 0.0
-        gb = 0.0
-        haa = 0.0
-        hab = 0.0
-        hbb = 0.0
-        for i in range(y.shape[0]):
-            m = 1 / (1 + np.exp(-(a + b * x[i])))
-            r = w[i] * (y[i] - m)
-            v = w[i] * m * (1 - m)
-            ga += r
-            gb += r * x[i]
-            haa += v
-            hab += v * x[i]
-            hbb += v * x[i] * x[i]
-        now = np.hypot(ga, gb) if fit_slope else abs(ga)
-        if now > steep:
-            step_a *= 0.5
-            step_b *= 0.5
-            a -= step_a
-            b -= step_b
-            if abs(step_a) < 1e-12 * (1 + abs(a)) and abs(step_b) < 1e-12 * (1 + abs(b)):
-                return (a, b)
-            continue
-        steep = now
-        if fit_slope:
-            det = haa * hbb - hab * hab
-            if det <= 1e-12 * haa * hbb or abs(b) > 1e3:
-                return nothing
-            step_a = (hbb * ga - hab * gb) / det
-            step_b = (haa * gb - hab * ga) / det
-        else:
-            if haa <= 1e-300:
-                return nothing
-            step_a = ga / haa
-            step_b = 0.0
-        a += step_a
-        b += step_b
-        if abs(step_a) < 1e-10 * (1 + abs(a)) and abs(step_b) < 1e-10 * (1 + abs(b)):
-            return (a, b)
-    return nothing
-
-
-def calibration_line(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> CalibrationLine:
-    """Slope and intercept of logit P(y) = intercept + slope * logit p, and the intercept at slope 1.
-
-    A slope under 1 means probabilities too extreme, `in_the_large` above 0 means too low on average. Probabilities
-    of 0 and 1 are moved in by 1e-9. NaN with one class, with constant p, or when p separates the classes.
-    """
-    labels, scores, weights = binary_input(y, p, weight, probability=True)
-    intercept, slope = calibration_line_sorted(labels, scores, weights, True)
-    in_the_large, _ = calibration_line_sorted(labels, scores, weights, False)
-    return CalibrationLine(float(slope), float(intercept), float(in_the_large))
-
-
-def pav_decomposition(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> BrierParts:
-    """Brier score split by isotonic recalibration: what recalibration would remove, and what it would leave.
-
-    `calibration` = Brier - Brier after recalibration (>= 0), `refinement` = Brier after recalibration (the
-    discrimination loss of IMBALANCE), `discrimination` = uncertainty - refinement. In-sample, hence optimistic in
-    small samples. NaN when empty.
-    """
-    from scipy.optimize import isotonic_regression
-
-    labels, scores, weights = binary_input(y, p, weight, probability=True)
-    keep = weights > 0
-    labels, scores, weights = labels[keep], scores[keep], weights[keep]
-    if len(labels) == 0:
-        return BrierParts(np.nan, np.nan, np.nan, np.nan, np.nan)
-    # Equal scores must get one recalibrated value, so they are pooled first.
-    _, place = np.unique(scores, return_inverse=True)
-    mass = np.bincount(place, weights)
-    mean = np.bincount(place, weights * labels) / mass
-    recalibrated = np.asarray(isotonic_regression(mean, weights=mass).x)[place]
-    total = weights.sum()
-    score = float((weights * (scores - labels) ** 2).sum() / total)
-    refinement = float((weights * (recalibrated - labels) ** 2).sum() / total)
-    prevalence = float((weights * labels).sum() / total)
-    uncertainty = prevalence * (1 - prevalence)
-    return BrierParts(score, score - refinement, refinement, uncertainty - refinement, uncertainty)
 
 
 def correct_prevalence(p: ArrayLike, source: float, target: float) -> Floats:
@@ -391,9 +264,3 @@ def correct_prevalence(p: ArrayLike, source: float, target: float) -> Floats:
     shift = logit(as_fraction(target, "target")) - logit(as_fraction(source, "source"))
     with np.errstate(divide="ignore"):
         return np.asarray(expit(logit(as_probabilities(p)) + shift), dtype=np.float64)
-
-
-def require_probabilities(p: Floats, what: str) -> None:
-    """For callers with scores of any range: a probability metric says clearly why it will not run."""
-    if len(p) and (p.min() < 0 or p.max() > 1):
-        raise InputError(f"{what} needs probabilities; the scores run from {p.min():.4g} to {p.max():.4g}")

@@ -15,12 +15,12 @@ from cxrhf.metrics.calibration import (
     ace_exact_sorted,
     brier_skill_sorted,
     brier_sorted,
-    calibration_line_sorted,
     ece_sorted,
 )
 from cxrhf.metrics.checks import InputError
 from cxrhf.metrics.operating import best_sorted, conservative_sorted, net_benefit_sorted, rates_sorted
 from cxrhf.metrics.ranking import auprc_trapezoid_sorted, average_precision_sorted
+from cxrhf.metrics.reliability import calibration_line_sorted
 
 
 class Metric(NamedTuple):

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, ndtr
+from scipy.special import bdtr, bdtrc, ndtr
 
 from cxrhf.metrics.checks import InputError, as_count, as_fraction, one_of
-from cxrhf.metrics.words_category import Categories, WordScores, default_categories, paper_categories
+from cxrhf.metrics.words_category import RULES, Categories, WordScores, default_categories, paper_categories
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -46,8 +46,8 @@ def log_ratio(a: Floats, b: Floats, alpha: float) -> Association:
     """`association` for trusted float counts, words on the last axis; leading axes are replicates."""
     smooth = alpha * a.shape[-1]
     total_a, total_b = a.sum(axis=-1, keepdims=True), b.sum(axis=-1, keepdims=True)
-    shift = np.log(total_b + smooth) - np.log(total_a + smooth)
-    shift = np.where((total_a > 0) & (total_b > 0), shift, np.nan)
+    both = np.where((total_a > 0) & (total_b > 0), 1.0, np.nan)
+    shift = np.log((total_b + smooth) * both) - np.log((total_a + smooth) * both)
     s = np.log(a + alpha) - np.log(b + alpha) + shift
     variance = 1.0 / (a + alpha) + 1.0 / (b + alpha)
     return Association(s, variance, s / np.sqrt(variance))
@@ -57,8 +57,10 @@ def log_ratio(a: Floats, b: Floats, alpha: float) -> Association:
 class Displacement:
     """Every word of the vocabulary: counts [group, word], scores, tests, category; and the settings that made them.
 
-    `p_value` and `q_value` belong to z_disp, `p_omission` to the pooled binomial test, `rate_ratio` is the word's share
-    of predicted over its share of reference tokens. A q value is NaN for words outside its family.
+    p and q values: `p_value`, `q_value` of z_disp; `p_reference` of z_ref, `p_exact` of the exact test of the same
+    association (on patients with the word if counted from texts, else on tokens), `q_reference` of the one the rule
+    uses; `p_omission`, `q_omission` of the pooled test. A q value is NaN for words outside its family. `rate_ratio` is
+    a word's share of the predicted over its share of the reference tokens.
     """
 
     groups: tuple[str, str]
@@ -74,6 +76,7 @@ class Displacement:
     q_value: Floats
     p_reference: Floats
     q_reference: Floats
+    p_exact: Floats
     p_omission: Floats
     q_omission: Floats
     rate_ratio: Floats
@@ -92,6 +95,7 @@ def displaced(
     reference: Counts,
     prediction: Counts,
     *,
+    presence: Counts | None = None,
     rule: str = "default",
     alpha: float = 0.1,
     p_star: float = 0.05,
@@ -99,8 +103,11 @@ def displaced(
     z_strong: float = 2.0,
     min_count: int = 10,
 ) -> Displacement:
-    """The arithmetic of `cad`, from counts [group, word] over one vocabulary; words nobody uses are left out."""
-    one_of(rule, "rule", ("default", "paper"))
+    """The arithmetic of `cad`, from counts [group, word] over one vocabulary; words nobody uses are left out.
+
+    `presence`: in how many patients' references each word stands, [group, word], for the exact test.
+    """
+    one_of(rule, "rule", RULES)
     as_fraction(p_star, "p_star")
     as_count(min_count, "min_count", 0)
     used = (reference.sum(axis=0) + prediction.sum(axis=0)) > 0
@@ -123,6 +130,7 @@ def displaced(
         q_value=blank,
         p_reference=2 * ndtr(-np.abs(ref.z)),
         q_reference=blank,
+        p_exact=_p_exact(reference if presence is None else presence[:, used], reference),
         p_omission=_p_omission(n_ref, n_pred),
         q_omission=blank,
         rate_ratio=_rate_ratio(n_ref, n_pred),
@@ -147,7 +155,7 @@ def displaced(
 def categories(
     displacement: Displacement, *, rule: str | None = None, p_star: float | None = None, adjusted: bool = True
 ) -> Categories:
-    """Categories under another rule, another p*, or raw instead of adjusted p values (default rule only)."""
+    """Categories under another rule, another p*, or raw instead of adjusted p values (not for the printed rule)."""
     limits = {name: getattr(displacement, name) for name in ("p_star", "z_neutral", "z_strong", "min_count")}
     if p_star is not None:
         limits["p_star"] = as_fraction(p_star, "p_star")
@@ -157,6 +165,7 @@ def categories(
         z_ref=displacement.z_ref,
         z_pred=displacement.z_pred,
         p_reference=displacement.p_reference,
+        p_exact=displacement.p_exact,
         p_displacement=displacement.p_value,
         p_omission=displacement.p_omission,
         rate_ratio=displacement.rate_ratio,
@@ -164,8 +173,19 @@ def categories(
         n_prediction=displacement.prediction.sum(axis=0),
         **limits,
     )
-    chosen = one_of(rule or displacement.rule, "rule", ("default", "paper"))
-    return paper_categories(scores) if chosen == "paper" else default_categories(scores, adjusted)
+    chosen = one_of(rule or displacement.rule, "rule", RULES)
+    return paper_categories(scores) if chosen == "paper" else default_categories(scores, adjusted, chosen == "exact")
+
+
+def _p_exact(units: Counts, tokens: Counts) -> Floats:
+    """Two-sided exact test that a word's units (patients or tokens) split between the groups as all tokens do."""
+    total = tokens.sum()
+    if not tokens.sum(axis=1).all():
+        return np.full(tokens.shape[1], np.nan)
+    first, both, share = units[0].astype(np.float64), units.sum(axis=0), tokens[0].sum() / total
+    few = bdtr(first, both, share)
+    many = np.where(first > 0, bdtrc(np.maximum(first - 1, 0), both, share), 1.0)
+    return np.minimum(1.0, 2 * np.minimum(few, many))
 
 
 def _p_omission(n_ref: Counts, n_pred: Counts) -> Floats:
@@ -186,7 +206,7 @@ def as_word_counts(counts: ArrayLike, name: str) -> Counts:
     """Whole numbers >= 0 as int64, or an InputError with the first position that is none."""
     raw = np.asarray(counts)
     if raw.dtype.kind not in "biuf" and raw.size:
-        raise InputError(f"{name} holds {raw.ravel()[0]!r} ({raw.dtype}), allowed: whole numbers >= 0")
+        raise InputError(f"{name} holds {raw.ravel().tolist()[0]!r} ({raw.dtype}), allowed: whole numbers >= 0")
     bad = ~((raw >= 0) & (raw < 2**53) & (raw == np.floor(raw)))
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])

@@ -39,7 +39,9 @@ class PairSummary(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _choose(value: Any, needs: Any, count: Any, penalty: float, left: Any, right: Any, waiting: Any, taken: Any) -> None:
+def _choose(
+    value: Any, needs: Any, count: Any, penalty: float, left: Any, right: Any, waiting: Any, taken: Any
+) -> None:
     """How many of each point's copies are matched, at minimal total |difference| (+ `penalty` per one left out).
 
     `value` ascending; `needs[i]`: a member of the smaller class, who wants a partner, else a candidate; `count[i]`
@@ -187,15 +189,17 @@ def match_pairs(
         keys = np.unique(np.asarray(ids), return_inverse=True)[1].reshape(-1)
         same_length(y=labels, ids=keys)
     if clusters is not None:
-        return _apart(labels, q, penalty, np.asarray(clusters), keys)
+        from cxrhf.metrics.matching_apart import pairs_apart
+
+        same_length(y=labels, clusters=np.asarray(clusters))
+        order = _sorted_context(labels, q, keys)
+        return MatchedPairs(*pairs_apart(labels, q, penalty, np.asarray(clusters), order))
     order = _sorted_context(labels, q, keys)
     positive = labels[order] == 1
     asks = positive if 2 * positive.sum() <= len(order) else ~positive
     taken = np.empty(len(order), dtype=np.int64)
     n = len(order)
-    _choose(
-        q[order], asks, np.ones(n, dtype=np.int64), penalty, np.empty(n), np.empty(n), np.empty(n), taken
-    )
+    _choose(q[order], asks, np.ones(n, dtype=np.int64), penalty, np.empty(n), np.empty(n), np.empty(n), taken)
     chosen = _earliest(q[order], positive, taken)
     return MatchedPairs(order[chosen & positive], order[chosen & ~positive])
 
@@ -206,57 +210,6 @@ def _earliest(value: Floats, positive: NDArray[np.bool_], taken: Indices) -> NDA
     run = np.cumsum(new_run) - 1
     place = np.arange(len(value)) - np.flatnonzero(new_run)[run]
     return np.asarray(place < np.bincount(run, taken)[run], dtype=np.bool_)
-
-
-def _apart(y: Floats, q: Floats, penalty: float, patient: NDArray[Any], ids: NDArray[Any] | None) -> MatchedPairs:
-    """Least-cost pairs of different patients.
-
-    Candidates are the nearest rows of other patients on both sides; their number doubles until the total cost no
-    longer falls, so the result is minimal among pairs that near, and in practice over all.
-    """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import min_weight_full_bipartite_matching
-
-    same_length(y=y, clusters=patient)
-    code = np.unique(patient, return_inverse=True)[1].reshape(-1)
-    order = _sorted_context(y, q, ids)
-    few, many = order[y[order] == 1], order[y[order] == 0]
-    swap = len(few) > len(many)
-    if swap:
-        few, many = many, few
-    if len(few) == 0:
-        return MatchedPairs(few, few)
-    place = np.searchsorted(q[many], q[few])
-    reach, best, pairs = 16, np.inf, (few[:0], few[:0])
-    while True:
-        column = place[:, None] + np.arange(-reach, reach)[None, :]
-        row = np.broadcast_to(np.arange(len(few))[:, None], column.shape)
-        keep = (column >= 0) & (column < len(many))
-        row, column = row[keep], column[keep]
-        distance = np.abs(q[few[row]] - q[many[column]])
-        keep = (code[few[row]] != code[many[column]]) & (distance <= penalty)
-        row, column, distance = row[keep], column[keep], distance[keep]
-        # Each member may also stay alone, at the caliper's price, or without one at a price no pair can reach.
-        # A constant is added to all costs because a cost of 0 would read as "no edge".
-        alone = penalty if np.isfinite(penalty) else float(len(few) + 1)
-        members = np.arange(len(few))
-        cost = np.r_[distance, np.full(len(few), alone)] + 1.0
-        graph = coo_array(
-            (cost, (np.r_[row, members], np.r_[column, len(many) + members])), (len(few), len(many) + len(few))
-        ).tocsr()
-        left, right = min_weight_full_bipartite_matching(graph)
-        total = float(np.asarray(graph[left, right]).sum())
-        real = right < len(many)
-        if total < best - 1e-12:
-            best, pairs = total, (few[left[real]], many[right[real]])
-        elif reach >= 64 or reach >= len(many):
-            break
-        if reach >= len(many):
-            break
-        reach *= 2
-    first, second = pairs[::-1] if swap else pairs
-    by_value = np.argsort(q[first], kind="stable")
-    return MatchedPairs(first[by_value], second[by_value])
 
 
 def match_weights(

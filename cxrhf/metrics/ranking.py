@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from cxrhf.metrics.checks import Floats, InputError, as_labels, as_scores, binary_input, same_length
 
 
-
 class Ranked(NamedTuple):
     """Rows by ascending score; `last` marks the last row of each run of equal scores."""
 
@@ -261,9 +260,7 @@ def _placements(y: Floats, p: Floats) -> Floats:
     return placement
 
 
-def delong(
-    y: ArrayLike, p: ArrayLike, p_other: ArrayLike | None = None, clusters: ArrayLike | None = None
-) -> Estimate:
+def delong(y: ArrayLike, p: ArrayLike, p_other: ArrayLike | None = None, clusters: ArrayLike | None = None) -> Estimate:
     """AUROC, or with `p_other` the difference of two models' AUROCs, with its analytic standard error.
 
     A cross-check of the bootstrap: DeLong's variance when rows are independent, Obuchowski's when `clusters`

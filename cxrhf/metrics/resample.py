@@ -12,230 +12,30 @@ error, precision) are not, because holding it fixed would hide most of their var
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from cxrhf.metrics.catalogue import AUROC, MATCHED, METRICS, Metric, evaluate_sorted, find_metric
+from cxrhf.metrics.blocks import auroc_block, matched_block, metric_block
+from cxrhf.metrics.catalogue import AUROC, MATCHED, METRICS, Metric, find_metric
 from cxrhf.metrics.checks import (
     Floats,
     InputError,
-    as_count,
     as_labels,
     as_probabilities,
     as_scores,
     as_weights,
-    one_of,
     same_length,
 )
-from cxrhf.metrics.matching import matched_shares
-from cxrhf.metrics.ranking import auroc_lanes
-from cxrhf.metrics.streams import draw_with_replacement, stream_key, stream_start
+from cxrhf.metrics.draws import LANES, Draws, draw, run_in_blocks
+from cxrhf.metrics.streams import stream_key
 
-# Replicates that the AUROC kernel carries side by side: a cache line of 8-bit counts for each patient.
-LANES = 64
-# Replicates between two reports of progress, and the work that one thread takes at a time.
-BLOCK = 512
+__all__ = ["Draws", "bootstrap", "bootstrap_auroc", "bootstrap_many", "draw"]
 
-STRATA = ("auto", "positive", "label", "none")
 CallableMetric = Callable[[Floats, Floats, Floats], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Draws:
-    """Who is drawn: `unit` is the patient of each row. Units are listed stratum after stratum in `members`."""
-
-    unit: NDArray[np.int32]
-    members: NDArray[np.int32]
-    edges: NDArray[np.int64]
-    strata: str
-    n_resamples: int
-    seed: int
-
-    @property
-    def n_units(self) -> int:
-        """Patients (or rows, when no patients are known)."""
-        return len(self.members)
-
-    def plan(self, conditional: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Members and stratum edges for a metric; "auto" drops the strata where the prevalence matters."""
-        if self.strata == "auto" and not conditional:
-            return self.members, np.array([0, len(self.members)])
-        return self.members, self.edges
-
-    def counts(self, start: int, stop: int, *, conditional: bool = True) -> NDArray[np.uint8]:
-        """How often each patient is drawn in replicates start..stop-1, shape (patients, replicates)."""
-        members, edges = self.plan(conditional)
-        counts = np.zeros((self.n_units, stop - start), dtype=np.uint8)
-        _draw(stream_key(self.seed), start, members, edges, counts)
-        return counts
-
-
-def draw(
-    clusters: ArrayLike | None = None,
-    *,
-    n: int | None = None,
-    y: ArrayLike | None = None,
-    n_resamples: int = 10_000,
-    seed: int = 0,
-    strata: str = "auto",
-) -> Draws:
-    """Plan a bootstrap: patients with replacement, one draw for all their rows.
-
-    `clusters`: the patient of each row (any hashable values); without, every row stands for itself. `y`: labels,
-    one or many columns, NaN = missing. `strata`: "positive" draws patients with and without any positive label
-    apart, "label" draws rows by their label (the image-level scheme of CONTEXT; ranking metrics only), "none"
-    draws all alike; "auto" is "positive" for metrics within classes and "none" for those that depend on the
-    prevalence.
-    """
-    as_count(n_resamples, "n_resamples")
-    as_count(seed, "seed", least=0)
-    one_of(strata, "strata", STRATA)
-    labels = None if y is None else as_labels(y, masked=True)
-    if clusters is not None:
-        raw = np.asarray(clusters)
-        if raw.ndim != 1:
-            raise InputError(f"clusters has {raw.ndim} dimensions, allowed: one patient for each row")
-        if raw.dtype.kind == "f" and np.isnan(raw).any():
-            raise InputError(f"clusters[{int(np.argmax(np.isnan(raw)))}] is nan: every row needs a patient")
-        unit = np.unique(raw, return_inverse=True)[1].reshape(-1).astype(np.int32)
-    elif labels is not None or n is not None:
-        unit = np.arange(len(labels) if labels is not None else n, dtype=np.int32)
-    else:
-        raise InputError("draw needs clusters, y or n to know how many rows there are")
-    if labels is not None:
-        same_length(y=labels, clusters=unit)
-    n_units = int(unit.max()) + 1 if len(unit) else 0
-    stratum = np.zeros(n_units, dtype=np.int64)
-    if strata == "label":
-        if labels is None or labels.ndim != 1 or clusters is not None:
-            raise InputError("strata='label' draws rows by one label: give y of one dimension and no clusters")
-        stratum = (labels == 1).astype(np.int64)
-    elif strata in ("auto", "positive") and labels is not None:
-        positive = (labels == 1) if labels.ndim == 1 else (labels == 1).any(axis=1)
-        np.maximum.at(stratum, unit, positive.astype(np.int64))
-    elif strata == "positive":
-        raise InputError("strata='positive' needs y to know which patients have a positive label")
-    members = np.argsort(stratum, kind="stable").astype(np.int32)
-    edges = np.r_[0, np.cumsum(np.bincount(stratum, minlength=2))] if n_units else np.zeros(2, dtype=np.int64)
-    return Draws(unit, members, edges.astype(np.int64), strata, n_resamples, seed)
-
-
-@njit(cache=True, nogil=True)
-def _draw(key: Any, first: int, members: Any, edges: Any, counts: Any) -> None:
-    for lane in range(counts.shape[1]):
-        state = stream_start(key, first + lane)
-        for s in range(edges.shape[0] - 1):
-            if edges[s + 1] > edges[s]:
-                state = draw_with_replacement(state, members[edges[s] : edges[s + 1]], counts, lane)
-
-
-@njit(cache=True, nogil=True)
-def _auroc_block(
-    key: Any, first: int, members: Any, edges: Any, rows: Any, positive: Any, weight: Any, last: Any, unit: Any, out: Any
-) -> None:
-    """AUROC of every label for out.shape[0] replicates, LANES at a time; rows[l]:rows[l + 1] are label l's rows."""
-    lanes = LANES
-    counts = np.empty((members.shape[0], lanes), dtype=np.uint8)
-    below, area, result = np.empty(lanes), np.empty(lanes), np.empty(lanes)
-    tied = np.empty((2, lanes))
-    for start in range(0, out.shape[0], lanes):
-        counts[:] = 0
-        _draw(key, first + start, members, edges, counts)
-        for label in range(rows.shape[0] - 1):
-            a, b = rows[label], rows[label + 1]
-            auroc_lanes(positive[a:b], weight[a:b], last[a:b], unit[a:b], counts, below, area, tied, result)
-            for lane in range(min(lanes, out.shape[0] - start)):
-                out[start + lane, label] = result[lane]
-
-
-@njit(cache=True, nogil=True)
-def _metric_block(
-    key: Any,
-    first: int,
-    members: Any,
-    edges: Any,
-    rows: Any,
-    y: Any,
-    p: Any,
-    weight: Any,
-    unit: Any,
-    codes: Any,
-    options: Any,
-    out: Any,
-) -> None:
-    """Several metrics of every label, replicate after replicate; out is (replicates, labels, metrics)."""
-    counts = np.empty((members.shape[0], 1), dtype=np.uint8)
-    w = np.empty(y.shape[0])
-    for r in range(out.shape[0]):
-        counts[:] = 0
-        _draw(key, first + r, members, edges, counts)
-        for i in range(y.shape[0]):
-            w[i] = weight[i] * counts[unit[i], 0]
-        for label in range(rows.shape[0] - 1):
-            a, b = rows[label], rows[label + 1]
-            for m in range(codes.shape[0]):
-                out[r, label, m] = evaluate_sorted(codes[m], y[a:b], p[a:b], w[a:b], options[m])
-
-
-@njit(cache=True, nogil=True)
-def _matched_block(
-    key: Any,
-    first: int,
-    members: Any,
-    edges: Any,
-    rows: Any,
-    positive: Any,
-    last: Any,
-    unit: Any,
-    by_context: Any,
-    pretest: Any,
-    caliper: float,
-    out: Any,
-) -> None:
-    """Matched AUROC of every label, the matching redone in each replicate.
-
-    Rows are sorted by score; `by_context` lists the same rows of a label sorted by (pre-test probability, class).
-    """
-    counts = np.empty((members.shape[0], 1), dtype=np.uint8)
-    longest = 0
-    for label in range(rows.shape[0] - 1):
-        longest = max(longest, rows[label + 1] - rows[label])
-    count = np.empty(longest, dtype=np.int64)
-    share = np.empty(longest)
-    side = np.empty(longest, dtype=np.bool_)
-    taken = np.empty((longest, 1))
-    ones = np.ones(longest)
-    place = np.arange(longest).astype(np.int32)
-    below, area, result = np.empty(1), np.empty(1), np.empty(1)
-    tied = np.empty((2, 1))
-    work = np.empty((3, 2 * longest + 1))
-    for r in range(out.shape[0]):
-        counts[:] = 0
-        _draw(key, first + r, members, edges, counts)
-        for label in range(rows.shape[0] - 1):
-            a, b = rows[label], rows[label + 1]
-            copies = 0
-            for i in range(b - a):
-                j = by_context[a + i]
-                count[i] = counts[unit[j], 0]
-                side[i] = positive[j]
-                copies += count[i]
-            if copies + 1 > work.shape[1]:
-                work = np.empty((3, 2 * copies + 1))
-            matched_shares(pretest[a:b], side[: b - a], count[: b - a], caliper, share[: b - a], work)
-            for i in range(b - a):
-                taken[by_context[a + i] - a, 0] = share[i] * count[i]
-            auroc_lanes(
-                positive[a:b], ones[: b - a], last[a:b], place[: b - a], taken[: b - a], below, area, tied, result
-            )
-            out[r, label] = result[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,38 +66,6 @@ def _sort_labels(y: Floats, p: Floats, weight: Floats, unit: NDArray[np.int32]) 
     return _Sorted(
         rows, origin, y[origin, column], p[origin, column], weight[origin], np.concatenate(last), unit[origin]
     )
-
-
-def threads(workers: int | None = None) -> int:
-    """Threads to use: the argument, else CXRHF_THREADS, else the cores this process may use."""
-    if workers is not None:
-        return as_count(workers, "workers")
-    asked = os.environ.get("CXRHF_THREADS", "")
-    return int(asked) if asked.isdigit() and int(asked) > 0 else len(os.sched_getaffinity(0))
-
-
-def _in_blocks(
-    work: Callable[[int, int], None],
-    n_resamples: int,
-    workers: int | None,
-    progress: Callable[[int], None] | None,
-) -> None:
-    """Call work(start, stop) for blocks of replicates on a pool of threads (the kernels release the GIL)."""
-    count = threads(workers)
-    size = min(BLOCK, max(LANES, -(-n_resamples // (count * LANES)) * LANES))
-    spans = [(start, min(start + size, n_resamples)) for start in range(0, n_resamples, size)]
-
-    def one(span: tuple[int, int]) -> None:
-        work(*span)
-        if progress is not None:
-            progress(span[1] - span[0])
-
-    if count == 1 or len(spans) == 1:
-        for span in spans:
-            one(span)
-        return
-    with ThreadPoolExecutor(count) as pool:
-        list(pool.map(one, spans))
 
 
 def _checked(
@@ -337,54 +105,57 @@ def bootstrap_many(
     probability = any(entry.probability for entry, _ in entries.values())
     labels, scores, weights, single = _checked(y, p, weight, draws, probability)
     table = _sort_labels(labels, scores, weights, draws.unit)
-    key = stream_key(draws.seed)
     result: dict[str, Floats] = {}
+    rest: tuple[Any, ...]
     for conditional in (True, False):
-        members, edges = draws.plan(conditional)
-        chosen = {n: e for n, e in entries.items() if e[0].conditional == conditional}
-        plain = {n: e for n, e in chosen.items() if e[0].code not in (AUROC, MATCHED)}
+        chosen = {name: entry for name, entry in entries.items() if entry[0].conditional == conditional}
+        plain = {name: entry for name, entry in chosen.items() if entry[0].code not in (AUROC, MATCHED)}
         if plain:
             codes = np.array([entry.code for entry, _ in plain.values()])
             options = np.array([option for _, option in plain.values()])
-            out = np.empty((draws.n_resamples, labels.shape[1], len(plain)))
-
-            def metric_work(start: int, stop: int, m: Any = members, e: Any = edges, o: Any = out, c: Any = (codes, options)) -> None:
-                _metric_block(
-                    key, start, m, e, table.rows, table.y, table.p, table.weight, table.unit, *c, o[start:stop]
-                )
-
-            _in_blocks(metric_work, draws.n_resamples, workers, progress)
+            rest = (table.y, table.p, table.weight, table.unit, codes, options)
+            shape = (labels.shape[1], len(plain))
+            out = _run(metric_block, table, rest, shape, draws, conditional, workers, progress)
             result |= {name: out[:, :, k] for k, name in enumerate(plain)}
         if "auroc" in chosen:
-            area = np.empty((draws.n_resamples, labels.shape[1]))
-            positive = table.y == 1
-
-            def auroc_work(start: int, stop: int, m: Any = members, e: Any = edges, o: Any = area) -> None:
-                _auroc_block(key, start, m, e, table.rows, positive, table.weight, table.last, table.unit, o[start:stop])
-
-            _in_blocks(auroc_work, draws.n_resamples, workers, progress)
-            result["auroc"] = area
+            rest = (table.y == 1, table.weight, table.last, table.unit)
+            result["auroc"] = _run(auroc_block, table, rest, labels.shape[1:], draws, True, workers, progress)
         if "matched_auroc" in chosen:
-            result["matched_auroc"] = _matched(
-                table, labels, pretest, weight, chosen["matched_auroc"][1], draws, workers, progress
-            )
+            if weight is not None:
+                raise InputError("matched_auroc takes no weight: a row is in the matched set or not")
+            by_context, q = _sort_context(table, labels, pretest)
+            rest = (table.y == 1, table.last, table.unit, by_context, q, chosen["matched_auroc"][1])
+            result["matched_auroc"] = _run(matched_block, table, rest, labels.shape[1:], draws, True, workers, progress)
     return {name: np.ascontiguousarray(result[name][:, 0] if single else result[name]) for name in asked}
 
 
-def _matched(
+def _run(
+    kernel: Callable[..., None],
     table: _Sorted,
-    labels: Floats,
-    pretest: ArrayLike | None,
-    weight: ArrayLike | None,
-    caliper: float,
+    rest: tuple[Any, ...],
+    shape: tuple[int, ...],
     draws: Draws,
+    conditional: bool,
     workers: int | None,
     progress: Callable[[int], None] | None,
 ) -> Floats:
+    """Fill (n_resamples, *shape) by blocks of replicates."""
+    members, edges = draws.plan(conditional)
+    key = stream_key(draws.seed)
+    out = np.empty((draws.n_resamples, *shape))
+    run_in_blocks(
+        lambda start, stop: kernel(key, start, members, edges, table.rows, *rest, out[start:stop]),
+        draws.n_resamples,
+        workers,
+        progress,
+    )
+    return out
+
+
+def _sort_context(table: _Sorted, labels: Floats, pretest: ArrayLike | None) -> tuple[NDArray[np.int64], Floats]:
+    """Each label's rows (places in the table) by pre-test probability and class, with those probabilities."""
     if pretest is None:
         raise InputError("matched_auroc needs pretest, the pre-test probability of each row (and label)")
-    if weight is not None:
-        raise InputError("matched_auroc takes no weight: a row is in the matched set or not")
     q = np.asarray(pretest, dtype=np.float64)
     q = np.broadcast_to(q[:, None], labels.shape) if q.ndim == 1 else q
     if q.shape != labels.shape:
@@ -398,28 +169,7 @@ def _matched(
         order = np.lexsort((table.y[a:b], values))
         by_context[a:b] = a + order
         sorted_q[a:b] = values[order]
-    members, edges = draws.plan(True)
-    key, positive = stream_key(draws.seed), table.y == 1
-    out = np.empty((draws.n_resamples, labels.shape[1]))
-
-    def work(start: int, stop: int) -> None:
-        _matched_block(
-            key,
-            start,
-            members,
-            edges,
-            table.rows,
-            positive,
-            table.last,
-            table.unit,
-            by_context,
-            sorted_q,
-            caliper,
-            out[start:stop],
-        )
-
-    _in_blocks(work, draws.n_resamples, workers, progress)
-    return out
+    return by_context, sorted_q
 
 
 def _option(name: str, given: dict[str, float]) -> float:

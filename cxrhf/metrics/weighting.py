@@ -116,7 +116,7 @@ def rescale_to_prevalence(y: ArrayLike, weight: ArrayLike, prevalence: float) ->
     weights = as_weights(weight, len(labels))
     target = as_fraction(prevalence, "prevalence")
     total, hits = weights.sum(), weights[labels == 1].sum()
-    if hits == 0 or hits == total:
+    if not 0 < hits < total:
         return np.full(len(labels), np.nan)
     return np.asarray(
         weights * np.where(labels == 1, target * total / hits, (1 - target) * total / (total - hits)), dtype=np.float64

@@ -1,4 +1,4 @@
-"""Association scores and tests of every word -> its category of displacement, by our rule and by the printed one.
+"""Association scores and tests of every word -> its category of displacement, by one of three rules.
 
 Default rule. Three families of tests, each corrected by Benjamini-Hochberg (BH) at `p_star` on its own:
 
@@ -23,6 +23,14 @@ Categories, the first that holds:
 
 With `adjusted=False` raw p values stand in for BH in all three families ("raw level").
 
+Exact rule: as the default, but family 1 is an exact two-sided binomial test of the reference counts, on the number of
+patients whose reports hold the word where that is known, and without the demand on |z_ref|. z_ref is a Wald score of
+smoothed counts: a word with 60 tokens in one group and none in the other has z_ref = 2.0 (Var = 1/alpha = 10) and never
+passes, so the default rule is blind to the erasure of the very words that only one group has. Measured on the public
+Indiana reports with random group labels, 20 one-group words of 60-400 tokens planted and a collapsed model: the default
+finds 0, this rule 20; without planting, .06 and .01 false erasures a corpus (patients are independent, tokens are not).
+The cost is power for weaker associations: at a ratio of 2.5 to 1 it finds 10 of 20 where the default finds 13.
+
 Printed rule (`paper_categories`): |z_disp| > z_crit without correction, then the printed bands; what is displaced but
 in none of them is "other". It cannot see a word that is never generated: see `cxrhf.metrics.association`.
 """
@@ -40,6 +48,7 @@ from cxrhf.metrics.multiplicity import benjamini_hochberg
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
+RULES = ("default", "exact", "paper")
 DEFAULT_CATEGORIES = ("omitted", "neutralised", "new", "flip", "amplified", "weakened", "preserved", "stable")
 PAPER_CATEGORIES = ("erasure", "new", "flip", "preserved", "other", "stable")
 UNDEFINED = "undefined"  # a group without a single token: nothing can be said of any word
@@ -55,6 +64,7 @@ class WordScores:
     z_ref: Floats
     z_pred: Floats
     p_reference: Floats
+    p_exact: Floats
     p_displacement: Floats
     p_omission: Floats
     rate_ratio: Floats
@@ -82,11 +92,11 @@ def within(p: Floats, family: Flags, adjusted: bool = True) -> Floats:
     return benjamini_hochberg(kept) if adjusted and family.any() else kept
 
 
-def default_categories(words: WordScores, adjusted: bool = True) -> Categories:
-    """Categories by our rule (see the top of this file)."""
+def default_categories(words: WordScores, adjusted: bool = True, exact: bool = False) -> Categories:
+    """Categories by our rule, or with `exact` by its exact variant (see the top of this file)."""
     frequent = words.n_reference >= words.min_count
-    q_reference = within(words.p_reference, frequent, adjusted)
-    associated = (q_reference <= words.p_star) & (np.abs(words.z_ref) > words.z_strong)
+    q_reference = within(words.p_exact if exact else words.p_reference, frequent, adjusted)
+    associated = (q_reference <= words.p_star) & (exact | (np.abs(words.z_ref) > words.z_strong))
     q_omission = within(words.p_omission, associated, adjusted)
     tested = frequent | (words.n_prediction >= words.min_count)
     q_displacement = within(words.p_displacement, tested, adjusted)

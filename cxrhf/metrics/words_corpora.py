@@ -33,6 +33,8 @@ class Corpora:
 
     def pair(self, groups: tuple[str, str] | None = None) -> Corpora:
         """Only the rows of two groups, the first of them positive; words that neither uses go."""
+        if groups is None and len(self.groups) == 2:
+            return self
         first, second = pair_of(set(self.groups), groups)
         code = np.array([{first: 0, second: 1}.get(name, -1) for name in self.groups])[self.group]
         return self._kept(code, (first, second))
@@ -48,6 +50,16 @@ class Corpora:
         """Tokens [group, word] of the references and of the predictions."""
         member = np.equal.outer(np.arange(len(self.groups)), self.group).astype(np.int64)
         return member @ self.reference, member @ self.prediction
+
+    def presence(self) -> Counts:
+        """Patients [group, word] whose references hold the word."""
+        out = []
+        for code in range(len(self.groups)):
+            here = np.flatnonzero(self.group == code)
+            shape = (len(self.patients), len(here))
+            owner = sp.csr_array((np.ones(len(here)), (self.patient[here], np.arange(len(here)))), shape=shape)
+            out.append(np.asarray(((owner @ self.reference[here]) > 0).sum(axis=0)).ravel())
+        return np.array(out, dtype=np.int64)
 
     def _kept(self, code: NDArray[np.int64], groups: tuple[str, str]) -> Corpora:
         rows = np.flatnonzero(code >= 0)

@@ -1,0 +1,212 @@
+"""Labels, scores and a question -> a p value by shuffling what would not matter if the answer were "no".
+
+Patients are shuffled whole. Rows are sorted once; a shuffle only changes which rows count, so the metrics' own
+kernels serve here too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from cxrhf.metrics.catalogue import AUROC, MATCHED, METRICS, evaluate_sorted, find_metric
+from cxrhf.metrics.checks import InputError, as_count, as_scores, binary_input, same_length
+from cxrhf.metrics.ranking import auroc_lanes, rank_rows
+from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start
+
+
+class PermutationTest(NamedTuple):
+    """The observed difference, its two-sided p value, and what the shuffling held fixed and broke."""
+
+    difference: float
+    p_value: float
+    n_permutations: int
+    n_undefined: int
+    null: str
+
+
+@njit(cache=True, nogil=True)
+def _value(code: int, y: Any, p: Any, w: Any, last: Any, place: Any, option: float) -> float:
+    if code != AUROC:
+        return evaluate_sorted(code, y, p, w, option)
+    out = np.empty(1)
+    auroc_lanes(
+        y == 1,
+        np.ones(y.shape[0]),
+        last,
+        place,
+        w.reshape(-1, 1),
+        np.empty(1),
+        np.empty(1),
+        np.empty((2, 1)),
+        out,
+    )
+    return out[0]
+
+
+@njit(cache=True, nogil=True)
+def _shuffled_sides(state: Any, side: Any, swap: bool) -> Any:
+    """Deal each unit's side anew: an independent coin for each (swap), or the same sides in another order."""
+    if swap:
+        for u in range(side.shape[0]):
+            state = advanced(state)
+            side[u] = mixed(state) >> np.uint64(63)
+        return state
+    for u in range(side.shape[0] - 1, 0, -1):
+        state = advanced(state)
+        other = int(((mixed(state) >> np.uint64(32)) * np.uint64(u + 1)) >> np.uint64(32))
+        held = side[u]
+        side[u] = side[other]
+        side[other] = held
+    return state
+
+
+@njit(cache=True, nogil=True)
+def _differences(
+    key: Any,
+    code: int,
+    y: Any,
+    p: Any,
+    weight: Any,
+    last: Any,
+    unit: Any,
+    arm: Any,
+    side: Any,
+    swap: bool,
+    option: float,
+    out: Any,
+) -> None:
+    """out[0] observed, then shuffled differences (side 0 minus side 1). A row is on side arm[i] XOR side[unit[i]]."""
+    n = y.shape[0]
+    first = np.empty(n)
+    second = np.empty(n)
+    place = np.arange(n).astype(np.int32)
+    dealt = side.copy()
+    for r in range(out.shape[0]):
+        if r > 0:
+            dealt[:] = side
+            _shuffled_sides(stream_start(key, r), dealt, swap)
+        for i in range(n):
+            here = arm[i] ^ dealt[unit[i]]
+            first[i] = weight[i] if here == 0 else 0.0
+            second[i] = weight[i] if here == 1 else 0.0
+        out[r] = _value(code, y, p, first, last, place, option) - _value(code, y, p, second, last, place, option)
+
+
+def _test(out: NDArray[np.float64], null: str) -> PermutationTest:
+    observed, shuffled = float(out[0]), out[1:]
+    kept = shuffled[~np.isnan(shuffled)]
+    undefined = len(shuffled) - len(kept)
+    if np.isnan(observed) or len(kept) == 0:
+        return PermutationTest(observed, float("nan"), len(shuffled), undefined, null)
+    # Differences that are equal but for rounding count as equal.
+    extreme = int((np.abs(kept) >= abs(observed) - 1e-12).sum())
+    return PermutationTest(observed, (1 + extreme) / (1 + len(kept)), len(shuffled), undefined, null)
+
+
+def _code(metric: str, option: float | None) -> tuple[int, float]:
+    entry = find_metric(metric)
+    if entry.code == MATCHED:
+        raise InputError("matched_auroc has no permutation test; use the bootstrap")
+    return entry.code, METRICS[metric].default if option is None else float(option)
+
+
+def _units(clusters: ArrayLike | None, n: int) -> NDArray[np.int64]:
+    if clusters is None:
+        return np.arange(n)
+    raw = np.asarray(clusters)
+    same_length(y=np.empty(n), clusters=raw)
+    return np.unique(raw, return_inverse=True)[1].reshape(-1)
+
+
+def models_permutation_test(
+    y: ArrayLike,
+    p: ArrayLike,
+    p_other: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    clusters: ArrayLike | None = None,
+    metric: str = "auroc",
+    option: float | None = None,
+    n_permutations: int = 1000,
+    seed: int = 0,
+) -> PermutationTest:
+    """Do two models differ on the same cases? The two models' scores are swapped, patient by patient.
+
+    Ranking metrics compare scores of both models with each other after a swap, so each model's scores are first
+    replaced by their ranks; probability metrics use the probabilities themselves.
+    """
+    from scipy.stats import rankdata
+
+    code, value = _code(metric, option)
+    probability = METRICS[metric].probability
+    labels, scores, weights = binary_input(y, p, weight, probability=probability)
+    other = binary_input(y, p_other, weight, probability=probability)[1]
+    as_count(n_permutations, "n_permutations")
+    if not probability and METRICS[metric].option != "threshold":
+        scores, other = rankdata(scores), rankdata(other)
+    unit = _units(clusters, len(labels))
+    ranked = rank_rows(np.r_[labels, labels], np.r_[scores, other], np.r_[weights, weights])
+    arm = np.repeat(np.array([0, 1], dtype=np.int64), len(labels))[ranked.order]
+    side = np.zeros(int(unit.max()) + 1 if len(unit) else 0, dtype=np.int64)
+    out = np.empty(n_permutations + 1)
+    both = np.r_[unit, unit][ranked.order]
+    _differences(
+        stream_key(seed), code, ranked.y, ranked.p, ranked.weight, ranked.last, both, arm, side, True, value, out
+    )
+    return _test(out, "swapping the two models' scores within a patient changes nothing")
+
+
+def groups_permutation_test(
+    y: ArrayLike,
+    p: ArrayLike,
+    group: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    clusters: ArrayLike | None = None,
+    metric: str = "auroc",
+    option: float | None = None,
+    n_permutations: int = 1000,
+    seed: int = 0,
+) -> PermutationTest:
+    """Does a metric differ between two groups of patients? Group membership is dealt anew among patients.
+
+    `group`: two values, one per patient; the difference is the first (in sorted order) minus the second. Shuffling
+    breaks every difference between the groups, prevalence included, so the null is "the groups are alike".
+    """
+    code, value = _code(metric, option)
+    labels, scores, weights = binary_input(y, p, weight, probability=METRICS[metric].probability)
+    as_scores(scores)
+    as_count(n_permutations, "n_permutations")
+    raw = np.asarray(group)
+    same_length(y=labels, group=raw)
+    names, side_of_row = np.unique(raw, return_inverse=True)
+    if len(names) != 2:
+        raise InputError(f"group has {len(names)} distinct values, allowed: exactly 2")
+    unit = _units(clusters, len(labels))
+    side = np.zeros(int(unit.max()) + 1, dtype=np.int64)
+    side[unit] = side_of_row
+    mixed_rows = np.flatnonzero(side[unit] != side_of_row)
+    if len(mixed_rows):
+        raise InputError(f"group[{int(mixed_rows[0])}] differs from another row of the same patient; one group each")
+    ranked = rank_rows(labels, scores, weights)
+    out = np.empty(n_permutations + 1)
+    arm = np.zeros(len(labels), dtype=np.int64)
+    _differences(
+        stream_key(seed),
+        code,
+        ranked.y,
+        ranked.p,
+        ranked.weight,
+        ranked.last,
+        unit[ranked.order],
+        arm,
+        side,
+        False,
+        value,
+        out,
+    )
+    return _test(out, "group membership is exchangeable between patients")

@@ -1,0 +1,198 @@
+"""Labels and probabilities -> where and how they part: reliability table, calibration line, Brier decomposition."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike
+from scipy.special import stdtrit
+
+from cxrhf.metrics.checks import Floats, as_count, as_fraction, binary_input, same_length
+from cxrhf.metrics.ranking import rank_rows
+
+# Probabilities of exactly 0 or 1 have no log odds; the calibration line moves them in by this much.
+LOGIT_CLIP = 1e-9
+
+
+class Reliability(NamedTuple):
+    """One entry per bin of equal weight: mean probability, mean label with its interval, weight."""
+
+    mean_p: Floats
+    mean_y: Floats
+    low: Floats
+    high: Floats
+    weight: Floats
+
+
+class CalibrationLine(NamedTuple):
+    """Logistic regression of the label on the log odds. Calibrated: slope 1, intercept 0, in_the_large 0."""
+
+    slope: float
+    intercept: float
+    in_the_large: float
+
+
+class BrierParts(NamedTuple):
+    """Brier = calibration + refinement; refinement = uncertainty - discrimination."""
+
+    brier: float
+    calibration: float
+    refinement: float
+    discrimination: float
+    uncertainty: float
+
+
+@njit(cache=True, nogil=True)
+def calibration_line_sorted(y: Any, p: Any, w: Any, fit_slope: bool) -> Any:
+    """(intercept, slope) of the weighted logistic regression of y on logit(p), by Newton steps.
+
+    A step that does not shrink the gradient is taken back by half (the likelihood is concave, so a short enough
+    step always does). NaN when a class is missing or the classes are separated: then there is no maximum.
+    """
+    nothing = (np.nan, np.nan)
+    mass = w.sum()
+    hits = (w * y).sum()
+    if mass <= 0 or hits <= 0 or hits >= mass:
+        return nothing
+    x = np.empty(p.shape[0])
+    for i in range(p.shape[0]):
+        q = min(max(p[i], LOGIT_CLIP), 1 - LOGIT_CLIP)
+        x[i] = np.log(q / (1 - q))
+    a = 0.0
+    b = 1.0
+    steep = np.inf
+    step_a = 0.0
+    step_b = 0.0
+    for _ in range(100):
+        ga = 0.0
+        gb = 0.0
+        haa = 0.0
+        hab = 0.0
+        hbb = 0.0
+        for i in range(y.shape[0]):
+            m = 1 / (1 + np.exp(-(a + b * x[i])))
+            r = w[i] * (y[i] - m)
+            v = w[i] * m * (1 - m)
+            ga += r
+            gb += r * x[i]
+            haa += v
+            hab += v * x[i]
+            hbb += v * x[i] * x[i]
+        now = np.hypot(ga, gb) if fit_slope else abs(ga)
+        if now > steep:
+            step_a *= 0.5
+            step_b *= 0.5
+            a -= step_a
+            b -= step_b
+            if abs(step_a) < 1e-12 * (1 + abs(a)) and abs(step_b) < 1e-12 * (1 + abs(b)):
+                return (a, b)
+            continue
+        steep = now
+        if fit_slope:
+            det = haa * hbb - hab * hab
+            if det <= 1e-12 * haa * hbb or abs(b) > 1e3:
+                return nothing
+            step_a = (hbb * ga - hab * gb) / det
+            step_b = (haa * gb - hab * ga) / det
+        else:
+            if haa <= 1e-300:
+                return nothing
+            step_a = ga / haa
+            step_b = 0.0
+        a += step_a
+        b += step_b
+        if abs(step_a) < 1e-10 * (1 + abs(a)) and abs(step_b) < 1e-10 * (1 + abs(b)):
+            return (a, b)
+    return nothing
+
+
+def calibration_line(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> CalibrationLine:
+    """Slope and intercept of logit P(y) = intercept + slope * logit p, and the intercept at slope 1.
+
+    A slope under 1 means probabilities too extreme, `in_the_large` above 0 means too low on average. Probabilities
+    of 0 and 1 are moved in by 1e-9. NaN with one class, with constant p, or when p separates the classes.
+    """
+    labels, scores, weights = binary_input(y, p, weight, probability=True)
+    intercept, slope = calibration_line_sorted(labels, scores, weights, True)
+    in_the_large, _ = calibration_line_sorted(labels, scores, weights, False)
+    return CalibrationLine(float(slope), float(intercept), float(in_the_large))
+
+
+def pav_decomposition(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> BrierParts:
+    """Brier score split by isotonic recalibration: what recalibration would remove, and what it would leave.
+
+    `calibration` = Brier - Brier after recalibration (>= 0), `refinement` = Brier after recalibration (the
+    discrimination loss of IMBALANCE), `discrimination` = uncertainty - refinement. In-sample, hence optimistic in
+    small samples. NaN when empty.
+    """
+    from scipy.optimize import isotonic_regression
+
+    labels, scores, weights = binary_input(y, p, weight, probability=True)
+    keep = weights > 0
+    labels, scores, weights = labels[keep], scores[keep], weights[keep]
+    if len(labels) == 0:
+        return BrierParts(np.nan, np.nan, np.nan, np.nan, np.nan)
+    # Equal scores must get one recalibrated value, so they are pooled first.
+    _, place = np.unique(scores, return_inverse=True)
+    mass = np.bincount(place, weights)
+    mean = np.bincount(place, weights * labels) / mass
+    recalibrated = np.asarray(isotonic_regression(mean, weights=mass).x)[place]
+    total = weights.sum()
+    score = float((weights * (scores - labels) ** 2).sum() / total)
+    refinement = float((weights * (recalibrated - labels) ** 2).sum() / total)
+    prevalence = float((weights * labels).sum() / total)
+    uncertainty = prevalence * (1 - prevalence)
+    return BrierParts(score, score - refinement, refinement, uncertainty - refinement, uncertainty)
+
+
+def reliability_table(
+    y: ArrayLike,
+    p: ArrayLike,
+    weight: ArrayLike | None = None,
+    bins: int = 10,
+    level: float = 0.95,
+    clusters: ArrayLike | None = None,
+) -> Reliability:
+    """Mean label against mean probability in bins of equal weight (those of the exact adaptive calibration error).
+
+    Rows that straddle an edge count in both bins, in parts; rows with one score share their labels. Intervals are
+    Wilson's with the effective number of rows, or patients when `clusters` is given: the variance of the bin's mean
+    over patients says how many independent rows it is worth. Empty sample: NaN.
+    """
+    labels, scores, weights = binary_input(y, p, weight, probability=True)
+    as_count(bins, "bins")
+    as_fraction(level, "level")
+    total = weights.sum()
+    if total <= 0:
+        nothing = np.full(bins, np.nan)
+        return Reliability(nothing, nothing, nothing, nothing, np.zeros(bins))
+    raw = np.arange(len(labels)) if clusters is None else np.asarray(clusters)
+    same_length(y=labels, clusters=raw)
+    unit = np.unique(raw, return_inverse=True)[1].reshape(-1)
+    ranked = rank_rows(labels, scores, weights)
+    # The span of cumulative weight of each run of equal scores; all its rows lie across it evenly.
+    starts = np.flatnonzero(np.r_[True, ranked.last[:-1]])
+    mass = np.add.reduceat(ranked.weight, starts)
+    end = np.cumsum(mass) / total * bins
+    begin = end - mass / total * bins
+    run = np.cumsum(np.r_[True, ranked.last[:-1]]) - 1
+    columns: list[tuple[float, float, float, float, float]] = []
+    for k in range(bins):
+        inside = np.clip(np.minimum(end, k + 1) - np.maximum(begin, k), 0, None)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(mass > 0, inside * (total / bins) / mass, 0.0)
+        part = ranked.weight * share[run]
+        filled = part.sum()
+        mean_y, mean_p = float(part @ ranked.y / filled), float(part @ ranked.p / filled)
+        sums = np.bincount(unit[ranked.order], part * (ranked.y - mean_y)) / filled
+        there = int((np.bincount(unit[ranked.order], part) > 0).sum())
+        variance = float((sums**2).sum()) * there / max(there - 1, 1)
+        spread = mean_y * (1 - mean_y)
+        n = spread / variance if variance > 0 and spread > 0 else float(there)
+        z = float(stdtrit(max(there - 1, 1), 0.5 + level / 2))
+        centre = (mean_y + z * z / (2 * n)) / (1 + z * z / n)
+        half = z / (1 + z * z / n) * float(np.sqrt(spread / n + z * z / (4 * n * n)))
+        columns.append((mean_p, mean_y, max(centre - half, 0.0), min(centre + half, 1.0), float(filled)))
+    return Reliability(*(np.array(column) for column in zip(*columns, strict=True)))

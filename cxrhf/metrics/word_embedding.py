@@ -1,0 +1,64 @@
+"""Word vectors -> WEAT: whether two sets of words lie closer to one of two sets of attributes.
+
+A baseline only: it looks at fixed vectors, so it cannot see what decoding does to the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cxrhf.metrics.checks import InputError, as_count
+
+
+@dataclass(frozen=True, slots=True)
+class Weat:
+    """`statistic` is the sum form, `effect_size` from -2 to 2, `p_value` one-sided by permutation of the targets."""
+
+    statistic: float
+    effect_size: float
+    p_value: float
+
+
+def weat(
+    first: ArrayLike,
+    second: ArrayLike,
+    attributes_first: ArrayLike,
+    attributes_second: ArrayLike,
+    n_permutations: int = 10_000,
+    seed: int = 0,
+) -> Weat:
+    """WEAT of Caliskan et al. 2017 from vectors (one row a word) of two target and two attribute sets.
+
+    s(w) = mean cosine with the first attributes less that with the second; statistic = sum of s over the first targets
+    less that over the second; effect size = difference of the means over the standard deviation (n, not n - 1, as in
+    WEFE, which the paper cites) of s over all targets, NaN where that is 0. Positive: first targets go with first
+    attributes. p = (1 + #) / (1 + permutations).
+    """
+    sets = {"first": first, "second": second, "attributes_first": attributes_first}
+    x, y, a, b = (_unit(v, name) for name, v in {**sets, "attributes_second": attributes_second}.items())
+    s = np.concatenate([x, y]) @ (a.mean(axis=0) - b.mean(axis=0))
+    n = len(x)
+    spread = s.std()
+    statistic = s[:n].sum() - s[n:].sum()
+    if not spread > 0:
+        return Weat(float(statistic), float("nan"), float("nan"))
+    rng = np.random.default_rng(np.random.SeedSequence(seed))
+    shuffled = rng.permuted(np.tile(s, (as_count(n_permutations, "n_permutations"), 1)), axis=1)
+    null = shuffled[:, :n].sum(axis=1) - shuffled[:, n:].sum(axis=1)
+    p_value = (1 + (null >= statistic - 1e-12).sum()) / (1 + n_permutations)
+    return Weat(float(statistic), float((s[:n].mean() - s[n:].mean()) / spread), float(p_value))
+
+
+def _unit(vectors: ArrayLike, name: str) -> NDArray[np.float64]:
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
+        raise InputError(
+            f"{name} has shape {rows.shape}, allowed: a finite 2-D array, one row a word, at least one word"
+        )
+    size = np.linalg.norm(rows, axis=1, keepdims=True)
+    if not size.all():
+        raise InputError(f"{name}[{int(np.argmin(size))}] is a vector of zeros, allowed: vectors with a direction")
+    return rows / size

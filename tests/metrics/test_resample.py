@@ -1,0 +1,220 @@
+"""The counting bootstrap against copying rows, and what must not change its numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from cxrhf.metrics import METRICS, bootstrap, bootstrap_auroc, bootstrap_many, draw
+from cxrhf.metrics import resample as engine
+from cxrhf.metrics.calibration import adaptive_calibration_error, balanced_brier, brier, brier_skill_score
+from cxrhf.metrics.checks import InputError
+from cxrhf.metrics.matching import matched_auroc
+from cxrhf.metrics.operating import rates_at, sensitivity_at_specificity
+from cxrhf.metrics.ranking import auroc, average_precision
+from tests.real_data import real_data
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
+
+
+def table(seed: int = 0, patients: int = 60, labels: int = 3, masked: float = 0.1):
+    rng = np.random.default_rng(seed)
+    clusters = np.repeat(np.arange(patients), rng.integers(1, 6, patients))
+    rng.shuffle(clusters)
+    n = len(clusters)
+    y = (rng.random((n, labels)) < 0.3).astype(float)
+    p = np.round(0.3 * y + 0.6 * rng.random((n, labels)), 2)  # rounded: ties matter
+    y[rng.random(y.shape) < masked] = np.nan
+    return y, p, clusters
+
+
+def copied_rows(draws, r, conditional=True):
+    """The slow twin of a draw: rows written out as often as their patient was drawn."""
+    counts = draws.counts(r, r + 1, conditional=conditional)[:, 0]
+    return np.repeat(np.arange(len(draws.unit)), counts[draws.unit])
+
+
+def test_replicates_equal_the_metric_of_copied_rows():
+    y, p, clusters = table()
+    draws = draw(clusters, y=y, n_resamples=5, seed=3)
+    names = {
+        "auroc": auroc,
+        "average_precision": average_precision,
+        "brier": brier,
+        "balanced_brier": balanced_brier,
+        "brier_skill_score": brier_skill_score,
+        "adaptive_calibration_error": adaptive_calibration_error,
+        "sensitivity_at_specificity": lambda a, b: sensitivity_at_specificity(a, b).sensitivity,
+        "tpr": lambda a, b: rates_at(a, b, 0.5).tpr,
+    }
+    got = bootstrap_many(list(names), y, p, draws=draws)
+    for name, metric in names.items():
+        for r in range(5):
+            rows = copied_rows(draws, r, METRICS[name].conditional)
+            for label in range(y.shape[1]):
+                kept = rows[~np.isnan(y[rows, label])]
+                expected = metric(y[kept, label], p[kept, label])
+                assert got[name][r, label] == pytest.approx(expected, abs=1e-12, nan_ok=True), (name, r, label)
+
+
+def test_weights_multiply_counts():
+    y, p, clusters = table(masked=0.0)
+    weight = np.random.default_rng(5).random(len(y))
+    draws = draw(clusters, y=y, n_resamples=3)
+    got = bootstrap("auroc", y, p, weight, draws=draws)
+    for r in range(3):
+        rows = copied_rows(draws, r)
+        assert got[r, 0] == pytest.approx(roc_auc_score(y[rows, 0], p[rows, 0], sample_weight=weight[rows]), abs=1e-12)
+
+
+def test_matching_is_redone_in_each_replicate():
+    y, p, clusters = table(masked=0.0)
+    q = np.round(np.clip(0.2 * y + 0.5 * np.random.default_rng(1).random(y.shape), 0, 1), 2)
+    draws = draw(clusters, y=y, n_resamples=6)
+    got = bootstrap("matched_auroc", y, p, pretest=q, draws=draws)
+    for r in range(6):
+        rows = copied_rows(draws, r)
+        for label in range(y.shape[1]):
+            assert got[r, label] == pytest.approx(
+                matched_auroc(y[rows, label], p[rows, label], q[rows, label]), abs=1e-12
+            )
+
+
+@pytest.mark.parametrize("metric", ["auroc", "brier", "matched_auroc"])
+def test_threads_and_company_do_not_change_replicates(metric):
+    y, p, clusters = table()
+    q = np.clip(p, 0, 1)
+    draws = draw(clusters, y=y, n_resamples=700, seed=11)
+    one = bootstrap(metric, y, p, pretest=q, draws=draws, workers=1)
+    three = bootstrap(metric, y, p, pretest=q, draws=draws, workers=3)
+    among = bootstrap_many(["auroc", "brier", metric, "tpr"], y, p, pretest=q, draws=draws)[metric]
+    single = bootstrap(metric, y[:, 1], p[:, 1], pretest=q[:, 1], draws=draws)
+    fewer = bootstrap(metric, y, p, pretest=q, draws=draw(clusters, y=y, n_resamples=100, seed=11))
+    assert np.array_equal(one, three, equal_nan=True)
+    assert np.array_equal(one, among, equal_nan=True)
+    assert np.array_equal(one[:, 1], single, equal_nan=True)
+    assert np.array_equal(one[:100], fewer, equal_nan=True)
+
+
+def test_row_order_of_a_patient_does_not_matter_and_patients_move_together():
+    y, p, clusters = table(masked=0.0)
+    draws = draw(clusters, y=y, n_resamples=50)
+    order = np.random.default_rng(2).permutation(len(y))
+    again = draw(clusters[order], y=y[order], n_resamples=50)
+    assert np.allclose(bootstrap("auroc", y, p, draws=draws), bootstrap("auroc", y[order], p[order], draws=again))
+    counts = draws.counts(0, 50)
+    assert counts.shape == (60, 50)
+    assert (counts.sum(axis=0) == 60).all()
+
+
+def test_strata_hold_positive_patients_fixed_only_where_prevalence_does_not_matter():
+    y, _, clusters = table(masked=0.0, labels=1)
+    draws = draw(clusters, y=y, n_resamples=200)
+    positive = np.zeros(60)
+    np.maximum.at(positive, clusters, y[:, 0])
+    held = positive @ draws.counts(0, 200)
+    assert (held == positive.sum()).all()
+    free = positive @ draws.counts(0, 200, conditional=False)
+    assert free.std() > 1
+    forced = draw(clusters, y=y, n_resamples=200, strata="positive")
+    assert (positive @ forced.counts(0, 200, conditional=False) == positive.sum()).all()
+    none = draw(clusters, y=y, n_resamples=200, strata="none")
+    assert (positive @ none.counts(0, 200)).std() > 1
+
+
+def test_draws_are_uniform():
+    counts = draw(n=7, n_resamples=20_000).counts(0, 20_000).astype(float)
+    assert np.abs(counts.mean(axis=1) - 1).max() < 0.03
+    assert counts.var() == pytest.approx(6 / 7, rel=0.02)  # multinomial: 1 - 1/7
+    joint = np.corrcoef(counts)
+    assert np.abs(joint[~np.eye(7, dtype=bool)] + 1 / 6).max() < 0.03
+
+
+def test_replicates_lacking_a_class_are_nan_and_counted():
+    y = np.array([1.0, 0, 0, 0])
+    p = np.array([0.9, 0.1, 0.2, 0.3])
+    free = bootstrap("auroc", y, p, draws=draw(n=4, n_resamples=500))
+    assert 0.2 < np.isnan(free).mean() < 0.45  # (3/4)^4 = .316
+    held = bootstrap("auroc", y, p, draws=draw(y=y, n_resamples=500))
+    assert not np.isnan(held).any()
+    assert np.isnan(bootstrap_auroc(np.zeros(4), p, n_resamples=10)).all()
+
+
+def test_vectors_bootstrap_interval():
+    y, s = np.array(VECTORS["input"]["y"]), np.array(VECTORS["input"]["s"])
+    replicates = bootstrap_auroc(y, s, n_resamples=10_000)
+    assert replicates.shape == (10_000,)
+    spread = replicates.std()
+    assert abs(replicates.mean() - VECTORS["boot.auc.sklearn_loop.mean"]) < 3 * spread / np.sqrt(400)
+    # A 2.5% quantile of 400 draws has a standard error of sqrt(.025 * .975 / 400) / density there.
+    quantile_se = np.sqrt(0.025 * 0.975 / 400) / (0.0584 / spread)
+    for got, expected in zip(np.quantile(replicates, [0.025, 0.975]), VECTORS["boot.auc.ci95"], strict=True):
+        assert abs(got - expected) < 3 * quantile_se
+
+
+def test_callable_metric_uses_the_same_engine():
+    y, p, clusters = table(labels=2)
+    draws = draw(clusters, y=y, n_resamples=70)
+    assert np.allclose(bootstrap(brier, y, p, draws=draws), bootstrap("brier", y, p, draws=draws), atol=1e-12)
+
+
+def test_progress_reports_every_replicate():
+    y, p, clusters = table()
+    seen: list[int] = []
+    bootstrap("auroc", y, p, draws=draw(clusters, y=y, n_resamples=1300), progress=seen.append)
+    assert sum(seen) == 1300
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (draw, "needs clusters, y or n"),
+        (lambda: draw(n=3, n_resamples=0), "n_resamples is 0"),
+        (lambda: draw(n=3, seed=-1), "seed is -1"),
+        (lambda: draw([1.0, np.nan]), r"clusters\[1\] is nan"),
+        (lambda: draw(n=3, strata="sex"), "strata is 'sex'"),
+        (lambda: draw([1, 2], y=[0, 1, 1]), "3 rows but clusters has 2"),
+        (lambda: bootstrap("aurocc", [0, 1], [0, 1], draws=draw(n=2)), "metric is 'aurocc'"),
+        (lambda: bootstrap("auroc", [0, 1], [0, 1], draws=draw(n=3)), "2 rows but draws has 3"),
+        (lambda: bootstrap("auroc", [0, 1], [0, np.nan], draws=draw(n=2)), r"p\[1\] is nan"),
+        (lambda: bootstrap("auroc", [0, 2], [0, 1], draws=draw(n=2)), r"y\[1\] is 2.0"),
+        (lambda: bootstrap("brier", [0, 1], [0, 1.3], draws=draw(n=2)), r"p\[1\] is 1.3"),
+        (lambda: bootstrap("matched_auroc", [0, 1], [0, 1], draws=draw(n=2)), "needs pretest"),
+        (lambda: bootstrap("auroc", [0, 1], [0, 1], draws=draw(n=2), bins=3), "takes no option 'bins'"),
+        (lambda: bootstrap_auroc([[0, 1]], [[0, 1, 1]]), "shape"),
+    ],
+)
+def test_bad_input_is_named(call, words):
+    with pytest.raises(InputError, match=words):
+        call()
+
+
+@pytest.mark.real
+def test_nih_patients_matter():
+    """On real predictions with several images per patient the naive standard error is too small."""
+    from pyarrow import csv
+
+    predictions = csv.read_csv(real_data("nih/predictions.csv.gz"))
+    findings = [name[5:] for name in predictions.column_names if name.startswith("prob_")]
+    y = np.column_stack([predictions[f].to_numpy() for f in findings]).astype(float)
+    p = np.column_stack([predictions[f"prob_{f}"].to_numpy() for f in findings])
+    patients = predictions["patient_id"].to_numpy()
+    ratio = bootstrap_auroc(y, p, clusters=patients, n_resamples=2000).std(axis=0) / bootstrap_auroc(
+        y, p, n_resamples=2000
+    ).std(axis=0)
+    by_finding = dict(zip(findings, ratio, strict=True))
+    assert np.median(ratio) > 1.1
+    assert min(by_finding[f] for f in ("Mass", "Infiltration", "Pneumothorax")) > 1.3
+
+
+def test_no_exported_name_hides_a_file():
+    import cxrhf.metrics as package
+
+    assert not set(package.__all__) & set(package._FILES)
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    assert engine.LANES == 64
