@@ -17,7 +17,7 @@ _LAZY = {
     "read_predictions": ("cxrhf.schema", "read_predictions"),
 }
 
-__all__ = ["__version__", *sorted(_LAZY)]
+__all__ = ["__version__", "metrics", "read_predictions", "schema"]
 
 
 def __getattr__(name: str) -> Any:

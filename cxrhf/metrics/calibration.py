@@ -75,9 +75,10 @@ def brier_skill_sorted(y: Any, p: Any, w: Any, prevalence: float) -> float:
     mass = w.sum()
     if mass <= 0:
         return np.nan
-    constant = prevalence
-    if np.isnan(prevalence):
-        constant = (w * y).sum() / mass
+    hits = (w * y).sum()
+    if hits <= 0 or hits >= mass:
+        return np.nan
+    constant = hits / mass if np.isnan(prevalence) else prevalence
     error = 0.0
     reference = 0.0
     for i in range(y.shape[0]):
@@ -233,6 +234,17 @@ def expected_ace(
 
 
 @njit(cache=True, nogil=True)
+def _bin(p: float, bins: int) -> int:
+    """The bin [k/bins, (k+1)/bins) that holds p; .29 * 100 is 28.999... in floating point, hence the second look."""
+    k = min(int(p * bins), bins - 1)
+    if k + 1 < bins and p >= (k + 1) / bins:
+        k += 1
+    elif p < k / bins:
+        k -= 1
+    return k
+
+
+@njit(cache=True, nogil=True)
 def ece_sorted(y: Any, p: Any, w: Any, bins: int) -> float:
     """Equal-width bins."""
     total = w.sum()
@@ -240,7 +252,7 @@ def ece_sorted(y: Any, p: Any, w: Any, bins: int) -> float:
         return np.nan
     gap = np.zeros(bins)
     for i in range(y.shape[0]):
-        gap[min(int(p[i] * bins), bins - 1)] += w[i] * (p[i] - y[i])
+        gap[_bin(p[i], bins)] += w[i] * (p[i] - y[i])
     return np.abs(gap).sum() / total
 
 

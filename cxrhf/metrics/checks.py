@@ -27,7 +27,7 @@ def _as_array(values: ArrayLike, name: str, ndim: tuple[int, ...]) -> Floats:
     if raw.ndim not in ndim:
         wanted = " or ".join(f"{d}-D" for d in ndim)
         raise InputError(f"{name} has {raw.ndim} dimensions (shape {raw.shape}), allowed: {wanted}")
-    if raw.dtype.kind not in "bfiu":
+    if raw.dtype.kind not in "bfiu" and raw.size:
         raw = _numbers_or_complain(raw, name)
     return np.ascontiguousarray(raw, dtype=np.float64)
 
@@ -36,7 +36,7 @@ def _numbers_or_complain(raw: NDArray[Any], name: str) -> NDArray[Any]:
     """Object arrays may hold numbers and None (a null becomes NaN); text never counts as a number."""
     flat = raw.ravel()
     for position, value in enumerate(flat):
-        if value is not None and (isinstance(value, (str, bytes)) or not np.isscalar(value)):
+        if value is not None and not isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
             where = np.unravel_index(position, raw.shape)
             raise InputError(
                 f"{name}{_at(where)} is {value!r} ({type(value).__name__}), allowed: numbers. "
@@ -145,6 +145,10 @@ _BOTH = frozenset(
         "brier_skill_score",
         "calibration_slope",
         "calibration_intercept",
+        "calibration_in_the_large",
+        "calibration_line",
+        "youden_threshold",
+        "j",
         "sensitivity_at_specificity",
         "youden",
         "mcc",
@@ -152,7 +156,7 @@ _BOTH = frozenset(
         "delong",
     }
 )
-_POSITIVES = frozenset({"brier_positive", "tpr", "f1", "max_f1"})
+_POSITIVES = frozenset({"brier_positive", "tpr", "f1", "max_f1", "max_f1_threshold"})
 _NEGATIVES = frozenset({"brier_negative", "fpr", "threshold_at_fpr"})
 
 

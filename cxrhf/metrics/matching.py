@@ -206,6 +206,8 @@ def match_pairs(
 
 def _earliest(value: Floats, positive: NDArray[np.bool_], taken: Indices) -> NDArray[np.bool_]:
     """As many rows of each run of equal (value, class) as the matching took there, the first ones of the run."""
+    if len(value) == 0:
+        return np.zeros(0, dtype=np.bool_)
     new_run = np.r_[True, (value[1:] != value[:-1]) | (positive[1:] != positive[:-1])]
     run = np.cumsum(new_run) - 1
     place = np.arange(len(value)) - np.flatnonzero(new_run)[run]
@@ -217,8 +219,9 @@ def match_weights(
 ) -> Floats:
     """Each row's share in the matched set: 1 for the smaller class, selected/available for tied rows of the other.
 
-    The exact mean over all ways to break ties between equal values, hence independent of row order. `count` gives
-    whole-number copies of each row (a bootstrap draw); the share is per copy.
+    The exact mean over all ways to break ties between equal values, hence independent of row order. (Two *different*
+    values at one distance from a positive are also a tie; there the lower one is taken.) `count` gives whole-number
+    copies of each row (a bootstrap draw); the share is per copy.
     """
     labels, q, penalty = _context(y, pretest, caliper)
     n = len(labels)

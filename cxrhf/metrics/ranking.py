@@ -49,10 +49,11 @@ class Estimate(NamedTuple):
 
 
 def rank_rows(y: Floats, p: Floats, weight: Floats) -> Ranked:
-    """Sort checked rows once for every kernel that follows."""
-    order = np.argsort(p, kind="stable")
+    """Sort checked rows once for every kernel that follows; a row of weight 0 is no row."""
+    kept = np.flatnonzero(weight > 0)
+    order = kept[np.argsort(p[kept], kind="stable")]
     sorted_p = p[order]
-    last = np.ones(len(p), dtype=np.bool_)
+    last = np.ones(len(order), dtype=np.bool_)
     last[:-1] = sorted_p[1:] != sorted_p[:-1]
     return Ranked(order, y[order], sorted_p, weight[order], last)
 

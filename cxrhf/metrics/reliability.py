@@ -60,6 +60,16 @@ def calibration_line_sorted(y: Any, p: Any, w: Any, fit_slope: bool) -> Any:
     for i in range(p.shape[0]):
         q = min(max(p[i], LOGIT_CLIP), 1 - LOGIT_CLIP)
         x[i] = np.log(q / (1 - q))
+    if fit_slope:  # separated classes: the slope would run off to infinity
+        low0, high0, low1, high1 = np.inf, -np.inf, np.inf, -np.inf
+        for i in range(p.shape[0]):
+            if w[i] > 0:
+                if y[i] == 1:
+                    low1, high1 = min(low1, x[i]), max(high1, x[i])
+                else:
+                    low0, high0 = min(low0, x[i]), max(high0, x[i])
+        if high0 <= low1 or high1 <= low0:
+            return nothing
     a = 0.0
     b = 1.0
     steep = np.inf
@@ -92,7 +102,7 @@ def calibration_line_sorted(y: Any, p: Any, w: Any, fit_slope: bool) -> Any:
         steep = now
         if fit_slope:
             det = haa * hbb - hab * hab
-            if det <= 1e-12 * haa * hbb or abs(b) > 1e3:
+            if det <= 1e-12 * haa * hbb:
                 return nothing
             step_a = (hbb * ga - hab * gb) / det
             step_b = (haa * gb - hab * ga) / det

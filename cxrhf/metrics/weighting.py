@@ -59,8 +59,10 @@ def _context_input(y: ArrayLike, pretest: ArrayLike, clip: float) -> tuple[Float
     labels = as_labels(y)
     q = as_probabilities(pretest, "pretest")
     same_length(y=labels, pretest=q)
-    if not 0 <= clip < 0.5:
-        raise InputError(f"clip is {clip!r}, allowed: from 0 up to (not with) 0.5")
+    if not 0 < clip < 0.5:
+        raise InputError(
+            f"clip is {clip!r}, allowed: above 0 (a probability of 0 or 1 has no finite weight), below 0.5"
+        )
     return labels, np.clip(q, clip, 1 - clip)
 
 
@@ -75,8 +77,7 @@ def ipw_weights(y: ArrayLike, pretest: ArrayLike, prevalence: float, clip: float
     """
     labels, q = _context_input(y, pretest, clip)
     marginal = as_fraction(prevalence, "prevalence")
-    with np.errstate(divide="ignore"):
-        weight = np.where(labels == 1, marginal / q, (1 - marginal) / (1 - q))
+    weight = np.where(labels == 1, marginal / q, (1 - marginal) / (1 - q))
     return np.asarray(weight * (len(weight) / weight.sum()) if len(weight) else weight, dtype=np.float64)
 
 
@@ -87,8 +88,7 @@ def att_weights(y: ArrayLike, pretest: ArrayLike, clip: float = 0.001) -> Floats
     [1.0, 1.0, 0.25]
     """
     labels, q = _context_input(y, pretest, clip)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.where(labels == 1, 1.0, q / (1 - q)), dtype=np.float64)
+    return np.asarray(np.where(labels == 1, 1.0, q / (1 - q)), dtype=np.float64)
 
 
 def _kish(weight: Floats) -> float:
@@ -98,7 +98,7 @@ def _kish(weight: Floats) -> float:
 
 def effective_sample_size(weight: ArrayLike, y: ArrayLike | None = None) -> EffectiveSize:
     """(sum w)^2 / sum w^2; with `y` also per class (NaN without)."""
-    weights = as_weights(weight, len(np.asarray(weight)))
+    weights = as_weights(weight, np.size(weight))
     if y is None:
         return EffectiveSize(_kish(weights), np.nan, np.nan)
     labels = as_labels(y)

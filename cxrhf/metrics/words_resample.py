@@ -20,28 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.metrics.checks import InputError, as_fraction, one_of
+from cxrhf.metrics.checks import InputError, one_of
 from cxrhf.metrics.displacement import Association
+from cxrhf.metrics.intervals import Interval, interval
 from cxrhf.metrics.words_corpora import Corpora
 from cxrhf.metrics.words_patients import STATISTICS, PatientCounts, by_name, weighted_counts
 
 Floats = NDArray[np.float64]
 
 _TWO_SIDED = ("delta_wae_prediction", "delta_wae_reference", "delta_dir")
-
-
-class WordInterval(NamedTuple):
-    """Ends of an interval, how it was made, and how many replicates lacked the statistic."""
-
-    low: float
-    high: float
-    method: str
-    n_undefined: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +51,16 @@ class WordBootstrap:
     n_patients: int
     seed: int
 
-    def interval(self, statistic: str, level: float = 0.95) -> WordInterval:
+    def interval(self, statistic: str, level: float = 0.95) -> Interval:
         """Percentile interval of the replicates, shifted so that their mean is the observed value; WAE ends at 0."""
         one_of(statistic, "statistic", STATISTICS)
-        tail = (1 - as_fraction(level, "level")) / 2
-        observed, replicates = self.observed[statistic], self.replicates[statistic]
-        values = replicates[~np.isnan(replicates)]
-        low = high = float("nan")
-        if len(values) and not np.isnan(observed):
-            low, high = np.quantile(values - values.mean() + observed, [tail, 1 - tail]).tolist()
-            low = low if statistic in _TWO_SIDED else max(low, 0.0)
-        return WordInterval(low, high, "patient bootstrap, shifted percentile", len(replicates) - len(values))
+        return interval(
+            self.observed[statistic],
+            self.replicates[statistic],
+            level=level,
+            method="centred percentile",
+            bounds=(-np.inf if statistic in _TWO_SIDED else 0.0, np.inf),
+        )
 
 
 @dataclass(frozen=True, slots=True)

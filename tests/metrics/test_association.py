@@ -472,7 +472,7 @@ def test_wae_of_faithful_text_is_near_one_and_so_is_its_null() -> None:
     assert null["wae_reference"].mean() == pytest.approx(1, abs=0.1)
     boot = bootstrap_words(texts, n_resamples=200)
     low, high, method, n_undefined = boot.interval("wae_reference")
-    assert (method, n_undefined) == ("patient bootstrap, shifted percentile", 0)
+    assert (method, n_undefined) == ("centred percentile", 0)
     assert low < boot.observed["wae_reference"] < high
     # Why the interval is shifted: replicates carry the noise twice.
     assert np.quantile(boot.replicates["wae_reference"], 0.025) > boot.observed["wae_reference"]

@@ -1,0 +1,1 @@
+"""Speed claims, each measured against the peer in one run: `make bench`."""

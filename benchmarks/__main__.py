@@ -1,0 +1,44 @@
+"""All benchmarks -> one table with the ratio of each claim, measured in this run: `make bench`.
+
+Name some to run only those: `python -m benchmarks matching words`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+BENCHMARKS = ("bootstrap", "matching", "words")
+
+
+def line(row: dict[str, Any]) -> str:
+    target = row.get("target")
+    if target is None:
+        verdict = ""
+    elif row.get("at_most"):
+        verdict = f"target <= {target:g}: {'met' if row['ratio'] <= target else 'MISSED'}"
+    else:
+        verdict = f"target >= {target:g}: {'met' if row['ratio'] >= target else 'MISSED'}"
+    return (
+        f"{row['name']:<62} ours {row['ours_seconds']:>10.4g} s   peer {row['peer_seconds']:>10.4g} s   "
+        f"ratio {row['ratio']:>9.4g}   {verdict}\n    {row['note']}"
+    )
+
+
+def main() -> None:
+    chosen = sys.argv[1:] or list(BENCHMARKS)
+    unknown = [name for name in chosen if name not in BENCHMARKS]
+    if unknown:
+        sys.exit(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
+    missed = 0
+    for name in chosen:
+        for row in importlib.import_module(f"benchmarks.{name}").run():
+            text = line(row)
+            missed += "MISSED" in text
+            print(text, flush=True)
+    print(f"\n{missed} targets missed" if missed else "\nall targets met")
+
+
+if __name__ == "__main__":
+    main()
