@@ -123,6 +123,9 @@ def interval(
         return Interval(np.nan, np.nan, f"undefined in {n_undefined} of {n_all} replicates", n_undefined)
     few = np.inf if units is None else min(units.effective_positive, units.effective_negative)
     conditional = metric is None or metric not in METRICS or METRICS[metric].conditional
+    alone = _alone(units, conditional)
+    if alone:
+        return Interval(np.nan, np.nan, alone, n_undefined)
     if method == "auto":
         method = _choose(metric, few, bounds)
     tail = (1 - level) / 2
@@ -145,6 +148,16 @@ def interval(
         else:
             low, high = _on_logit_scale(point, spread * quantile, bounds)
     return Interval(float(low), float(high), method, n_undefined)
+
+
+def _alone(units: UnitCount | None, conditional: bool) -> str:
+    """Why no interval can be made: the spread between patients cannot be seen in one of them."""
+    if units is None:
+        return ""
+    for count, what in ((units.positive, "with a positive"), (units.negative, "with a negative")):
+        if conditional and count < 2:
+            return f"undefined: {count} patient {what}"
+    return "undefined: 1 patient" if units.total < 2 else ""
 
 
 def _defined(replicates: ArrayLike) -> tuple[Floats, int, int]:
@@ -214,6 +227,9 @@ def difference_interval(
         reason = "undefined" if np.isnan(point) else f"undefined in {n_undefined} of {n_all} replicates"
         return Difference(np.nan, np.nan, np.nan, reason, n_undefined)
     few = np.inf if units is None else min(units.effective_positive, units.effective_negative)
+    alone = _alone(units, True)
+    if alone:
+        return Difference(np.nan, np.nan, np.nan, alone, n_undefined)
     if method == "auto":
         method = "percentile" if few >= MANY else "t"
     tail = (1 - level) / 2

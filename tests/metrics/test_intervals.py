@@ -59,6 +59,13 @@ def test_undefined_replicates_are_counted_and_too_many_give_nothing():
     assert interval(np.nan, spread()).method == "undefined"
 
 
+def test_one_patient_says_nothing_of_the_spread_between_patients():
+    one = count_units([1, 1, 0], ["a", "a", "a"])
+    assert interval(0.8, spread(), metric="auroc", units=one).method == "undefined: 1 patient with a positive"
+    assert interval(0.8, spread(), metric="brier", units=one).method == "undefined: 1 patient"
+    assert np.isnan(difference_interval(0.1, spread(0.1), units=one).p_value)
+
+
 def test_percentile_is_numpy_quantile():
     values = spread()
     got = interval(0.8, values, method="percentile", level=0.9)

@@ -1,0 +1,99 @@
+"""The command line: `cxrhf VERB ...`, one file per verb, nothing heavy imported before a verb is chosen."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from cxrhf import __version__
+from cxrhf.errors import CxrhfError, did_you_mean
+
+# Verb -> what it does; the file of the same name beside this one has `main(args) -> exit code`.
+VERBS = {
+    "audit": "predictions -> results with intervals, and one page",
+    "report": "a run folder -> its page, written again",
+    "demo": "made-up predictions with a known answer -> the same audit",
+}
+
+HELP = f"""usage: cxrhf VERB ...
+
+Honest evaluation of chest X-ray models: how much of this AUROC is the picture, and how much is the chart?
+
+verbs:
+{chr(10).join(f"  {verb:<8} {what}" for verb, what in VERBS.items())}
+
+examples:
+  cxrhf demo                                       see a whole run in a minute
+  cxrhf audit predictions.csv --out runs/mine      audit a file: wide, long, or one finding
+  cxrhf audit vendor.csv --patient PID --label truth --score ai_score
+  cxrhf report runs/mine                           write the page again
+
+options:
+  -h, --help     this text; cxrhf VERB --help for the flags of a verb
+  --version      the version
+  --debug        show the traceback of an unexpected error (or CXRHF_DEBUG=1)
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 done, 2 wrong input, 1 unexpected, 130 interrupted."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug = os.environ.get("CXRHF_DEBUG", "") not in ("", "0")
+    if "--debug" in args:
+        args.remove("--debug")
+        debug = True
+    try:
+        return _dispatch(args)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `cxrhf ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        if is_users(error):
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        said = " ".join(str(error).split())
+        print(f"error: unexpected {type(error).__name__}: {said}", file=sys.stderr)
+        print("Next: run the same command with --debug and report what it shows.", file=sys.stderr)
+        return 1
+
+
+def is_users(error: Exception) -> bool:
+    """Whether the message of an error is written for users. Metrics have their own kind, loaded only with them."""
+    checks = sys.modules.get("cxrhf.metrics.checks")
+    return isinstance(error, CxrhfError) or (checks is not None and isinstance(error, checks.InputError))
+
+
+def _dispatch(args: list[str]) -> int:
+    if not args:
+        print(HELP, end="", file=sys.stderr)
+        return 2
+    verb, *rest = args
+    if verb in ("-h", "--help", "help"):
+        if rest and rest[0] in VERBS:
+            return _dispatch([rest[0], "--help"])
+        print(HELP, end="")
+        return 0
+    if verb in ("--version", "-V", "version"):
+        print(f"cxrhf {__version__}")
+        return 0
+    if verb not in VERBS:
+        what = "unknown option" if verb.startswith("-") else "no such verb"
+        raise CxrhfError(
+            f"{what} {verb!r}",
+            allowed=", ".join(VERBS),
+            next_step=did_you_mean(verb.lstrip("-"), VERBS) or "cxrhf --help",
+        )
+    module = importlib.import_module(f"cxrhf.cli.{verb}")
+    try:
+        code: int = module.main(rest)
+    except SystemExit as stop:  # tyro has printed its help or its error
+        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 2
+    sys.stdout.flush()
+    return code

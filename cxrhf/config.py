@@ -1,0 +1,231 @@
+"""Settings of every verb as frozen dataclasses; flags, config files and checks all come from here.
+
+`help` in a field's metadata is what `--help` shows. A value out of range is a ConfigError when the config is made; an
+unknown key in a config file is an error with the nearest known name. No heavy import: a config is made before work is.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cxrhf.errors import ConfigError, did_you_mean
+from cxrhf.findings import finding_name
+
+if TYPE_CHECKING:
+    from cxrhf.tables.columns import Columns
+
+AUDITS = ("overview", "matched")
+_COLUMN: dict[str, Any] = {"metavar": "COLUMN"}
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditConfig:
+    """Predictions -> results with intervals and one page."""
+
+    predictions: tuple[str, ...] = field(
+        metadata={
+            "positional": True,
+            "metavar": "PREDICTIONS",
+            "help": "One or more predictions files, or a run folder.",
+        }
+    )
+    out: str | None = field(
+        default=None,
+        metadata={"metavar": "RUN", "aliases": ("-o",), "help": "Run folder to write; runs/<file name> if not given."},
+    )
+    only: tuple[str, ...] = field(
+        default=(), metadata={"metavar": "AUDIT,...", "help": f"Audits to run: {', '.join(AUDITS)}. All if not given."}
+    )
+    findings: tuple[str, ...] = field(
+        default=(), metadata={"metavar": "FINDING,...", "help": "Findings to keep. All if not given."}
+    )
+    n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients."})
+    seed: int = field(default=0, metadata={"help": "Seed of the resampling; the same seed gives the same numbers."})
+    level: float = field(default=0.95, metadata={"help": "Level of the intervals."})
+    train_prevalence: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "metavar": "FINDING=P,...",
+            "help": "Share of positives in training, one number or one a finding; the evaluated set's if not given.",
+        },
+    )
+    image: str | None = field(default=None, metadata=_COLUMN | {"help": "Image id."})
+    study: str | None = field(default=None, metadata=_COLUMN | {"help": "Study id."})
+    patient: str | None = field(
+        default=None, metadata=_COLUMN | {"help": "Patient id: patients are what is resampled."}
+    )
+    finding: str | None = field(
+        default=None, metadata=_COLUMN | {"help": "Finding (long files), or the finding's name (one-finding files)."}
+    )
+    label: str | None = field(default=None, metadata=_COLUMN | {"help": "Label: 1, 0, -1 (uncertain, masked), blank."})
+    score: str | None = field(default=None, metadata=_COLUMN | {"help": "Probability or score of the model."})
+    pretest: str | None = field(
+        default=None, metadata=_COLUMN | {"help": "Probability of the finding before the image is seen."}
+    )
+    mention: str | None = field(
+        default=None, metadata=_COLUMN | {"help": "Whether an earlier note mentions the finding."}
+    )
+    weight: str | None = field(default=None, metadata=_COLUMN | {"help": "Weight of the row."})
+    sex: str | None = field(default=None, metadata=_COLUMN | {"help": "Sex."})
+    age: str | None = field(default=None, metadata=_COLUMN | {"help": "Age in years."})
+    race: str | None = field(default=None, metadata=_COLUMN | {"help": "Race or ethnicity."})
+    view: str | None = field(default=None, metadata=_COLUMN | {"help": "View: AP, PA, lateral."})
+    split: str | None = field(default=None, metadata=_COLUMN | {"help": "Train, validate, test."})
+    model: str | None = field(default=None, metadata=_COLUMN | {"help": "Model, or the name of the one model."})
+    seed_column: str | None = field(default=None, metadata=_COLUMN | {"help": "Training seed of the model."})
+    dataset: str | None = field(default=None, metadata=_COLUMN | {"help": "Dataset, or the name of the one dataset."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
+
+    def __post_init__(self) -> None:
+        given = (self.predictions,) if isinstance(self.predictions, (str, Path)) else tuple(self.predictions)
+        _set(self, "predictions", tuple(str(each) for each in given))
+        _set(self, "only", _listed(self.only))
+        _set(self, "findings", tuple(finding_name(each) for each in _listed(self.findings)))
+        _set(self, "train_prevalence", _listed(self.train_prevalence))
+        if not self.predictions:
+            raise ConfigError("no predictions file was given", next_step="cxrhf audit predictions.csv --out runs/first")
+        for name in self.only:
+            if name not in AUDITS:
+                raise ConfigError(
+                    "only: no such audit", got=name, allowed=", ".join(AUDITS), next_step=did_you_mean(name, AUDITS)
+                )
+        _within("n_resamples", self.n_resamples, 10, 1_000_000)
+        _within("seed", self.seed, 0, 2**63 - 1)
+        _within("level", self.level, 0.5, 0.9999)
+        if self.pretest and self.pretest.startswith("from:"):
+            raise ConfigError(
+                "pretest: fitting one from other columns is not built yet", got=self.pretest, allowed="a column"
+            )
+        self.training_prevalence("")  # says now what is wrong with it
+
+    def training_prevalence(self, finding: str) -> float | None:
+        """The given training prevalence of a finding; None = use the evaluated set's."""
+        everywhere, named = None, dict[str, float]()
+        for item in self.train_prevalence:
+            name, equals, text = item.rpartition("=")
+            try:
+                value = float(text)
+            except ValueError:
+                value = -1.0
+            if not 0 < value < 1:
+                raise ConfigError(
+                    "train_prevalence is not a share", got=item, allowed="a number between 0 and 1, or edema=0.1,..."
+                )
+            if equals:
+                named[finding_name(name)] = value
+            else:
+                everywhere = value
+        return named.get(finding, everywhere)
+
+    def columns(self) -> Columns:
+        """The columns named by the user, as `load_predictions(columns=...)` takes them."""
+        from cxrhf.tables.columns import Columns
+
+        named = {each.name: getattr(self, each.name, None) for each in fields(Columns) if each.name != "seed"}
+        return Columns(**named, seed=self.seed_column)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoConfig:
+    """Made-up predictions with a known answer -> the same audit."""
+
+    out: str = field(
+        default="runs/demo", metadata={"metavar": "RUN", "aliases": ("-o",), "help": "Run folder to write."}
+    )
+    n_patients: int = field(default=1500, metadata={"help": "Patients to make up, with 1 to 8 images each."})
+    seed: int = field(default=0, metadata={"help": "Seed of the patients and of the resampling."})
+    n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
+
+    def __post_init__(self) -> None:
+        _within("n_patients", self.n_patients, 20, 1_000_000)
+        _within("n_resamples", self.n_resamples, 10, 1_000_000)
+        _within("seed", self.seed, 0, 2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportConfig:
+    """A run folder -> its page, written again."""
+
+    run: str = field(metadata={"positional": True, "metavar": "RUN", "help": "Run folder made by cxrhf audit."})
+
+
+def _set(config: object, name: str, value: object) -> None:
+    object.__setattr__(config, name, value)  # frozen for everybody else
+
+
+def _listed(values: tuple[str, ...] | str) -> tuple[str, ...]:
+    """("a,b", "c") -> ("a", "b", "c"): a list may be given with commas or with spaces."""
+    given = (values,) if isinstance(values, str) else values
+    return tuple(part.strip() for each in given for part in str(each).split(",") if part.strip())
+
+
+def _within(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"{name} is out of range", got=value, allowed=f"{low:,} to {high:,}")
+
+
+def from_mapping(kind: type[C], values: Mapping[str, Any], *, source: str = "config") -> C:
+    """A config from a dictionary (a YAML file, a notebook); unknown keys and wrong types are errors."""
+    checked = check_keys(kind, values, source=source)
+    missing = [each.name for each in fields(kind) if each.default is MISSING and each.name not in checked]  # type: ignore[arg-type]
+    if missing:
+        raise ConfigError(f"{source}: {missing[0]!r} is missing", next_step=f"add it: {missing[0]}: ...")
+    return kind(**checked)
+
+
+def check_keys(kind: type, values: Mapping[str, Any], *, source: str) -> dict[str, Any]:
+    """The same values in the types of the config's fields."""
+    hints = typing.get_type_hints(kind)
+    known = [each.name for each in fields(kind)]
+    out = {}
+    for key, value in values.items():
+        name = str(key).replace("-", "_")
+        if name not in known:
+            raise ConfigError(
+                f"{source}: unknown key {str(key)!r}", allowed=", ".join(known), next_step=did_you_mean(name, known)
+            )
+        out[name] = _typed(value, hints[name], f"{source}: {name}")
+    return out
+
+
+def _typed(value: Any, hint: Any, where: str) -> Any:
+    options = typing.get_args(hint) if type(None) in typing.get_args(hint) else (hint,)
+    if value is None and type(None) in options:
+        return None
+    wanted = next(each for each in options if each is not type(None))
+    if typing.get_origin(wanted) is tuple:
+        return tuple(str(each) for each in value) if isinstance(value, (list, tuple)) else (str(value),)
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, wanted) and not (isinstance(value, bool) and wanted is not bool):
+        return value
+    raise ConfigError(f"{where} has the wrong type", got=repr(value), allowed=wanted.__name__)
+
+
+def load_mapping(name: str) -> dict[str, Any]:
+    """The settings of a recipe (cxrhf/configs/<name>.yaml) or of a YAML file."""
+    import yaml  # type: ignore[import-untyped]
+
+    shipped = Path(__file__).parent / "configs"
+    path = next((each for each in (Path(name), shipped / f"{name}.yaml") if each.is_file()), None)
+    if path is None:
+        recipes = ", ".join(sorted(each.stem for each in shipped.glob("*.yaml"))) or "none yet"
+        raise ConfigError(f"no config {name!r}", allowed=f"a YAML file, or a recipe ({recipes})")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path.name} is not YAML ({' '.join(str(error).split())})") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path.name} holds no settings", got=type(values).__name__, allowed="lines of `key: value`")
+    return values
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """A config as plain values, for run.json."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(config).items()}

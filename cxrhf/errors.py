@@ -1,0 +1,56 @@
+"""What went wrong -> one message that says what, got, allowed and next.
+
+`raise TableError("predictions.csv: column 'label', line 7 is not a label", got="2", allowed="1, 0 or blank",
+next_step="correct the cell")`. The command line prints these as `error: ...` with exit code 2, never a traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CxrhfError(Exception):
+    """Something the user can put right. The message says what happened, what was got, what is allowed, what to do."""
+
+    def __init__(
+        self, what: str, *, got: object = None, allowed: str | None = None, next_step: str | None = None
+    ) -> None:
+        parts = [what]
+        if got is not None:
+            parts.append(f"Got: {shorten(str(got))}")
+        if allowed is not None:
+            parts.append(f"Allowed: {allowed}")
+        if next_step is not None:
+            parts.append(f"Next: {next_step}")
+        super().__init__(" ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts))
+
+
+class TableError(CxrhfError, ValueError):
+    """A table or file does not hold what its schema says; names file, column and row."""
+
+
+class ConfigError(CxrhfError, ValueError):
+    """A setting, flag or config file is wrong."""
+
+
+class RunError(CxrhfError):
+    """A run folder cannot be opened, read or written as asked."""
+
+
+class CxrhfWarning(UserWarning):
+    """Something a reader of the numbers should know, that does not stop the work."""
+
+
+def shorten(text: str, limit: int = 300) -> str:
+    """Keep a message on a line: control characters are shown escaped, long text is cut."""
+    shown = text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to a misspelt one, as a question, or None when nothing is close."""
+    choices = sorted({str(each) for each in known})
+    by_key = {each.lower().replace("-", "_"): each for each in choices}
+    close = difflib.get_close_matches(name.lower().replace("-", "_"), list(by_key), n=1, cutoff=0.6)
+    return f"did you mean {by_key[close[0]]!r}?" if close else None

@@ -1,0 +1,252 @@
+"""A folder -> a run: its tables, and run.json that says what they were made from and with.
+
+run.json is written when the run opens (finished: null) and again when it is done. It holds the config, the seed, the
+fingerprints of the inputs, versions, commit, Python and platform; never the host's or user's name, nor a path outside
+the working folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from cxrhf.errors import RunError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 1
+PACKAGES = ("cxrhf", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "polars", "jinja2", "torch")
+_MADE = ("report.html", "results.json")  # besides the tables
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What a run was made from: a file's name, sha256 and size."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An open run folder. `record` is what run.json holds."""
+
+    path: Path
+    record: dict[str, Any]
+
+    def add(self, name: str, table: pa.Table) -> Path:
+        """Check a table against its schema and write it; the file is there whole or not at all."""
+        from cxrhf.schema import TABLES, check, write_table
+
+        if name not in TABLES:
+            raise RunError(f"no table {name!r} in a run", allowed=", ".join(TABLES))
+        checked = check(table, TABLES[name], source=f"{name}.parquet")
+        self.record["tables"][name] = checked.num_rows
+        return write_table(checked, self.path / f"{name}.parquet")
+
+    def table(self, name: str) -> pa.Table:
+        """Read a table of the run."""
+        from cxrhf.schema import TABLES, read_table
+
+        path = self.path / f"{name}.parquet"
+        if not path.is_file():
+            there = sorted(each.stem for each in self.path.glob("*.parquet"))
+            raise RunError(
+                f"{self.path} has no {name}.parquet",
+                got=f"tables {', '.join(there) or '(none)'}",
+                next_step="cxrhf audit PREDICTIONS --out " + str(self.path),
+            )
+        return read_table(path, TABLES.get(name))
+
+    def finish(self, **more: Any) -> Path:
+        """Write run.json with the time the run ended, and anything more worth keeping."""
+        self.record.update(more)
+        self.record["finished"] = _now()
+        return _write_record(self)
+
+
+def open_run(
+    path: str | Path,
+    *,
+    verb: str,
+    config: Mapping[str, Any],
+    inputs: Sequence[Input] | None,
+    overwrite: bool = False,
+) -> Run:
+    """Make a run folder, or open the one that was made from the same inputs.
+
+    `inputs=None` means that the run's own tables are the input: what was recorded stays. A run made from other inputs,
+    or a folder with other things in it, is left alone unless `overwrite`; even then only a run's own files are removed.
+    """
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file, not a run folder", next_step="choose another --out")
+    other = f"choose another --out, or say --overwrite to replace what is in {folder}"
+    earlier = _read_record(folder, tolerant=overwrite)
+    if inputs is None:
+        own = folder / "predictions.parquet"
+        kept = (earlier or {}).get("inputs") or ([asdict(fingerprint(own))] if own.is_file() else [])
+    else:
+        kept = [asdict(each) for each in inputs]
+        if earlier is None and folder.exists() and any(folder.iterdir()) and not overwrite:
+            raise RunError(f"{folder} is not empty and is not a run folder", next_step=other)
+        if earlier is not None and _prints(earlier.get("inputs")) != _prints(kept):
+            if not overwrite:
+                was = ", ".join(str(each.get("name")) for each in earlier.get("inputs", [])) or "unknown inputs"
+                raise RunError(f"{folder} holds a run made from other inputs", got=was, next_step=other)
+            _clear(folder)
+            earlier = None
+    record = {
+        "format": FORMAT,
+        "verb": verb,
+        "config": _public(dict(config)),
+        "seed": config.get("seed"),
+        "inputs": kept,
+        "versions": _versions(),
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "started": _now(),
+        "finished": None,
+        "tables": dict(earlier["tables"]) if earlier and isinstance(earlier.get("tables"), dict) else {},
+    }
+    run = Run(folder, record)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_record(run)
+    return run
+
+
+def read_run(path: str | Path) -> Run:
+    """Open a run folder to read from it."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise RunError(f"{folder} is not a folder", next_step="cxrhf audit PREDICTIONS --out " + str(folder))
+    record = _read_record(folder, tolerant=False)
+    if record is None:
+        raise RunError(f"{folder} has no run.json", next_step=f"make the run: cxrhf audit PREDICTIONS --out {folder}")
+    return Run(folder, record)
+
+
+def fingerprint(path: str | Path) -> Input:
+    """Name, sha256 and size of a file."""
+    file = Path(path)
+    digest = hashlib.sha256()
+    size = 0
+    try:
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+                size += len(block)
+    except OSError as error:
+        raise RunError(f"{file} cannot be read ({error.strerror or error})") from None
+    return Input(public_path(str(file)), digest.hexdigest(), size)
+
+
+def made_up(name: str, **settings: object) -> Input:
+    """The fingerprint of data made from settings and a seed."""
+    text = json.dumps(settings, sort_keys=True)
+    return Input(f"{name} {text}", hashlib.sha256(text.encode()).hexdigest(), 0)
+
+
+def public_path(path: str) -> str:
+    """A path as it may be shown to others: below the working folder, else the last part alone."""
+    given, here = Path(path).expanduser(), Path.cwd()
+    full = given if given.is_absolute() else here / given
+    try:
+        shown = full.resolve().relative_to(here.resolve())
+    except ValueError:
+        return full.name
+    owner = Path.home().name
+    return full.name if owner in shown.parts[:-1] else PurePath(shown).as_posix()
+
+
+def _public(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _public(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_public(each) for each in value]
+    if isinstance(value, str) and (Path(value).is_absolute() or value.startswith("~") or ".." in PurePath(value).parts):
+        return public_path(value)
+    return value
+
+
+def _prints(inputs: Any) -> list[str]:
+    return sorted(str(each.get("sha256")) for each in inputs or [] if isinstance(each, dict))
+
+
+def _clear(folder: Path) -> None:
+    from cxrhf.schema import TABLES
+
+    for name in (*(f"{table}.parquet" for table in TABLES), *_MADE):
+        (folder / name).unlink(missing_ok=True)
+    for ending in ("svg", "png"):
+        for figure in (folder / "figures").glob(f"*.{ending}"):
+            figure.unlink()
+
+
+def _read_record(folder: Path, *, tolerant: bool) -> dict[str, Any] | None:
+    path = folder / "run.json"
+    if not path.is_file():
+        return None
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
+            raise ValueError("not an object")
+    except ValueError as error:
+        if tolerant:
+            return {}
+        raise RunError(f"{path} is damaged ({error})", next_step="make the run again with --overwrite") from None
+    return record
+
+
+def _write_record(run: Run) -> Path:
+    from cxrhf.tables.files import write_atomically
+
+    text = json.dumps(run.record, indent=2, ensure_ascii=False, default=str) + "\n"
+    return write_atomically(run.path / "run.json", lambda file: file.write(text.encode()))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    from cxrhf import __version__
+
+    found = {"cxrhf": __version__}
+    for name in PACKAGES[1:]:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _commit() -> str | None:
+    """The commit of these sources, with -dirty where they were changed; None outside a repository that tracks them."""
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    if not git("ls-files", "--error-unmatch", "__init__.py"):  # an environment inside somebody's own repository
+        return None
+    commit = git("rev-parse", "HEAD")
+    return commit and commit + ("-dirty" if git("status", "--porcelain", "-uno", "--", ".") else "")

@@ -1,0 +1,316 @@
+"""The tables between the stages: every column declared once, and the check that a table keeps to it.
+
+A column that is not nullable must be there and full. A nullable column may be absent; `check` adds it, empty. `range`
+and `values` in a column's metadata are checked too. Labels are 1, 0 or null (masked). Readers, writers and the bridge
+to numpy live beside this file and are fetched from here on first use:
+`from cxrhf.schema import read_predictions, arrays, write_table`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cxrhf.errors import TableError, did_you_mean
+
+if TYPE_CHECKING:
+    from cxrhf.findings import display_name, finding_name
+    from cxrhf.tables.columns import Columns
+    from cxrhf.tables.files import read_table, write_table
+    from cxrhf.tables.matrices import PredictionArrays, arrays
+    from cxrhf.tables.predictions import load_predictions, read_predictions
+    from cxrhf.tables.reading import Loaded, Reading
+
+__all__ = [
+    "ATTRIBUTE", "CURVE", "EMBEDDING", "GENERATION", "IMAGE", "NOTE", "PREDICTION", "RESULT", "SLICE", "TABLES", "WORD",
+    "Columns", "Loaded", "PredictionArrays", "Reading", "arrays", "check", "display_name", "finding_name",
+    "image_schema", "load_predictions", "read_predictions", "read_table", "table_of", "write_table",
+]  # fmt: skip
+
+_ELSEWHERE = {
+    "Columns": "tables.columns",
+    "Loaded": "tables.reading",
+    "PredictionArrays": "tables.matrices",
+    "Reading": "tables.reading",
+    "arrays": "tables.matrices",
+    "display_name": "findings",
+    "finding_name": "findings",
+    "load_predictions": "tables.predictions",
+    "read_predictions": "tables.predictions",
+    "read_table": "tables.files",
+    "write_table": "tables.files",
+}
+
+_TEXT, _NUMBER, _COUNT = pa.string(), pa.float64(), pa.int64()
+
+
+def _need(name: str, kind: pa.DataType, **rules: str) -> pa.Field:
+    return pa.field(name, kind, nullable=False, metadata=rules or None)
+
+
+def _may(name: str, kind: pa.DataType, **rules: str) -> pa.Field:
+    return pa.field(name, kind, nullable=True, metadata=rules or None)
+
+
+_GROUPS = [_may("age", _NUMBER, range="0 150"), _may("sex", _TEXT), _may("race", _TEXT)]
+
+# One more int8 column per finding follows: image_schema(findings). Raw labels: 1, 0, -1 (uncertain), null.
+IMAGE = pa.schema(
+    [
+        _may("image", pa.struct([pa.field("bytes", pa.binary()), pa.field("path", _TEXT)])),
+        _need("image_id", _TEXT),
+        _may("study_id", _TEXT),
+        _need("patient_id", _TEXT),
+        _may("dataset", _TEXT),
+        _may("split", _TEXT),
+        _may("view", _TEXT),
+        _may("study_time", pa.timestamp("us")),
+        *_GROUPS,
+        _may("prior_note_ids", pa.list_(_TEXT)),
+        _may("indication", _TEXT),
+        _may("comparison", _TEXT),
+        _may("findings", _TEXT),
+        _may("impression", _TEXT),
+    ],
+    metadata={"table": "IMAGE", "extra": "int8"},
+)
+ATTRIBUTE = pa.schema(
+    [_need("image_id", _TEXT), _need("name", _TEXT), _may("value", _TEXT)], metadata={"table": "ATTRIBUTE"}
+)
+NOTE = pa.schema(
+    [
+        _need("note_id", _TEXT),
+        _need("patient_id", _TEXT),
+        _may("available_at", pa.timestamp("us")),
+        _may("kind", _TEXT),
+        _need("text", _TEXT),
+    ],
+    metadata={"table": "NOTE"},
+)
+PREDICTION = pa.schema(
+    [
+        _need("image_id", _TEXT),
+        _may("study_id", _TEXT),
+        _need("patient_id", _TEXT),
+        _may("dataset", _TEXT),
+        _may("split", _TEXT),
+        _need("model", _TEXT),
+        _may("seed", _COUNT),
+        _need("finding", _TEXT),
+        _may("label", pa.int8(), values="0 1"),
+        _may("prob", _NUMBER, range="0 1"),
+        _may("logit", _NUMBER, range="-inf inf"),  # any score that is not a probability: ranking metrics only
+        _may("pretest", _NUMBER, range="0 1"),
+        _may("mention", pa.bool_()),
+        _may("weight", _NUMBER, range="0 inf"),
+        *_GROUPS,
+        _may("view", _TEXT),
+    ],
+    metadata={"table": "PREDICTION"},
+)
+EMBEDDING = pa.schema(
+    [
+        _need("image_id", _TEXT),
+        _need("model", _TEXT),
+        _may("finding", _TEXT),  # null = the penultimate layer
+        _need("vector", pa.list_(pa.float32())),
+    ],
+    metadata={"table": "EMBEDDING"},
+)
+GENERATION = pa.schema(
+    [
+        _need("image_id", _TEXT),
+        _need("patient_id", _TEXT),
+        _need("model", _TEXT),
+        _need("strategy", _TEXT),
+        _need("reference", _TEXT),
+        _need("generated", _TEXT),
+        _may("sex", _TEXT),
+        _may("age", _NUMBER, range="0 150"),
+        _may("race", _TEXT),
+    ],
+    metadata={"table": "GENERATION"},
+)
+RESULT = pa.schema(
+    [
+        _need("audit", _TEXT),
+        _need("metric", _TEXT),
+        _may("dataset", _TEXT),
+        _may("model", _TEXT),
+        _may("finding", _TEXT),
+        _need("slice", _TEXT),  # "all" = the whole sample
+        _may("versus", _TEXT),
+        _may("value", _NUMBER),  # NaN = undefined, with the reason in note
+        _may("ci_low", _NUMBER),
+        _may("ci_high", _NUMBER),
+        _may("p_value", _NUMBER),
+        _may("n", _COUNT),
+        _may("n_pos", _COUNT),
+        _may("n_patients", _COUNT),
+        _may("method", _TEXT),
+        _may("seed", _COUNT),
+        _may("higher_is_better", pa.bool_()),  # null = neither
+        _may("note", _TEXT),
+    ],
+    metadata={"table": "RESULT"},
+)
+CURVE = pa.schema(
+    [
+        _may("model", _TEXT),
+        _may("finding", _TEXT),
+        _need("kind", _TEXT),
+        _need("slice", _TEXT),
+        _may("x", _NUMBER),
+        _may("y", _NUMBER),
+        _may("low", _NUMBER),
+        _may("high", _NUMBER),
+    ],
+    metadata={"table": "CURVE"},
+)
+WORD = pa.schema(
+    [
+        _need("word", _TEXT),
+        _need("group", _TEXT),
+        _need("n_ref_group", _COUNT),
+        _need("n_ref_other", _COUNT),
+        _need("n_pred_group", _COUNT),
+        _need("n_pred_other", _COUNT),
+        _may("z_ref", _NUMBER),
+        _may("z_pred", _NUMBER),
+        _may("z_disp", _NUMBER),
+        _may("q_value", _NUMBER),
+        _may("category", _TEXT),
+    ],
+    metadata={"table": "WORD"},
+)
+SLICE = pa.schema(
+    [
+        _need("image_id", _TEXT),
+        _need("method", _TEXT),
+        _may("finding", _TEXT),
+        _need("slice", _TEXT),
+        _may("half", _TEXT),
+    ],
+    metadata={"table": "SLICE"},
+)
+
+# The name of a table in a run folder -> what it holds.
+TABLES: dict[str, pa.Schema] = {
+    "images": IMAGE,
+    "attributes": ATTRIBUTE,
+    "notes": NOTE,
+    "predictions": PREDICTION,
+    "embeddings": EMBEDDING,
+    "generations": GENERATION,
+    "results": RESULT,
+    "curves": CURVE,
+    "words": WORD,
+    "slices": SLICE,
+}
+
+
+def image_schema(findings: Iterable[str]) -> pa.Schema:
+    """IMAGE with one int8 column per finding, as the table of one dataset has it."""
+    return pa.schema([*IMAGE, *(_may(name, pa.int8(), values="-1 0 1") for name in findings)], metadata=IMAGE.metadata)
+
+
+def check(table: pa.Table, schema: pa.Schema, *, source: str = "table") -> pa.Table:
+    """The same rows with exactly the declared columns in the declared order and types, or a TableError.
+
+    The error names the source, the column, the first row (counting from 1) and the value.
+    """
+    kind = schema.metadata[b"table"].decode()
+    names = table.column_names
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise TableError(f"{source}: column {twice[0]!r} appears {names.count(twice[0])} times", next_step="keep one")
+    unknown = [name for name in names if name not in schema.names]
+    if b"extra" in schema.metadata:
+        findings = [name for name in unknown if pa.types.is_integer(table.schema.field(name).type)]
+        schema = image_schema(findings)
+        unknown = [name for name in unknown if name not in findings]
+    if unknown:
+        hint = did_you_mean(unknown[0], schema.names)
+        raise TableError(
+            f"{source}: the {kind} table has no column {unknown[0]!r}",
+            allowed=", ".join(schema.names),
+            next_step=hint or f"drop it: table.drop_columns([{unknown[0]!r}])",
+        )
+    return pa.Table.from_arrays([_column(table, field, kind, source) for field in schema], schema=schema)
+
+
+def _column(table: pa.Table, field: pa.Field, kind: str, source: str) -> pa.ChunkedArray:
+    if field.name not in table.column_names:
+        if field.nullable:
+            return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+        raise TableError(
+            f"{source}: column {field.name!r} of the {kind} table is missing",
+            got=f"columns {', '.join(table.column_names) or '(none)'}",
+            next_step=f"add {field.name!r} ({field.type})",
+        )
+    column = table.column(field.name)
+    try:
+        column = column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TableError(
+            f"{source}: column {field.name!r} cannot be read as {field.type}", got=f"{column.type}: {error}"
+        ) from None
+    if not field.nullable and column.null_count:
+        row = pc.index(pc.is_null(column), True).as_py()
+        raise TableError(
+            f"{source}: column {field.name!r}, row {row + 1} is empty", next_step=f"every row needs {field.name!r}"
+        )
+    _check_values(column, field, source)
+    return column
+
+
+def _check_values(column: pa.ChunkedArray, field: pa.Field, source: str) -> None:
+    rules = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+    if "range" in rules:
+        low, high = (float(end) for end in rules["range"].split())
+        good = pc.and_(pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)), pc.is_finite(column))
+        allowed = f"finite, from {low:g} to {high:g}, or null"
+    elif "values" in rules:
+        good = pc.is_in(column, value_set=pa.array([int(each) for each in rules["values"].split()], column.type))
+        good = pc.or_(good, pc.is_null(column))
+        allowed = f"{rules['values'].replace(' ', ', ')} or null"
+    else:
+        return
+    row = pc.index(good, False).as_py()
+    if row >= 0:
+        raise TableError(
+            f"{source}: column {field.name!r}, row {row + 1} is out of range", got=column[row].as_py(), allowed=allowed
+        )
+
+
+def table_of(rows: Iterable[Mapping[str, Any]], schema: pa.Schema, *, source: str = "rows") -> pa.Table:
+    """Rows as dictionaries -> a checked table; an unknown key is an error (pyarrow alone would drop it silently)."""
+    listed = [dict(row) for row in rows]
+    known = set(schema.names)
+    for row in listed:
+        if unknown := [key for key in row if key not in known]:
+            raise TableError(
+                f"{source}: the {schema.metadata[b'table'].decode()} table has no column {unknown[0]!r}",
+                allowed=", ".join(schema.names),
+                next_step=did_you_mean(unknown[0], known),
+            )
+    columns = {}
+    for field in schema:
+        values = [row.get(field.name) for row in listed]
+        try:
+            columns[field.name] = pa.array(values, field.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise TableError(
+                f"{source}: column {field.name!r} cannot be read as {field.type}", got=str(error)
+            ) from None
+    return check(pa.table(columns), schema, source=source)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f"cxrhf.{_ELSEWHERE[name]}"), name)
+    raise AttributeError(f"module 'cxrhf.schema' has no attribute {name!r}")

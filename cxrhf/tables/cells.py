@@ -1,0 +1,254 @@
+"""Raw cells of a column -> ids, labels, numbers, flags and groups; a bad cell is named by file, column and line."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cxrhf.errors import TableError
+from cxrhf.tables.delimited import MISSING
+
+_TRUE, _FALSE = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
+_SEX = {"m": "M", "male": "M", "man": "M", "f": "F", "female": "F", "woman": "F"}
+_AGE_UNITS = {"Y": 1.0, "M": 1 / 12, "W": 7 / 365.25, "D": 1 / 365.25}
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A column of a source: what an error message needs to point at a cell."""
+
+    source: str
+    column: str
+    place: Callable[[int], str]
+
+    def error(self, row: int, what: str, got: object, allowed: str, next_step: str | None = None) -> TableError:
+        """The error for one cell of this column."""
+        return TableError(
+            f"{self.source}: column {self.column!r}, {self.place(row)}: {what}",
+            got=got,
+            allowed=allowed,
+            next_step=next_step,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Labels 1, 0 or null, and how many were uncertain (-1) before they became null."""
+
+    values: pa.Array
+    n_uncertain: int
+
+
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """One plain array; encodings of strings, dictionaries and decimals are undone."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if isinstance(column, pa.ChunkedArray):  # what combine_chunks gives when there is no chunk
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _whole(column.dictionary_decode())
+    if pa.types.is_decimal(kind):
+        return column.cast(pa.float64())
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return column.cast(pa.string())
+    return column
+
+
+class _Distinct(NamedTuple):
+    """The different cells of a column, cleaned, and which of them each row holds."""
+
+    words: pa.Array
+    indices: pa.Array
+
+
+def _distinct(column: pa.ChunkedArray, where: Where) -> _Distinct:
+    """Cells repeat (findings, patients, groups): each distinct one is cleaned once."""
+    raw = _whole(column)
+    if pa.types.is_floating(raw.type):
+        values = raw.to_numpy(zero_copy_only=False).astype(np.float64)
+        large = np.flatnonzero(np.abs(values) > 2.0**53)
+        if large.size:
+            row = int(large[0])
+            raise where.error(row, "this number is too long to be kept exactly", values[row], "ids written as text")
+        raw = pc.if_else(pc.is_nan(raw), pa.scalar(None, raw.type), raw)
+    try:
+        coded = raw.cast(pa.string()).dictionary_encode()
+        words = pc.utf8_trim_whitespace(coded.dictionary)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TableError(
+            f"{where.source}: column {where.column!r} is not text",
+            got=f"{raw.type} ({str(error).splitlines()[0]})",
+            allowed="text, numbers",
+        ) from None
+    words = pc.if_else(pc.is_in(words, value_set=pa.array(MISSING)), pa.scalar(None, pa.string()), words)
+    return _Distinct(words, coded.indices)
+
+
+def text(column: pa.ChunkedArray, where: Where) -> pa.Array:
+    """Trimmed text; missing cells are null; whole numbers stored as 71.0 become 71."""
+    distinct = _distinct(column, where)
+    return distinct.words.take(distinct.indices)
+
+
+def names(column: pa.ChunkedArray, where: Where) -> pa.Array:
+    """Ids, findings and groups as text. A line break inside one is a broken quotation mark that swallowed rows."""
+    distinct = _distinct(column, where)
+    broken = pc.index(pc.match_substring_regex(distinct.words, "[\r\n]"), True).as_py()
+    if broken >= 0:
+        raise where.error(
+            pc.index(distinct.indices, broken).as_py(),
+            "a line break inside a name",
+            distinct.words[broken].as_py(),
+            "one name a cell",
+            "look for a quotation mark that is not closed",
+        )
+    return distinct.words.take(distinct.indices)
+
+
+def identifiers(column: pa.ChunkedArray, where: Where) -> pa.Array:
+    """Names of which none may be blank."""
+    ids = names(column, where)
+    if ids.null_count:
+        row = pc.index(pc.is_null(ids), True).as_py()
+        raise where.error(row, "the cell is blank", "blank", f"every row needs its {where.column}")
+    return ids
+
+
+def numbers(column: pa.ChunkedArray, where: Where, *, allowed: str = "a number") -> np.ndarray:
+    """float64 with NaN where missing; text that is no number is an error."""
+    raw = _whole(column)
+    kind = raw.type
+    if pa.types.is_boolean(kind):
+        raw = raw.cast(pa.int8())
+    elif pa.types.is_string(kind):
+        words = text(column, where)
+        try:
+            raw = words.cast(pa.float64())
+        except pa.ArrowInvalid:
+            row, value = next((at, cell) for at, cell in enumerate(words.to_pylist()) if not _is_number(cell))
+            hint = "write 0.35 for 35% and a point for a decimal comma" if re.search("[%,]", value) else None
+            raise where.error(row, "not a number", value, allowed, hint) from None
+    elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise TableError(f"{where.source}: column {where.column!r} holds no numbers", got=str(kind), allowed=allowed)
+    return np.asarray(raw.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _is_number(cell: str | None) -> bool:
+    try:
+        pa.scalar(cell).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def labels(column: pa.ChunkedArray, where: Where) -> Labels:
+    """1, 0, or null: blank stays null, -1 (uncertain) becomes null and is counted, everything else is an error."""
+    raw = _whole(column)
+    if pa.types.is_boolean(raw.type):
+        return Labels(raw.cast(pa.int8()), 0)
+    if pa.types.is_string(raw.type):
+        coded = text(column, where).dictionary_encode()
+        meaning = np.array([_label(word) for word in coded.dictionary.to_pylist()] + [np.nan])
+        codes = coded.indices.fill_null(len(meaning) - 1).to_numpy(zero_copy_only=False)
+        values = meaning[codes]
+    else:
+        values = numbers(column, where, allowed="1, 0, -1 (uncertain) or blank")
+    bad = np.flatnonzero(~np.isin(values, (0.0, 1.0, -1.0)) & ~np.isnan(values))
+    if bad.size:
+        row = int(bad[0])
+        got = raw[row].as_py()
+        scores = isinstance(got, float) or (isinstance(got, str) and _is_number(got) and "." in got)
+        raise where.error(
+            row,
+            "not a label",
+            got,
+            "1, 0, -1 (uncertain) or blank; True, False",
+            "is this the score column? Name the label column: --label COLUMN" if scores else "correct the cell",
+        )
+    uncertain = values == -1.0
+    masked = np.isnan(values) | uncertain
+    whole = np.where(masked, 0, values).astype(np.int8)
+    return Labels(pa.array(whole, mask=masked), int(uncertain.sum()))
+
+
+def _label(word: str) -> float:
+    low = word.lower()
+    if low in ("true", "false"):
+        return float(low == "true")
+    try:
+        value = float(word)
+    except ValueError:
+        return math.inf  # refused by the caller, who knows the row
+    return value if value in (0.0, 1.0, -1.0) else math.inf
+
+
+def flags(column: pa.ChunkedArray, where: Where) -> pa.Array:
+    """True, False or null."""
+    raw = _whole(column)
+    if pa.types.is_boolean(raw.type) or pa.types.is_null(raw.type):
+        return raw.cast(pa.bool_())
+    words = pc.utf8_lower(pc.replace_substring_regex(text(column, where), r"\.0+$", ""))
+    true, false = (pc.is_in(words, value_set=pa.array(each)) for each in (_TRUE, _FALSE))
+    row = pc.index(pc.or_(pc.or_(true, false), pc.is_null(words)), False).as_py()
+    if row >= 0:
+        raise where.error(row, "neither yes nor no", words[row].as_py(), "1, 0, True, False or blank")
+    return pc.if_else(pc.is_null(words), pa.scalar(None, pa.bool_()), true)
+
+
+def bounded(values: np.ndarray, where: Where, low: float, high: float, *, allowed: str) -> np.ndarray:
+    """The same numbers if each is missing or finite within the bounds."""
+    bad = np.flatnonzero(np.isinf(values) | (values < low) | (values > high))
+    if bad.size:
+        raise where.error(int(bad[0]), "out of range", values[int(bad[0])], allowed)
+    return values
+
+
+def sexes(column: pa.ChunkedArray, where: Where) -> pa.Array:
+    """The usual spellings of male and female become M and F; others stay as written."""
+    coded = names(column, where).dictionary_encode()
+    named = pa.array([_SEX.get(word.lower(), word) for word in coded.dictionary.to_pylist()], pa.string())
+    return named.take(coded.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """Ages in years (NaN = missing) and the first cell that was not understood."""
+
+    values: np.ndarray
+    n_unknown: int
+    example: Any
+
+
+def ages(column: pa.ChunkedArray, where: Where) -> Ages:
+    """Years as numbers or as DICOM writes them (069Y, 006M); what cannot be an age is left blank and counted."""
+    raw = _whole(column)
+    if pa.types.is_string(raw.type):
+        coded = text(column, where).dictionary_encode()
+        years = np.array([_years(word) for word in coded.dictionary.to_pylist()] + [np.nan])
+        values = years[coded.indices.fill_null(len(years) - 1).to_numpy(zero_copy_only=False)]
+        given = ~np.isnan(values) | np.asarray(coded.indices.is_valid())
+    else:
+        values = numbers(column, where, allowed="an age in years").copy()
+        given = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        unknown = given & ~((values >= 0) & (values <= 120))
+    values[unknown] = np.nan
+    first = int(np.argmax(unknown)) if unknown.any() else None
+    return Ages(values, int(unknown.sum()), None if first is None else raw[first].as_py())
+
+
+def _years(word: str) -> float:
+    if match := re.fullmatch(r"(\d{1,4})\s*([YMWD])", word.upper()):
+        return float(match[1]) * _AGE_UNITS[match[2]]
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan

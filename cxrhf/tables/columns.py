@@ -1,0 +1,262 @@
+"""Column names of anybody's predictions file -> a plan: which column is what, and which findings there are.
+
+Three forms are understood. Wide: one row an image, `prob_<finding>` (or score_, pred_, logit_, before or after the
+name) with `<finding>` or `label_<finding>`, and optional `pretest_<finding>`, `mention_<finding>`. Long: one row an
+image and finding. Single: one label and one score column. A column the user names wins over every guess; names are
+compared without case, spaces and signs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+from cxrhf.errors import TableError, did_you_mean
+from cxrhf.findings import finding_name
+
+# Role -> names it goes by, best first. Left out on purpose: vendor (often of the scanner), fold (not a test split).
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "image": ("image_id", "image", "dicom_id", "sop_instance_uid", "image_index", "image_name", "image_path", "img",
+              "img_id", "image_file", "file_name", "filename", "path", "file_path", "file", "uid", "id"),
+    "study": ("study_id", "study", "study_instance_uid", "accession_number", "accession", "exam_id", "exam"),
+    "patient": ("patient_id", "patient", "subject_id", "subject", "patient_uid", "person_id", "mrn", "pid"),
+    "finding": ("finding", "finding_name", "pathology", "disease", "condition", "label_name", "class_name", "task"),
+    "label": ("label", "y_true", "y", "ground_truth", "truth", "gt", "true_label", "target", "reference"),
+    "score": ("prob", "probability", "score", "y_prob", "y_score", "ai_score", "model_score", "risk_score",
+              "prediction", "pred", "y_pred", "p", "output", "confidence"),
+    "logit": ("logit", "logits"),
+    "pretest": ("pretest", "pretest_probability", "pretest_prob", "pre_test_probability"),
+    "mention": ("mention", "prior_mention", "mentioned"),
+    "weight": ("weight", "sample_weight", "weights"),
+    "sex": ("sex", "gender", "patient_sex", "patient_gender"),
+    "age": ("age", "patient_age", "age_years"),
+    "race": ("race", "ethnicity", "primary_race", "race_ethnicity"),
+    "view": ("view", "view_position", "projection", "ap_pa"),
+    "split": ("split", "subset", "partition"),
+    "model": ("model", "model_name", "algorithm"),
+    "seed": ("seed",),
+    "dataset": ("dataset", "dataset_name"),
+}  # fmt: skip
+_SCORES = ("prob", "probability", "score", "prediction", "pred", "logit")  # the first that is there is used
+_LABELS = ("label", "y_true", "true", "truth", "gt", "target", "y")
+_CONSTANTS = ("finding", "model", "dataset")  # may also be given as a value instead of a column
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns named by the user; None = found by its usual names."""
+
+    image: str | None = None
+    study: str | None = None
+    patient: str | None = None
+    finding: str | None = None
+    label: str | None = None
+    score: str | None = None
+    pretest: str | None = None
+    mention: str | None = None
+    weight: str | None = None
+    sex: str | None = None
+    age: str | None = None
+    race: str | None = None
+    view: str | None = None
+    split: str | None = None
+    model: str | None = None
+    seed: str | None = None
+    dataset: str | None = None
+
+    @staticmethod
+    def of(given: Mapping[str, str | None]) -> Columns:
+        """Columns from keyword arguments; an unknown role is an error."""
+        known = [each.name for each in fields(Columns)]
+        for role in given:
+            if role not in known:
+                raise TableError(
+                    f"no such column role {role!r}", allowed=", ".join(known), next_step=did_you_mean(role, known)
+                )
+        return Columns(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class FindingColumns:
+    """The columns of one finding, by position in the file."""
+
+    finding: str
+    label: int
+    score: int | None
+    logit: int | None = None
+    pretest: int | None = None
+    mention: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What each column of a file is taken for."""
+
+    form: Literal["wide", "long", "single"]
+    roles: Mapping[str, int]  # shared by all findings; in long files also finding, label, score, logit
+    findings: tuple[FindingColumns, ...]  # wide and single
+    constants: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def used(self) -> set[int]:
+        """Positions of all columns that are read."""
+        own = {
+            position
+            for each in self.findings
+            for position in (each.label, each.score, each.logit, each.pretest, each.mention)
+            if position is not None
+        }
+        return own | set(self.roles.values())
+
+
+def plan_columns(names: Sequence[str], columns: Columns, source: str) -> Plan:
+    """Decide what the columns of a file are, or say what is missing and which flag names it."""
+    roles, constants = _roles(names, columns, source)
+    pairs, notes = ([], []) if columns.label or columns.score else _wide(names, roles, source)
+    if pairs:
+        shared = {role: at for role, at in roles.items() if role not in ("finding", "label", "score", "logit")}
+        taken = {at for each in pairs for at in (each.label, each.score, each.logit)}
+        shared = {role: at for role, at in shared.items() if at not in taken}
+        pairs, constants = _only(pairs, names, columns.finding, constants, source)
+        if len(pairs) > 1:
+            notes += [
+                f"column {names[shared[role]]!r} is used for all {len(pairs)} findings"
+                for role in ("pretest", "mention")
+                if role in shared
+            ]
+        return Plan("wide", shared, tuple(pairs), constants, tuple(notes))
+    if "label" not in roles and columns.finding and (at := _find(names, columns.finding, source)) is not None:
+        roles["label"] = at  # --finding Edema beside a score column: the labels stand under the finding's name
+        constants["finding"] = columns.finding
+        roles.pop("finding", None)
+    missing = [role for role in ("label", "score") if role not in roles and not (role == "score" and "logit" in roles)]
+    if missing:
+        flags = " ".join(f"--{role} COLUMN" for role in missing)
+        raise TableError(
+            f"{source}: no {' and no '.join(missing)} column found",
+            got=f"columns {', '.join(names)}",
+            allowed="label_<finding> or <finding> with prob_<finding>; or finding, label, score; or label, score",
+            next_step=f"name the columns: {flags} ({missing[0]}=... in Python)",
+        )
+    if "finding" in roles:
+        return Plan("long", roles, (), constants)
+    alone = FindingColumns(finding_name(constants.get("finding", "finding")), roles.pop("label"),
+                           roles.pop("score", None), roles.pop("logit", None))  # fmt: skip
+    return Plan("single", roles, (alone,), constants)
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).lower()
+
+
+def _find(names: Sequence[str], wanted: str, source: str) -> int | None:
+    """The position of a column by exact name, else by its letters alone."""
+    for same in (str, _key):
+        hits = [at for at, name in enumerate(names) if same(name) == same(wanted) and same(wanted)]
+        if len(hits) > 1:
+            raise TableError(
+                f"{source}: {len(hits)} columns are called {names[hits[0]]!r}", next_step="rename or drop one of them"
+            )
+        if hits:
+            return hits[0]
+    return None
+
+
+def _roles(names: Sequence[str], columns: Columns, source: str) -> tuple[dict[str, int], dict[str, str]]:
+    roles: dict[str, int] = {}
+    constants: dict[str, str] = {}
+    given = {each.name: value for each in fields(Columns) if (value := getattr(columns, each.name))}
+    for role, wanted in given.items():
+        at = _find(names, wanted, source)
+        if at is not None:
+            roles[role] = at
+        elif role in _CONSTANTS:
+            constants[role] = wanted
+        else:
+            raise TableError(
+                f"{source}: no column {wanted!r} for {role}",
+                got=f"columns {', '.join(names)}",
+                next_step=did_you_mean(wanted, names) or f"give one of them to --{role}",
+            )
+    keys = [_key(name) for name in names]
+    taken = set(roles.values())
+    for role, usual in SYNONYMS.items():
+        if role in roles or role in constants or (role == "logit" and columns.score):
+            continue
+        for name in usual:
+            hits = [at for at, key in enumerate(keys) if key == _key(name)]
+            if len(hits) > 1:
+                _find(names, names[hits[0]], source)  # raises when the names are equal; padded twins: take the first
+            if hits and hits[0] not in taken:
+                roles[role] = hits[0]
+                taken.add(hits[0])
+                break
+    return roles, constants
+
+
+def _split_name(name: str, marks: Sequence[str]) -> tuple[str, str] | None:
+    """`prob_Edema`, `Edema prob` -> ("prob", "Edema")."""
+    choice = "|".join(marks)
+    if match := re.fullmatch(rf"({choice})[\s_.:-]+(.+)", name.strip(), re.IGNORECASE):
+        return match[1].lower(), match[2]
+    if match := re.fullmatch(rf"(.+?)[\s_.:-]+({choice})", name.strip(), re.IGNORECASE):
+        return match[2].lower(), match[1]
+    return None
+
+
+def _wide(names: Sequence[str], roles: Mapping[str, int], source: str) -> tuple[list[FindingColumns], list[str]]:
+    """Findings that have a score and a label column."""
+    found: dict[str, dict[str, int]] = {}
+    # Not "finding": with prob_disease beside it, a column called disease (or named by --finding) holds labels.
+    reserved = {at for role, at in roles.items() if role != "finding"}
+    for mark_of, marks in (("", _SCORES), ("label", _LABELS), ("pretest", ("pretest",)), ("mention", ("mention",))):
+        for at, name in enumerate(names):
+            if at in reserved or (parts := _split_name(name, marks)) is None:
+                continue
+            slot = found.setdefault(finding_name(parts[1]), {})
+            mark = mark_of or parts[0]
+            if mark in slot:
+                raise TableError(
+                    f"{source}: columns {names[slot[mark]]!r} and {name!r} are both the {mark} of "
+                    f"{finding_name(parts[1])!r}",
+                    next_step="rename or drop one of them",
+                )
+            slot[mark] = at
+    scored = {finding for finding, slot in found.items() if any(mark in slot for mark in _SCORES)}
+    for at, name in enumerate(names):  # a bare <finding> column holds labels, unless it has another meaning
+        finding = finding_name(name)
+        if at not in reserved and finding in scored and _split_name(name, _SCORES) is None:
+            if "label" in found[finding]:
+                twins = f"{names[found[finding]['label']]!r} and {name!r}"
+                raise TableError(
+                    f"{source}: columns {twins} are both the label of {finding!r}",
+                    next_step="rename or drop one of them",
+                )
+            found[finding]["label"] = at
+    pairs, notes = [], []
+    for finding in sorted(scored, key=lambda each: min(found[each].values())):
+        slot = found[finding]
+        score = next((slot[mark] for mark in _SCORES if mark in slot and mark != "logit"), None)
+        if "label" in slot:
+            optional = (slot.get(each) for each in ("logit", "pretest", "mention"))
+            pairs.append(FindingColumns(finding, slot["label"], score, *optional))
+        else:
+            lonely = names[score if score is not None else slot["logit"]]
+            notes.append(f"column {lonely!r} has no label column ({finding} or label_{finding}): left out")
+    return pairs, notes
+
+
+def _only(
+    pairs: list[FindingColumns], names: Sequence[str], wanted: str | None, constants: dict[str, str], source: str
+) -> tuple[list[FindingColumns], dict[str, str]]:
+    """--finding with a wide file keeps that one finding."""
+    if wanted is None:
+        return pairs, constants
+    kept = [each for each in pairs if each.finding == finding_name(wanted) or names[each.label] == wanted]
+    if not kept:
+        known = [each.finding for each in pairs]
+        hint = did_you_mean(finding_name(wanted), known)
+        raise TableError(f"{source}: no finding {wanted!r}", allowed=", ".join(known), next_step=hint)
+    return kept, {role: value for role, value in constants.items() if role != "finding"}

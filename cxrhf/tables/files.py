@@ -1,0 +1,297 @@
+"""Files (Parquet, CSV, TSV, JSON lines, also gzipped) <-> Arrow tables.
+
+`open_raw` learns a file's columns first, so that only the columns that are needed are parsed; every complaint names the
+file and the line. `write_table` writes beside the target and renames, so a table is there whole or not at all.
+Known limits: a text file is held in memory once while it is read; JSON lines have no NaN, so NaN is written as null;
+CSV holds no lists or structs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import itertools
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from cxrhf.errors import TableError, did_you_mean
+from cxrhf.schema import check
+
+Format = Literal["parquet", "csv", "jsonl"]
+Kind = Literal["text", "number"]
+ENDINGS: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".tsv.gz": "csv",
+    ".jsonl": "jsonl",
+    ".jsonl.gz": "jsonl",
+    ".ndjson": "jsonl",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RawTable:
+    """A file whose columns are known and whose cells are not read yet."""
+
+    name: str
+    columns: tuple[str, ...]
+    load: Callable[[Mapping[int, Kind]], list[pa.ChunkedArray]]  # column position -> how to read it
+    place: Callable[[int], str]  # row index -> where a person finds it
+    nested: frozenset[int] = frozenset()  # positions of pictures, lists and structs: no cells to be read
+
+
+def file_format(path: Path) -> Format:
+    """The format a file's name promises; an unknown ending is an error."""
+    name = path.name.lower()
+    for ending in sorted(ENDINGS, key=len, reverse=True):
+        if name.endswith(ending):
+            return ENDINGS[ending]
+    sheet = "save the sheet as CSV"
+    hints = {".xlsx": sheet, ".xls": sheet, ".json": "write one object a line, .jsonl"}
+    raise TableError(
+        f"{path.name}: unknown kind of file",
+        got=path.suffix or "no ending",
+        allowed=" ".join(ENDINGS),
+        next_step=hints.get(path.suffix.lower(), "convert or rename the file"),
+    )
+
+
+def existing_file(path: Path) -> Path:
+    """The path itself if it is a file that can be read."""
+    if path.is_dir():
+        raise TableError(f"{path} is a folder, not a table", next_step="name a file in it")
+    if not path.exists():
+        folder = path.parent
+        beside = [each.name for each in folder.iterdir() if each.is_file()] if folder.is_dir() else []
+        raise TableError(f"{path} does not exist", next_step=did_you_mean(path.name, beside) or "check the path")
+    return path
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a text file, unzipped when its name ends in .gz; a cut or damaged archive is an error."""
+    try:
+        data = existing_file(path).read_bytes()
+        return gzip.decompress(data) if path.name.lower().endswith(".gz") else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TableError(f"{path.name}: the gzip file is cut or damaged ({error})", next_step="copy it again") from None
+    except OSError as error:
+        raise TableError(f"{path.name}: cannot be read ({error.strerror or error})") from None
+
+
+def open_raw(source: Any) -> RawTable:
+    """A path, an Arrow table, or anything Arrow can take (DataFrame, dictionary of columns, list of rows)."""
+    if not isinstance(source, (str, os.PathLike)):
+        return raw_table(_as_table(source), "table")
+    path = Path(source)
+    form = file_format(existing_file(path))
+    if form == "csv":
+        from cxrhf.tables.delimited import open_csv
+
+        return open_csv(path)
+    if form == "jsonl":
+        return raw_table(_read_jsonl(path, None), path.name, lambda row: f"line {_jsonl_line(path, row)}")
+    return _open_parquet(path)
+
+
+def _open_parquet(path: Path) -> RawTable:
+    """Only the wanted columns are read: a table may hold pictures and reports beside its predictions."""
+    import pyarrow.parquet as pq
+
+    with _explained(path):
+        schema = pq.read_schema(path)
+    names = schema.names
+
+    def load(wanted: Mapping[int, Kind]) -> list[pa.ChunkedArray]:
+        chosen = [names[position] for position in wanted]
+        if len(set(names)) < len(names):
+            return raw_table(_read_parquet(path), path.name).load(wanted)
+        table = _read_parquet(path, chosen)
+        return [table.column(name) for name in chosen]
+
+    return RawTable(path.name, tuple(names), load, lambda row: f"row {row + 1}", _nested(schema))
+
+
+def _jsonl_line(path: Path, row: int) -> int:
+    filled = (at for at, line in enumerate(read_bytes(path).splitlines(), start=1) if line.strip())
+    return next(itertools.islice(filled, row, None), row + 1)
+
+
+def raw_table(table: pa.Table, name: str, place: Callable[[int], str] = lambda row: f"row {row + 1}") -> RawTable:
+    """A table in memory as a RawTable; rows count from 1."""
+
+    def load(wanted: Mapping[int, Kind]) -> list[pa.ChunkedArray]:
+        return [table.column(position) for position in wanted]
+
+    return RawTable(name, tuple(table.column_names), load, place, _nested(table.schema))
+
+
+def _nested(schema: pa.Schema) -> frozenset[int]:
+    return frozenset(at for at, field in enumerate(schema) if pa.types.is_nested(field.type))
+
+
+def _as_table(source: Any) -> pa.Table:
+    if isinstance(source, pa.Table):
+        return source
+    try:
+        if isinstance(source, Sequence):
+            return pa.Table.from_pylist([dict(row) for row in source])
+        if hasattr(source, "with_format") and hasattr(source, "column_names"):  # a datasets.Dataset
+            source = source.with_format("arrow")[:]
+        return pa.table(source)
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        raise TableError(
+            "these predictions cannot be read as a table",
+            got=f"{type(source).__name__}: {error}",
+            allowed="a path, an Arrow table, a DataFrame, a dictionary of columns, a list of rows",
+        ) from None
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TableError(
+            f"{path.name}: not a readable Parquet file ({str(error).splitlines()[0]})", next_step="write it again"
+        ) from None
+
+
+def _read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    with _explained(path):
+        return pq.ParquetFile(path).read(columns=None if columns is None else list(columns))
+
+
+def _read_jsonl(path: Path, schema: pa.Schema | None) -> pa.Table:
+    import pyarrow.json as pj
+
+    data = read_bytes(path)
+    if not data.strip():
+        raise TableError(f"{path.name}: the file is empty", next_step="check how it was written")
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, data, error.start) from None
+    # One block, so that row numbers in messages count from the file's start and types are not decided block by block.
+    options = pj.ReadOptions(block_size=min(max(len(data) + 1, 1 << 16), (1 << 31) - 1))
+    try:
+        table = pj.read_json(pa.BufferReader(data), options, pj.ParseOptions(explicit_schema=schema))
+        stamps = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
+        if stamps and schema is None:  # text that looks like a date is still the text the user wrote
+            texts = pa.schema([(name, pa.string()) for name in stamps])
+            table = pj.read_json(pa.BufferReader(data), options, pj.ParseOptions(explicit_schema=texts))
+    except (pa.ArrowException, ValueError) as error:
+        said = str(error).splitlines()[0].removeprefix("JSON parse error: ")
+        head, _, row = said.rpartition(" in row ")
+        where = f", line {int(row) + 1}" if head and row.isdigit() else ""
+        raise TableError(
+            f"{path.name}{where}: not JSON lines ({(head or said).rstrip('.')})",
+            allowed="one object a line, one type a column",
+            next_step="correct that line",
+        ) from None
+    return table
+
+
+def not_utf8(path: Path, data: bytes, position: int) -> TableError:
+    """The error for bytes that are not UTF-8, with the line they stand on."""
+    line = data.count(b"\n", 0, position) + 1
+    return TableError(
+        f"{path.name}, line {line}: not UTF-8 text",
+        got=f"byte 0x{data[position]:02x}" if position < len(data) else None,
+        next_step=f"convert it: iconv -f latin1 -t utf8 {path.name} > utf8_{path.name}",
+    )
+
+
+def read_table(path: str | os.PathLike[str], schema: pa.Schema | None = None) -> pa.Table:
+    """A file as a table; with a schema its columns, types and values are checked."""
+    file = Path(path)
+    form = file_format(existing_file(file))
+    if form == "parquet":
+        table = _read_parquet(file)
+    elif form == "jsonl":
+        table = _read_jsonl(file, schema)
+    else:
+        from cxrhf.tables.delimited import read_csv
+
+        table = read_csv(file, schema)
+    return table if schema is None else check(table, schema, source=file.name)
+
+
+def write_table(table: pa.Table, path: str | os.PathLike[str]) -> Path:
+    """Write a table in the format the name promises; a reader sees the old file or the new one, never half of it."""
+    target = Path(path)
+    form = file_format(target)
+    if form == "csv":
+        nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+        if nested:
+            raise TableError(
+                f"{target.name}: CSV cannot hold column {nested[0]!r} ({table.schema.field(nested[0]).type})",
+                next_step="write .parquet or .jsonl",
+            )
+    return write_atomically(target, lambda file: _write(table, file, form, target.name.lower()))
+
+
+def write_atomically(target: Path, write: Callable[[Any], None]) -> Path:
+    """Call `write` with a binary file that becomes `target` only when everything is written."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.parent / f".{target.name}.{os.getpid()}.tmp"
+    try:
+        with draft.open("wb") as file:
+            write(file)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+    return target
+
+
+def _write(table: pa.Table, file: Any, form: Format, name: str) -> None:
+    if form == "parquet":
+        import pyarrow.parquet as pq
+
+        pq.write_table(table, file, compression="zstd")
+        return
+    # No time stamp and no name inside, so that equal tables give equal files.
+    out = gzip.GzipFile("", "wb", 6, file, 0) if name.endswith(".gz") else file
+    if form == "csv":
+        import pyarrow.csv as pcsv
+
+        tab = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
+        pcsv.write_csv(table, out, pcsv.WriteOptions(delimiter=tab))
+    else:
+        _write_jsonl(table, out)
+    if out is not file:
+        out.close()
+
+
+def _write_jsonl(table: pa.Table, out: Any) -> None:
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain).encode
+    names = table.column_names
+    for batch in table.to_batches(max_chunksize=20_000):
+        columns = [_without_nan(column).to_pylist() for column in batch.columns]
+        lines = [encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+        out.write(("\n".join(lines) + "\n").encode())
+
+
+def _without_nan(column: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bytes):
+        raise TableError("JSON lines cannot hold bytes", next_step="write .parquet")
+    return str(value)

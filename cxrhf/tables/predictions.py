@@ -1,0 +1,295 @@
+"""Anybody's predictions (files or tables, wide, long or one finding) -> the PREDICTION table, and what was understood.
+
+Rules. A label is 1, 0 or null; -1 (uncertain) becomes null and is counted. A score within 0..1 is `prob`. When any
+score of a finding lies outside, all scores of that finding (and model) go to `logit`, with `prob` null: ranking metrics
+only. Columns called logit are never turned into probabilities. A score may be missing only where the label is. Without
+a patient column every image counts as its own patient, and the reading says so. Several files without a model column
+are several models, named by their files.
+
+Cost: a wide file of 20,770 images x 13 findings takes about .3 s, a long CSV of 2 million rows (134 MB) about 4 s and
+.7 GB at its peak, most of it the text of the ids.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cxrhf.errors import CxrhfWarning, TableError, did_you_mean
+from cxrhf.findings import finding_name
+from cxrhf.schema import PREDICTION
+from cxrhf.tables import cells
+from cxrhf.tables.columns import Columns, FindingColumns, Plan, plan_columns
+from cxrhf.tables.files import Kind, RawTable, open_raw
+from cxrhf.tables.reading import Loaded, Reading, score_notes
+from cxrhf.tables.rows import codes, refuse_repeated, refuse_shared, refuse_two_patients
+from cxrhf.tables.scores import Scores, split_scores
+
+_NUMBERS = ("score", "logit", "pretest", "weight", "age", "seed")
+
+
+def read_predictions(
+    source: Any, *, findings: Iterable[str] = (), columns: Columns | None = None, **named: str | None
+) -> pa.Table:
+    """PREDICTION rows of a file, several files, a run folder, a table, a DataFrame, a dictionary or a list of rows.
+
+    Columns are found by their usual names or named: `read_predictions("vendor.csv", patient="PatientID", label="gt")`.
+    `findings` keeps some of the findings. What needs attention is given as a warning; `load_predictions` returns it.
+    """
+    loaded = load_predictions(source, findings=findings, columns=columns, **named)
+    for note in loaded.notes:
+        warnings.warn(note, CxrhfWarning, stacklevel=2)
+    return loaded.table
+
+
+def load_predictions(
+    source: Any, *, findings: Iterable[str] = (), columns: Columns | None = None, **named: str | None
+) -> Loaded:
+    """As `read_predictions`, with the record of what was understood."""
+    given = columns if columns is not None else Columns.of(named)
+    sources = _sources(source)
+    models = _model_names(sources)
+    wanted = tuple(dict.fromkeys(finding_name(each) for each in findings))
+    parts = [_load_one(each, given, wanted, model) for each, model in zip(sources, models, strict=True)]
+    table = pa.concat_tables([part.table for part in parts])
+    readings = tuple(reading for part in parts for reading in part.readings)
+    if len(parts) > 1:
+        refuse_shared(table, [reading.source for reading in readings], [part.table.num_rows for part in parts])
+    return Loaded(table, readings)
+
+
+def _sources(source: Any) -> list[Any]:
+    if isinstance(source, (str, os.PathLike)):
+        return [_run_table(Path(source))]
+    if isinstance(source, Sequence) and source and all(isinstance(each, (str, os.PathLike)) for each in source):
+        paths = [_run_table(Path(each)) for each in source]
+        if len({path.resolve() for path in paths}) < len(paths):
+            raise TableError("the same predictions file is given twice", got=", ".join(map(str, paths)))
+        return list(paths)
+    if isinstance(source, Sequence) and not source:
+        raise TableError("no predictions were given", next_step="give a file: cxrhf audit predictions.csv")
+    return [source]
+
+
+def _run_table(path: Path) -> Path:
+    """A run folder stands for the predictions in it."""
+    if path.is_dir() and (path / "predictions.parquet").is_file():
+        return path / "predictions.parquet"
+    if path.is_dir():
+        raise TableError(f"{path} is a folder without predictions.parquet", next_step="name a predictions file")
+    return path
+
+
+def _model_names(sources: list[Any]) -> list[str]:
+    """Names for files that do not name their model: one file "model", several by file, or by folder and file."""
+    if len(sources) == 1:
+        return ["model"]
+    stems = [Path(each).name.split(".")[0] for each in sources]
+    if len(set(stems)) < len(stems):
+        stems = [f"{Path(each).resolve().parent.name}/{stem}" for each, stem in zip(sources, stems, strict=True)]
+    return stems if len(set(stems)) == len(stems) else [f"{stem} ({at + 1})" for at, stem in enumerate(stems)]
+
+
+def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str) -> Loaded:
+    raw = open_raw(source)
+    names = ["" if at in raw.nested else name for at, name in enumerate(raw.columns)]
+    plan = plan_columns(names, columns, raw.name)
+    if wanted and plan.form != "long":
+        _known(wanted, [each.finding for each in plan.findings], raw.name)
+        kept = tuple(each for each in plan.findings if each.finding in wanted)
+        plan = Plan(plan.form, plan.roles, kept, plan.constants, plan.notes)
+    cols = _Cells(raw, plan)
+    if cols.n_rows == 0:
+        raise TableError(f"{raw.name}: the table has no rows", next_step="check how the file was made")
+    shared, notes = _shared(cols, plan, model)
+    if plan.form == "long":
+        table, more = _long(cols, plan, shared, wanted)
+    else:
+        table, more = _wide(cols, plan, shared)
+    reading = Reading(
+        source=raw.name,
+        form={"wide": "wide", "long": "long", "single": "one-finding"}[plan.form],
+        columns=_said(cols, plan),
+        ignored=tuple(name for at, name in enumerate(raw.columns) if at not in plan.used() and name.strip()),
+        findings=tuple(pc.unique(table["finding"]).to_pylist()),
+        n_rows=cols.n_rows,
+        n_images=pc.count_distinct(table["image_id"]).as_py(),
+        n_patients=pc.count_distinct(table["patient_id"]).as_py(),
+        notes=(*plan.notes, *notes, *more),
+    )
+    return Loaded(table, (reading,))
+
+
+class _Cells:
+    """The columns a plan needs, read once, with the place of each cell at hand."""
+
+    def __init__(self, raw: RawTable, plan: Plan) -> None:
+        kinds: dict[int, Kind] = {at: "number" if role in _NUMBERS[:4] else "text" for role, at in plan.roles.items()}
+        for each in plan.findings:
+            kinds.update(dict.fromkeys((at for at in (each.label, each.mention) if at is not None), "text"))
+            numeric = (at for at in (each.score, each.logit, each.pretest) if at is not None)
+            kinds.update(dict.fromkeys(numeric, "number"))
+        self.raw = raw
+        self.columns = dict(zip(kinds, raw.load(kinds), strict=True))
+        self.n_rows = len(next(iter(self.columns.values())))
+
+    def __getitem__(self, at: int) -> tuple[pa.ChunkedArray, cells.Where]:
+        return self.columns[at], cells.Where(self.raw.name, self.raw.columns[at], self.raw.place)
+
+
+def _said(cols: _Cells, plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Role and column of what is there; a column without any value says nothing."""
+    names = cols.raw.columns
+    said = [(role, names[at]) for role, at in plan.roles.items() if cols.columns[at].null_count < cols.n_rows]
+    said += [(role, repr(value)) for role, value in plan.constants.items()]
+    for role in ("label", "score", "logit", "pretest", "mention"):
+        own = [names[at] for each in plan.findings if (at := getattr(each, role)) is not None]
+        if own:
+            said.append((role, own[0] if len(own) == 1 else f"{own[0]} ... {own[-1]} ({len(own)})"))
+    return tuple(said)
+
+
+def _shared(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], list[str]]:
+    """Columns that do not depend on the finding."""
+    roles, n, notes = plan.roles, cols.n_rows, list[str]()
+    out: dict[str, pa.Array] = {}
+    if "image" in roles:
+        out["image_id"] = cells.identifiers(*cols[roles["image"]])
+    elif "study" in roles:
+        out["image_id"] = cells.identifiers(*cols[roles["study"]])
+        notes.append("no image column: the study id stands for the image")
+    elif plan.form == "long":
+        raise TableError(
+            f"{cols.raw.name}: a long file needs an image column to bring the findings of one image together",
+            got=f"columns {', '.join(cols.raw.columns)}",
+            next_step="name it: --image COLUMN",
+        )
+    else:
+        out["image_id"] = pc.binary_join_element_wise("row", pa.array(np.arange(1, n + 1)).cast(pa.string()), "-")
+        notes.append("no image column: rows are numbered, each is one image")
+    if "study" in roles:
+        out["study_id"] = cells.names(*cols[roles["study"]])
+    patients = pa.nulls(n, pa.string())
+    if "patient" in roles:
+        patients = cells.names(*cols[roles["patient"]])
+        if patients.null_count:
+            notes.append(f"{patients.null_count:,} rows without a patient id: each such image is its own patient")
+    else:
+        notes.append(
+            "NO PATIENT COLUMN: each image counts as its own patient, so intervals are too narrow if patients have "
+            "several images. Name it: --patient COLUMN"
+        )
+    if patients.null_count:
+        patients = pc.coalesce(patients, pc.binary_join_element_wise("image", out["image_id"], ":"))
+    out["patient_id"] = patients
+    for role in ("dataset", "split", "model", "race", "view", "sex"):
+        if role in roles:
+            out[role] = (cells.sexes if role == "sex" else cells.names)(*cols[roles[role]])
+        elif role in plan.constants:
+            out[role] = pa.repeat(pa.scalar(plan.constants[role], pa.string()), n)
+    named = out.get("model", pa.nulls(n, pa.string()))
+    out["model"] = named.fill_null(model)
+    if "seed" in roles:
+        column, where = cols[roles["seed"]]
+        seeds = cells.numbers(column, where, allowed="a whole number")
+        odd = np.flatnonzero(~np.isnan(seeds) & ((seeds != np.round(seeds)) | (np.abs(seeds) > 2**53)))
+        if odd.size:
+            raise where.error(int(odd[0]), "not a seed", seeds[odd[0]], "a whole number or blank")
+        out["seed"] = pa.array(seeds, from_pandas=True).cast(pa.int64())
+    if "age" in roles:
+        ages = cells.ages(*cols[roles["age"]])
+        if ages.n_unknown:
+            notes.append(f"{ages.n_unknown:,} ages not understood (first: {ages.example!r}): left blank")
+        out["age"] = pa.array(ages.values, from_pandas=True)
+    if "weight" in roles:
+        out["weight"] = _weight(cols, roles["weight"], codes(out["model"]))
+        if pc.count_distinct(out["weight"]).as_py() > 1:  # might be the patient's weight in kg: let people see it
+            notes.append(f"rows count by their weight in column {cols.raw.columns[roles['weight']]!r}")
+    if "pretest" in roles:
+        out["pretest"] = _pretest(cols, roles["pretest"])
+    if "mention" in roles:
+        out["mention"] = cells.flags(*cols[roles["mention"]])
+    return out, notes
+
+
+def _weight(cols: _Cells, at: int, model: np.ndarray) -> pa.Array:
+    """A model has a weight for every row or for none: a blank one among others would be a guess."""
+    column, where = cols[at]
+    weight = cells.bounded(cells.numbers(column, where), where, 0, np.inf, allowed="a finite number, 0 or more")
+    blank = np.isnan(weight)
+    gaps = blank & (np.bincount(model[~blank], minlength=int(model.max()) + 1) > 0)[model]
+    if gaps.any():
+        raise where.error(int(np.argmax(gaps)), "no weight", "blank", "every row needs its weight")
+    return pa.array(weight, from_pandas=True)
+
+
+def _pretest(cols: _Cells, at: int) -> pa.Array:
+    column, where = cols[at]
+    allowed = "a probability from 0 to 1, or blank"
+    values = cells.bounded(cells.numbers(column, where, allowed=allowed), where, 0, 1, allowed=allowed)
+    return pa.array(values, from_pandas=True)
+
+
+def _wide(cols: _Cells, plan: Plan, shared: Mapping[str, pa.Array]) -> tuple[pa.Table, list[str]]:
+    """One block of rows per finding; the shared columns are not copied."""
+    refuse_repeated(shared["image_id"], [shared["model"], shared.get("seed")], cols.raw.name, cols.raw.place, None)
+    blocks, parts, uncertain = [], list[Scores](), 0
+    for each in plan.findings:
+        label, scores, n_uncertain = _answers(cols, each, None)
+        uncertain += n_uncertain
+        parts.append(scores)
+        block = {**shared, "label": label, "prob": scores.prob, "logit": scores.logit}
+        block["finding"] = pa.repeat(pa.scalar(each.finding), cols.n_rows)
+        if each.pretest is not None:
+            block["pretest"] = _pretest(cols, each.pretest)
+        if each.mention is not None:
+            block["mention"] = cells.flags(*cols[each.mention])
+        blocks.append(_rows(block, cols.n_rows))
+    return pa.concat_tables(blocks), score_notes(parts, [each.finding for each in plan.findings], uncertain)
+
+
+def _long(
+    cols: _Cells, plan: Plan, shared: Mapping[str, pa.Array], wanted: tuple[str, ...]
+) -> tuple[pa.Table, list[str]]:
+    roles = plan.roles
+    given = cells.identifiers(*cols[roles["finding"]]).dictionary_encode()
+    names = pa.array([finding_name(each) for each in given.dictionary.to_pylist()], pa.string())
+    finding = names.take(given.indices)
+    image, source, place = shared["image_id"], cols.raw.name, cols.raw.place
+    refuse_repeated(image, [shared["model"], shared.get("seed")], source, place, finding)
+    refuse_two_patients(image, shared["patient_id"], source, place)
+    answers = FindingColumns("", roles["label"], roles.get("score"), roles.get("logit"))
+    label, scores, uncertain = _answers(cols, answers, [finding, shared["model"]])
+    block = {**shared, "label": label, "finding": finding, "prob": scores.prob, "logit": scores.logit}
+    table = _rows(block, cols.n_rows)
+    if wanted:
+        _known(wanted, pc.unique(finding).to_pylist(), cols.raw.name)
+        table = table.filter(pc.is_in(table["finding"], value_set=pa.array(wanted)))
+    return table, score_notes([scores], None, uncertain)
+
+
+def _answers(cols: _Cells, each: FindingColumns, by: list[pa.Array] | None) -> tuple[pa.Array, Scores, int]:
+    labels = cells.labels(*cols[each.label])
+    score = None if each.score is None else cols[each.score]
+    logit = None if each.logit is None else cols[each.logit]
+    return labels.values, split_scores(score, logit, labels.values, by), labels.n_uncertain
+
+
+def _rows(block: Mapping[str, pa.Array], n: int) -> pa.Table:
+    columns = [block[field.name] if field.name in block else pa.nulls(n, field.type) for field in PREDICTION]
+    return pa.Table.from_arrays(columns, schema=PREDICTION)
+
+
+def _known(wanted: Sequence[str], known: Sequence[str], source: str) -> None:
+    for name in wanted:
+        if name not in known:
+            raise TableError(
+                f"{source}: no finding {name!r}", allowed=", ".join(known), next_step=did_you_mean(name, known)
+            )

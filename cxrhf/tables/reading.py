@@ -1,0 +1,76 @@
+"""What was understood of a predictions file -> a few lines a person can check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from cxrhf.tables.scores import Scores
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was understood of one source, for people to check."""
+
+    source: str
+    form: str
+    columns: tuple[tuple[str, str], ...]  # role, column
+    ignored: tuple[str, ...]
+    findings: tuple[str, ...]
+    n_rows: int
+    n_images: int
+    n_patients: int
+    notes: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """A few lines to print."""
+        counts = ((self.n_rows, "row"), (self.n_images, "image"), (self.n_patients, "patient"))
+        counted = [f"{n:,} {noun}{'s' * (n != 1)}" for n, noun in (*counts, (len(self.findings), "finding"))]
+        head = f"{self.source}: {self.form} form, {', '.join(counted)}"
+        said = [head, "  columns: " + ", ".join(f"{role} = {column}" for role, column in self.columns)]
+        said.append("  findings: " + ", ".join(self.findings))
+        if self.ignored:
+            more = f" and {len(self.ignored) - 12} more" if len(self.ignored) > 12 else ""
+            said.append("  not used: " + ", ".join(self.ignored[:12]) + more)
+        return said + [f"  note: {note}" for note in self.notes]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """PREDICTION rows and one Reading per source."""
+
+    table: pa.Table
+    readings: tuple[Reading, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Everything a reader of the numbers should know about the input."""
+        return tuple(f"{reading.source}: {note}" for reading in self.readings for note in reading.notes)
+
+
+def score_notes(parts: Sequence[Scores], findings: Sequence[str] | None, uncertain: int) -> list[str]:
+    """What should be said about labels and scores; `findings` names the parts, None where a part names its own."""
+    notes = []
+    if uncertain:
+        notes.append(f"{uncertain:,} uncertain labels (-1) are masked (null), not counted as positive or negative")
+    ranked = [part for part in parts if part.not_probabilities]
+    if ranked:
+        low, high = min(part.low for part in ranked), max(part.high for part in ranked)
+        names = _names([part.not_probabilities for part in parts], findings)
+        spread = f"scores up to {high:.3g} (from {low:.3g})"
+        notes.append(f"{_some(names)}: {spread} are no probabilities: ranking metrics only")
+    if two := _names([part.two_valued for part in parts], findings):
+        notes.append(f"{_some(two)}: scores take at most two values; AUROC needs the score before the threshold")
+    return notes
+
+
+def _names(parts: Sequence[Sequence[str]], findings: Sequence[str] | None) -> list[str]:
+    if findings is None:
+        return [name for part in parts for name in part]
+    return [name for name, part in zip(findings, parts, strict=True) if part]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

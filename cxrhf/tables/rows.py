@@ -1,0 +1,104 @@
+"""Rows of predictions -> the certainty that each image and finding is there once, with one patient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from cxrhf.errors import TableError
+
+
+class Pair(NamedTuple):
+    """Two rows that contradict each other."""
+
+    first: int
+    second: int
+
+
+def codes(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """0, 1, 2, ... by first appearance; missing values share one more code."""
+    coded = column.dictionary_encode(null_encoding="encode")
+    if isinstance(coded, pa.ChunkedArray):
+        coded = coded.combine_chunks() if coded.num_chunks else pa.array([], coded.type)
+    return np.asarray(coded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def first_repeated(columns: Sequence[pa.Array | pa.ChunkedArray | None]) -> Pair | None:
+    """The first row that repeats an earlier one in all the columns."""
+    key: np.ndarray | None = None
+    for column in columns:
+        if column is None:
+            continue
+        part = codes(column)
+        if key is None:
+            key = part
+            continue
+        width = int(part.max(initial=0)) + 1
+        if width > 1:
+            if int(key.max(initial=0)) > (1 << 62) // width:  # never seen outside tests: re-number before it overflows
+                key = np.unique(key, return_inverse=True)[1]
+            key = key * width + part
+    assert key is not None
+    order = np.argsort(key, kind="stable")
+    again = np.flatnonzero(key[order][1:] == key[order][:-1])
+    if not again.size:
+        return None
+    best = again[np.argmin(order[again + 1])]
+    return Pair(int(order[best]), int(order[best + 1]))
+
+
+def refuse_repeated(
+    image: pa.Array,
+    others: Sequence[pa.Array | None],
+    source: str,
+    place: Callable[[int], str],
+    finding: pa.Array | None,
+) -> None:
+    """An image (with a finding, model and seed) may be there once in one file."""
+    columns = [image, *others] if finding is None else [image, finding, *others]
+    pair = first_repeated(columns)
+    if pair is None:
+        return
+    what = f"image {image[pair.second].as_py()!r}"
+    if finding is not None:
+        what += f", finding {finding[pair.second].as_py()!r}"
+    raise TableError(
+        f"{source}: {what} is there twice: {place(pair.first)} and {place(pair.second)}",
+        allowed="one row for each image, finding, model and seed",
+        next_step="drop one, or name the column that tells them apart: --image, --model or --seed-column",
+    )
+
+
+def refuse_two_patients(image: pa.Array, patient: pa.Array, source: str, place: Callable[[int], str]) -> None:
+    """In long files the rows of one image must agree on its patient."""
+    images, patients = codes(image), codes(patient)
+    first = np.zeros(int(images.max(initial=-1)) + 1, dtype=np.int64)
+    first[images[::-1]] = np.arange(len(images))[::-1]
+    odd = np.flatnonzero(patients[first[images]] != patients)
+    if odd.size:
+        row = int(odd[0])
+        before = int(first[images[row]])
+        raise TableError(
+            f"{source}: image {image[row].as_py()!r} has two patients: {place(before)} and {place(row)}",
+            got=f"{patient[before].as_py()} and {patient[row].as_py()}",
+            allowed="one patient for each image",
+        )
+
+
+def refuse_shared(table: pa.Table, sources: Sequence[str], lengths: Sequence[int]) -> None:
+    """Several files may not hold the same image, finding, model and seed."""
+    pair = first_repeated([table[name] for name in ("image_id", "finding", "model", "seed")])
+    if pair is None:
+        return
+    ends = np.cumsum(lengths)
+    names = [sources[int(np.searchsorted(ends, row, side="right"))] for row in pair]
+    row = {name: table[name][pair.second].as_py() for name in ("image_id", "finding", "model")}
+    raise TableError(
+        f"{names[0]} and {names[1]} both hold image {row['image_id']!r}, finding {row['finding']!r}",
+        got=f"model {row['model']!r} in both",
+        allowed="one row for each image, finding, model and seed",
+        next_step="give each file its model column, or leave --model out so that each file is one model",
+    )

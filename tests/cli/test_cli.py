@@ -1,0 +1,146 @@
+"""The command line: help, wrong words, errors without tracebacks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cxrhf import __version__, cli
+from cxrhf.errors import CxrhfError, TableError, did_you_mean, shorten
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--help"], ["-h"], ["help"]):
+        assert cli.main(words) == 0
+        out = capsys.readouterr().out
+        for verb in cli.VERBS:
+            assert f"  {verb}" in out
+        assert "examples:" in out
+        assert max(map(len, out.splitlines())) <= 110
+
+
+@pytest.mark.parametrize("verb", sorted(cli.VERBS))
+def test_every_verb_helps_with_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([verb, "--help"], ["help", verb]):
+        assert cli.main(words) == 0
+        out = capsys.readouterr().out
+        assert f"usage: cxrhf {verb}" in out
+        assert f"\n  cxrhf {verb}" in out
+        assert "None" not in out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"cxrhf {__version__}\n"
+
+
+def test_no_verb_shows_help_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert "verbs:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["audti"], "no such verb 'audti'. Allowed: audit, report, demo. Next: did you mean 'audit'?"),
+        (["zzz"], "Next: cxrhf --help."),
+        (["--audit"], "unknown option '--audit'"),
+        (["audit"], "no predictions file was given"),
+        (["audit", "nowhere.csv"], "nowhere.csv does not exist"),
+        (["audit", "x.csv", "--level", "2"], "level is out of range. Got: 2.0"),
+        (["audit", "x.csv", "--only", "overveiw"], "did you mean 'overview'?"),
+        (["audit", "x.csv", "--config", "nowhere"], "no config 'nowhere'"),
+        (["report", "nowhere"], "nowhere is not a folder"),
+        (["demo", "--n-patients", "0"], "n_patients is out of range"),
+    ],
+)
+def test_errors_are_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 2
+    got = capsys.readouterr()
+    assert got.err.startswith("error: ")
+    assert said in got.err
+    assert "Traceback" not in got.err
+    assert got.err.count("\n") == 1
+    assert got.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["audit", "x.csv", "--n-resample", "5"], "--n-resamples"),
+        (["audit", "x.csv", "--seed", "many"], "--seed"),
+        (["report"], "RUN"),
+    ],
+)
+def test_wrong_flags(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+class Boom(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (Boom("two\nlines"), 1, "error: unexpected Boom: two lines\nNext: run the same command with --debug"),
+        (TableError("what"), 2, "error: what.\n"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ValueError("not ours"), 1, "error: unexpected ValueError: not ours"),
+    ],
+)
+def test_exit_codes(
+    error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(args: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "_dispatch", fail)
+    monkeypatch.delenv("CXRHF_DEBUG", raising=False)
+    assert cli.main(["audit"]) == code
+    assert said in capsys.readouterr().err
+    if code == 1:
+        with pytest.raises(type(error)):
+            cli.main(["audit", "--debug"])
+        monkeypatch.setenv("CXRHF_DEBUG", "1")
+        with pytest.raises(type(error)):
+            cli.main(["audit"])
+
+
+def test_errors_of_metrics_are_the_users_too() -> None:
+    from cxrhf.metrics.checks import InputError
+
+    assert cli.is_users(InputError("p[3] is NaN"))
+    assert not cli.is_users(ValueError("x"))
+
+
+def test_the_module_runs_like_the_command() -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "CXRHF_DEBUG": ""}
+    command = [sys.executable, "-m", "cxrhf"]
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, env=env, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, f"cxrhf {__version__}\n")
+    done = subprocess.run(
+        [*command, "audit", "no.csv"], capture_output=True, text=True, env=env, check=False, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: no.csv does not exist")
+
+
+def test_messages() -> None:
+    assert (
+        str(CxrhfError("what", got=3, allowed="1 or 2", next_step="do it"))
+        == "what. Got: 3. Allowed: 1 or 2. Next: do it."
+    )
+    assert str(CxrhfError("what", next_step="did you mean 'x'?")) == "what. Next: did you mean 'x'?"
+    assert issubclass(TableError, ValueError)
+    assert did_you_mean("n-resample", ["n_resamples", "seed"]) == "did you mean 'n_resamples'?"
+    assert did_you_mean("qqq", ["n_resamples"]) is None
+    assert shorten("a\nb") == "a\\nb"
+    assert len(shorten("x" * 1000)) == 300

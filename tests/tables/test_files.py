@@ -1,0 +1,154 @@
+"""What is written is read back; broken files are named, never half read."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cxrhf import schema
+from cxrhf.errors import TableError
+from cxrhf.schema import PREDICTION, RESULT, check, read_table, write_table
+from cxrhf.tables.files import ENDINGS, file_format, write_atomically
+
+
+def some_predictions(n: int = 200) -> pa.Table:
+    rng = np.random.default_rng(0)
+    some = lambda values: [None if rng.random() < 0.2 else each for each in values]  # noqa: E731
+    return check(
+        pa.table(
+            {
+                "image_id": [f'im,"{i}" é\n' if i == 3 else f"{i:05d}" for i in range(n)],
+                "study_id": some([f"s{i}" for i in range(n)]),
+                "patient_id": [f"{i // 3:04d}" for i in range(n)],
+                "model": ["m"] * n,
+                "seed": some(list(range(n))),
+                "finding": ["edema", "mass"] * (n // 2),
+                "label": some([int(each) for each in rng.integers(0, 2, n)]),
+                "prob": some([float(each) for each in rng.random(n) ** 9]),
+                "pretest": rng.random(n) * 1e-300,
+                "mention": some([bool(each) for each in rng.integers(0, 2, n)]),
+                "age": some([float(each) for each in rng.integers(0, 90, n)]),
+                "sex": some(["", "M"] * (n // 2)),
+            }
+        ),
+        PREDICTION,
+    )
+
+
+@pytest.mark.parametrize("ending", sorted(ENDINGS))
+def test_read_back_equal(tmp_path: Path, ending: str) -> None:
+    table = some_predictions()
+    path = write_table(table, tmp_path / "deep" / f"predictions{ending}")
+    again = read_table(path, PREDICTION)
+    assert again.combine_chunks().equals(table.combine_chunks())
+    assert [each.name for each in path.parent.iterdir()] == [path.name]  # no draft left
+
+
+@pytest.mark.parametrize("ending", [".csv.gz", ".jsonl.gz"])
+def test_equal_tables_give_equal_files(tmp_path: Path, ending: str) -> None:
+    first, second = (write_table(some_predictions(), tmp_path / f"{name}{ending}") for name in "ab")
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_nan_in_results(tmp_path: Path) -> None:
+    rows = [{"audit": "a", "metric": "m", "slice": "all", "value": value} for value in (float("nan"), None, 0.25)]
+    table = schema.table_of(rows, RESULT)
+    for ending in (".parquet", ".csv"):
+        values = read_table(write_table(table, tmp_path / f"results{ending}"), RESULT)["value"].to_pylist()
+        assert np.isnan(values[0])
+        assert values[1:] == [None, 0.25]
+    lines = write_table(table, tmp_path / "results.jsonl")
+    assert "NaN" not in lines.read_text()  # not JSON
+    assert read_table(lines, RESULT)["value"].to_pylist() == [None, None, 0.25]
+
+
+def test_nested_tables(tmp_path: Path) -> None:
+    table = schema.table_of([{"image_id": "a", "model": "m", "vector": [0.5, 1.5]}], schema.EMBEDDING)
+    for ending in (".parquet", ".jsonl"):
+        assert read_table(write_table(table, tmp_path / f"e{ending}"), schema.EMBEDDING).equals(table)
+    with pytest.raises(TableError, match="CSV cannot hold column 'vector'"):
+        write_table(table, tmp_path / "e.csv")
+    images = check(
+        pa.table({"image": [{"bytes": b"1", "path": "p"}], "image_id": ["a"], "patient_id": ["p"]}), schema.IMAGE
+    )
+    assert read_table(write_table(images, tmp_path / "i.parquet"), schema.IMAGE).equals(images)
+    with pytest.raises(TableError, match="bytes"):
+        write_table(images, tmp_path / "i.jsonl")
+    assert not (tmp_path / "i.jsonl").exists()
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text("old")
+
+    def fail(file: object) -> None:
+        file.write(b"half")  # type: ignore[attr-defined]
+        raise RuntimeError("disk")
+
+    with pytest.raises(RuntimeError):
+        write_atomically(path, fail)
+    assert path.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_unknown_endings() -> None:
+    for name, hint in (("a.xlsx", "CSV"), ("a.json", ".jsonl"), ("a", "no ending"), ("a.gz", ".csv.gz")):
+        with pytest.raises(TableError, match="unknown kind of file") as error:
+            file_format(Path(name))
+        assert hint in str(error.value)
+
+
+def test_not_there_and_not_a_file(tmp_path: Path) -> None:
+    write_table(some_predictions(), tmp_path / "predictions.csv")
+    with pytest.raises(TableError, match=r"does not exist.*did you mean 'predictions.csv'"):
+        read_table(tmp_path / "prediction.csv")
+    with pytest.raises(TableError, match="is a folder"):
+        read_table(tmp_path)
+
+
+@pytest.mark.parametrize("cut", [-1, -9, 30])
+def test_cut_gzip(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "p.csv.gz"
+    path.write_bytes(gzip.compress(b"id,label,score\n" + b"1,0,.5\n" * 100)[:cut])
+    with pytest.raises(TableError, match="cut or damaged"):
+        read_table(path)
+
+
+def test_damaged_gzip_and_parquet(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(b"id,label\n1,2\n")
+    with pytest.raises(TableError, match="cut or damaged"):
+        read_table(tmp_path / "a.csv.gz")
+    for content in (b"", b"PAR1", b"not parquet at all"):
+        (tmp_path / "a.parquet").write_bytes(content)
+        with pytest.raises(TableError, match="not a readable Parquet"):
+            read_table(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "empty"),
+        (b"  \n\n", "empty"),
+        (b'{"a": 1}\n{"a": \n', "line 2"),
+        (b'{"a": 1}\n{"a": "x"}\n', "line 2"),
+        (b'[{"a": 1}]', "line 1"),
+        (b'{"a": "\xe9"}\n', "not UTF-8"),
+        (b'{"a": 1, "a": 2}\n', "twice"),
+    ],
+)
+def test_bad_json_lines(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(TableError, match=words) as error:
+        read_table(path)
+    assert "p.jsonl" in str(error.value)
+
+
+def test_dates_in_json_lines_stay_text(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"id": "2020-01-01", "n": 1}\n{"id": "2020-01-02", "n": 2}\n')
+    assert read_table(path)["id"].to_pylist() == ["2020-01-01", "2020-01-02"]

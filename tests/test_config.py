@@ -1,0 +1,110 @@
+"""Configs: checked when made, exact about their keys, light to import."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from cxrhf.config import AUDITS, AuditConfig, DemoConfig, ReportConfig, from_mapping, load_mapping, to_mapping
+from cxrhf.errors import ConfigError
+
+CONFIGS = (AuditConfig, DemoConfig, ReportConfig)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_every_field_has_help(kind: type) -> None:
+    assert kind.__doc__
+    for field in dataclasses.fields(kind):
+        assert field.metadata["help"].endswith("."), field.name
+
+
+def test_defaults_of_an_audit() -> None:
+    config = AuditConfig(predictions=("a.csv",))
+    assert (config.n_resamples, config.seed, config.level, config.only) == (2000, 0, 0.95, ())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.seed = 1  # type: ignore[misc]
+
+
+def test_lists_with_commas_or_spaces() -> None:
+    config = AuditConfig(predictions="a.csv", only=("overview,matched",), findings=("Effusion, Mass", "edema"))  # type: ignore[arg-type]
+    assert config.predictions == ("a.csv",)
+    assert config.only == ("overview", "matched")
+    assert config.findings == ("pleural_effusion", "mass", "edema")
+    assert AuditConfig(predictions=(Path("x") / "a.csv",)).predictions == ("x/a.csv",)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"predictions": ()}, "no predictions file"),
+        ({"only": ("overveiw",)}, "did you mean 'overview'"),
+        ({"n_resamples": 0}, "n_resamples is out of range. Got: 0"),
+        ({"seed": -1}, "seed is out of range"),
+        ({"level": 95.0}, "level is out of range"),
+        ({"level": float("nan")}, "level is out of range"),
+        ({"pretest": "from:age,sex"}, "not built yet"),
+        ({"train_prevalence": ("edema=2",)}, "train_prevalence is not a share. Got: edema=2"),
+        ({"train_prevalence": ("edema=x",)}, "Got: edema=x"),
+    ],
+)
+def test_bad_audits(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        AuditConfig(**{"predictions": ("a.csv",), **changes})  # type: ignore[arg-type]
+    assert words in str(error.value)
+
+
+def test_training_prevalence() -> None:
+    config = AuditConfig(predictions=("a.csv",), train_prevalence=("0.2,Effusion=0.1",))
+    assert config.training_prevalence("pleural_effusion") == 0.1
+    assert config.training_prevalence("mass") == 0.2
+    assert AuditConfig(predictions=("a.csv",)).training_prevalence("mass") is None
+
+
+def test_columns() -> None:
+    columns = AuditConfig(predictions=("a.csv",), patient="PID", seed_column="fold", seed=7).columns()
+    assert (columns.patient, columns.seed, columns.label) == ("PID", "fold", None)
+
+
+def test_the_demo() -> None:
+    assert DemoConfig().out == "runs/demo"
+    with pytest.raises(ConfigError, match="n_patients"):
+        DemoConfig(n_patients=1)
+
+
+def test_from_mapping() -> None:
+    config = from_mapping(AuditConfig, {"predictions": ["a.csv"], "n-resamples": 50, "level": 0.9, "only": "overview"})
+    assert (config.n_resamples, config.level, config.only) == (50, 0.9, ("overview",))
+    assert from_mapping(AuditConfig, to_mapping(config)) == config
+    assert from_mapping(AuditConfig, {"predictions": "a.csv", "out": None}).out is None
+    with pytest.raises(ConfigError, match=r"mine.yaml: unknown key 'n_resample'.*did you mean 'n_resamples'"):
+        from_mapping(AuditConfig, {"predictions": "a.csv", "n_resample": 5}, source="mine.yaml")
+    with pytest.raises(ConfigError, match="'predictions' is missing"):
+        from_mapping(AuditConfig, {})
+    for key, value in (("seed", "x"), ("seed", 1.5), ("seed", True), ("overwrite", 1), ("out", 3), ("level", "high")):
+        with pytest.raises(ConfigError, match=f"{key} has the wrong type"):
+            from_mapping(AuditConfig, {"predictions": "a.csv", key: value})
+
+
+def test_load_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("predictions: [a.csv]\nseed: 4\n")
+    assert from_mapping(AuditConfig, load_mapping(str(path))).seed == 4
+    for content, words in (("a: [", "is not YAML"), ("- 1\n", "holds no settings"), ("", "holds no settings")):
+        path.write_text(content)
+        with pytest.raises(ConfigError, match=words):
+            load_mapping(str(path))
+    path.write_bytes(b"a: \xe9\xff\n")
+    with pytest.raises(ConfigError, match="not YAML"):
+        load_mapping(str(path))
+    with pytest.raises(ConfigError, match="no config 'nowhere'"):
+        load_mapping("nowhere")
+
+
+def test_audits_are_those_that_exist() -> None:
+    audits = pytest.importorskip("cxrhf.audits")
+    there = getattr(audits, "AUDITS", None)
+    if there is None:
+        pytest.skip("cxrhf.audits has no list of its audits yet")
+    assert tuple(there) == AUDITS

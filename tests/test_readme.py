@@ -1,0 +1,73 @@
+"""The commands and the Python of the README, run as a reader would."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_python_blocks_run_and_make_their_point(capsys):
+    space: dict[str, object] = {}
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), space)
+    lines = capsys.readouterr().out.splitlines()
+    overall, left = float(lines[0]), float(lines[1])
+    assert overall > 0.85
+    assert left < overall - 0.1  # the point of the example
+    assert "Interval(low=" in lines[3]
+
+
+def test_audit_command_runs_on_the_three_forms(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 300)
+    p = np.round(np.clip(0.3 * y + 0.6 * rng.random(300), 0, 1), 4)
+    forms = {
+        "wide": ("image_id,patient_id,Edema,prob_Edema", [f"i{k},p{k // 3},{y[k]},{p[k]}" for k in range(300)]),
+        "long": ("image_id,patient_id,finding,label,prob", [f"i{k},p{k // 3},edema,{y[k]},{p[k]}" for k in range(300)]),
+        "one": ("id,patient,label,score", [f"i{k},p{k // 3},{y[k]},{p[k]}" for k in range(300)]),
+    }
+    command = next(line for block in blocks("bash") for line in block.splitlines() if line.startswith("cxrhf audit"))
+    for form, (header, rows) in forms.items():
+        folder = tmp_path / form
+        folder.mkdir()
+        (folder / "predictions.csv").write_text("\n".join([header, *rows]) + "\n")
+        words = command.split()[1:]
+        done = subprocess.run(
+            [sys.executable, "-m", "cxrhf", *words, "--n-resamples", "100"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        page = folder / done.stdout.strip().splitlines()[-1]
+        assert page.name == "report.html"
+        assert page.exists()
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(re.findall(r"`([a-z_0-9]+)`", README.split("| question")[1].split("Every function")[0])))
+)
+def test_functions_of_the_table_exist(name):
+    import cxrhf.metrics
+
+    if name not in ("functions", "cxrhf"):
+        assert callable(getattr(cxrhf.metrics, name))
+
+
+def test_links_of_the_readme_exist():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
