@@ -84,7 +84,7 @@ def run() -> list[dict[str, Any]]:
             "peer_seconds": PUBLIC_CODE_SECONDS * LABELS,
             "ratio": PUBLIC_CODE_SECONDS * LABELS / redo,
             "target": None,
-            "note": f"{redo / 60:.1f} minutes; peer: the public code's own time, about two weeks a label (not run here)",
+            "note": f"{redo / 60:.1f} minutes; peer: the public code's own time, two weeks a label (not run here)",
         }
     )
     return result

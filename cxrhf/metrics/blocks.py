@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from cxrhf.metrics.catalogue import evaluate_sorted
+from cxrhf.metrics.catalogue import IN_THE_LARGE, INTERCEPT, SLOPE, evaluate_sorted
 from cxrhf.metrics.draws import LANES, draw_counts
 from cxrhf.metrics.matching import matched_shares
 from cxrhf.metrics.ranking import auroc_lanes
+from cxrhf.metrics.reliability import line_from, log_odds
+from cxrhf.metrics.sums import add_up
 
 
 @njit(cache=True, nogil=True)
@@ -60,18 +62,45 @@ def metric_block(
     options: Any,
     out: Any,
 ) -> None:
-    """Several metrics of every label, replicate after replicate; out is (replicates, labels, metrics)."""
+    """Several metrics of every label, replicate after replicate; out is (replicates, labels, metrics).
+
+    The calibration line starts from that of the whole sample, a few steps from any replicate's, and is fitted once
+    for its slope and its intercept.
+    """
     counts = np.empty((members.shape[0], 1), dtype=np.uint8)
     w = np.empty(y.shape[0])
+    n_labels = rows.shape[0] - 1
+    lines = np.empty((n_labels, 3))
+    odds = np.empty(y.shape[0] if np.any((codes >= SLOPE) & (codes <= IN_THE_LARGE)) else 0)
+    if odds.shape[0] > 0:
+        log_odds(p, odds)
+        for label in range(n_labels):
+            a, b = rows[label], rows[label + 1]
+            lines[label, 0], lines[label, 1] = line_from(y[a:b], odds[a:b], weight[a:b], True, 0.0, 1.0)
+            lines[label, 2] = line_from(y[a:b], odds[a:b], weight[a:b], False, 0.0, 1.0)[0]
+            if np.isnan(lines[label, 0]):
+                lines[label, 0], lines[label, 1] = 0.0, 1.0
+            if np.isnan(lines[label, 2]):
+                lines[label, 2] = 0.0
     for r in range(out.shape[0]):
         counts[:] = 0
         draw_counts(key, first + r, members, edges, counts)
         for i in range(y.shape[0]):
             w[i] = weight[i] * counts[unit[i], 0]
-        for label in range(rows.shape[0] - 1):
+        for label in range(n_labels):
             a, b = rows[label], rows[label + 1]
+            line = (np.nan, np.nan)
+            fitted = False
             for m in range(codes.shape[0]):
-                out[r, label, m] = evaluate_sorted(codes[m], y[a:b], p[a:b], w[a:b], options[m])
+                if codes[m] in (SLOPE, INTERCEPT):
+                    if not fitted:
+                        line = line_from(y[a:b], odds[a:b], w[a:b], True, lines[label, 0], lines[label, 1])
+                        fitted = True
+                    out[r, label, m] = line[1] if codes[m] == SLOPE else line[0]
+                elif codes[m] == IN_THE_LARGE:
+                    out[r, label, m] = line_from(y[a:b], odds[a:b], w[a:b], False, lines[label, 2], 1.0)[0]
+                else:
+                    out[r, label, m] = evaluate_sorted(codes[m], y[a:b], p[a:b], w[a:b], options[m])
 
 
 @njit(cache=True, nogil=True)
@@ -126,3 +155,13 @@ def matched_block(
                 positive[a:b], ones[: b - a], last[a:b], place[: b - a], taken[: b - a], below, area, tied, result
             )
             out[r, label] = result[0]
+
+
+@njit(cache=True, nogil=True)
+def sum_block(key: Any, first: int, members: Any, edges: Any, sums: Any, out: Any) -> None:
+    """The sums of every replicate from those of the patients; out is (replicates, columns)."""
+    counts = np.empty((members.shape[0], 1), dtype=np.uint8)
+    for r in range(out.shape[0]):
+        counts[:] = 0
+        draw_counts(key, first + r, members, edges, counts)
+        add_up(sums, counts[:, 0], out[r])

@@ -26,18 +26,7 @@ from cxrhf.metrics.checks import (
 )
 from cxrhf.metrics.ranking import rank_rows
 from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start, uniform
-
-
-@njit(cache=True, nogil=True)
-def brier_sorted(y: Any, p: Any, w: Any, side: int) -> float:
-    """Weighted mean squared error; side -1 takes all rows, 0 negatives, 1 positives."""
-    total = 0.0
-    mass = 0.0
-    for i in range(y.shape[0]):
-        if side == -1 or y[i] == side:
-            total += w[i] * (p[i] - y[i]) ** 2
-            mass += w[i]
-    return total / mass if mass > 0 else np.nan
+from cxrhf.metrics.sums import sum_metric
 
 
 def brier(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
@@ -46,17 +35,17 @@ def brier(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
     >>> round(brier([1, 0, 0], [0.8, 0.3, 0.1]), 6)
     0.046667
     """
-    return float(brier_sorted(*binary_input(y, p, weight, probability=True), -1))
+    return sum_metric("brier", *binary_input(y, p, weight, probability=True))
 
 
 def brier_positive(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Brier score among positives (IMBALANCE's Brier+); NaN without positives."""
-    return float(brier_sorted(*binary_input(y, p, weight, probability=True), 1))
+    return sum_metric("brier_positive", *binary_input(y, p, weight, probability=True))
 
 
 def brier_negative(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Brier score among negatives (IMBALANCE's Brier-); NaN without negatives."""
-    return float(brier_sorted(*binary_input(y, p, weight, probability=True), 0))
+    return sum_metric("brier_negative", *binary_input(y, p, weight, probability=True))
 
 
 def balanced_brier(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
@@ -65,26 +54,7 @@ def balanced_brier(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) 
     >>> balanced_brier([1, 0, 0, 0], [0, 0, 0, 0])
     1.0
     """
-    labels, scores, weights = binary_input(y, p, weight, probability=True)
-    return float(brier_sorted(labels, scores, weights, 1) + brier_sorted(labels, scores, weights, 0))
-
-
-@njit(cache=True, nogil=True)
-def brier_skill_sorted(y: Any, p: Any, w: Any, prevalence: float) -> float:
-    """1 - Brier / Brier of a constant forecast; a NaN prevalence means that of the weighted sample."""
-    mass = w.sum()
-    if mass <= 0:
-        return np.nan
-    hits = (w * y).sum()
-    if hits <= 0 or hits >= mass:
-        return np.nan
-    constant = hits / mass if np.isnan(prevalence) else prevalence
-    error = 0.0
-    reference = 0.0
-    for i in range(y.shape[0]):
-        error += w[i] * (p[i] - y[i]) ** 2
-        reference += w[i] * (constant - y[i]) ** 2
-    return 1 - error / reference if reference > 0 else np.nan
+    return sum_metric("balanced_brier", *binary_input(y, p, weight, probability=True))
 
 
 def brier_skill_score(
@@ -102,7 +72,7 @@ def brier_skill_score(
     """
     labels, scores, weights = binary_input(y, p, weight, probability=True)
     constant = np.nan if prevalence is None else as_fraction(prevalence, "prevalence")
-    return float(brier_skill_sorted(labels, scores, weights, constant))
+    return sum_metric("brier_skill_score", labels, scores, weights, constant)
 
 
 @njit(cache=True, nogil=True)
@@ -233,36 +203,14 @@ def expected_ace(
     return float(_simulated_ace(ranked.p, ranked.weight, as_count(bins, "bins"), code, n_simulations, stream_key(seed)))
 
 
-@njit(cache=True, nogil=True)
-def _bin(p: float, bins: int) -> int:
-    """The bin [k/bins, (k+1)/bins) that holds p; .29 * 100 is 28.999... in floating point, hence the second look."""
-    k = min(int(p * bins), bins - 1)
-    if k + 1 < bins and p >= (k + 1) / bins:
-        k += 1
-    elif p < k / bins:
-        k -= 1
-    return k
-
-
-@njit(cache=True, nogil=True)
-def ece_sorted(y: Any, p: Any, w: Any, bins: int) -> float:
-    """Equal-width bins."""
-    total = w.sum()
-    if total <= 0:
-        return np.nan
-    gap = np.zeros(bins)
-    for i in range(y.shape[0]):
-        gap[_bin(p[i], bins)] += w[i] * (p[i] - y[i])
-    return np.abs(gap).sum() / total
-
-
 def expected_calibration_error(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None, bins: int = 10) -> float:
     """The usual ECE: weighted mean |mean probability - mean label| over bins of equal width [k/K, (k+1)/K).
 
     >>> round(expected_calibration_error([0, 0, 1, 1], [0.1, 0.2, 0.7, 0.8], bins=2), 6)
     0.2
     """
-    return float(ece_sorted(*binary_input(y, p, weight, probability=True), as_count(bins, "bins")))
+    checked = binary_input(y, p, weight, probability=True)
+    return sum_metric("expected_calibration_error", *checked, as_count(bins, "bins"))
 
 
 def correct_prevalence(p: ArrayLike, source: float, target: float) -> Floats:

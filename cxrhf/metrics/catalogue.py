@@ -11,14 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from cxrhf.metrics.calibration import (
-    ace_exact_sorted,
-    brier_skill_sorted,
-    brier_sorted,
-    ece_sorted,
-)
+from cxrhf.metrics.calibration import ace_exact_sorted
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.operating import best_sorted, conservative_sorted, net_benefit_sorted, rates_sorted
+from cxrhf.metrics.operating import best_sorted, conservative_sorted
 from cxrhf.metrics.ranking import auprc_trapezoid_sorted, average_precision_sorted
 from cxrhf.metrics.reliability import calibration_line_sorted
 
@@ -39,37 +34,39 @@ class Metric(NamedTuple):
 _UNIT = (0.0, 1.0)
 _LINE = (-np.inf, np.inf)
 
+SUMS = -1  # no kernel: a function of sums (sums.py)
+AUROC = 0
+SLOPE, INTERCEPT, IN_THE_LARGE = 4, 5, 6
+MATCHED = 10
+
 METRICS: dict[str, Metric] = {
-    "auroc": Metric(0, True, _UNIT, True, False),
+    "auroc": Metric(AUROC, True, _UNIT, True, False),
     "average_precision": Metric(1, True, _UNIT, False, False),
     "auprc_trapezoid": Metric(2, True, _UNIT, False, False),
-    "brier": Metric(3, False, _UNIT, False, True),
-    "brier_positive": Metric(4, False, _UNIT, True, True),
-    "brier_negative": Metric(5, False, _UNIT, True, True),
-    "balanced_brier": Metric(6, False, (0.0, 2.0), True, True),
-    "brier_skill_score": Metric(7, True, (-np.inf, 1.0), False, True, "prevalence"),
-    "adaptive_calibration_error": Metric(8, False, _UNIT, False, True, "bins", 10),
-    "expected_calibration_error": Metric(9, False, _UNIT, False, True, "bins", 10),
-    "calibration_slope": Metric(10, None, _LINE, False, True),
-    "calibration_intercept": Metric(11, None, _LINE, False, True),
-    "calibration_in_the_large": Metric(12, None, _LINE, False, True),
-    "sensitivity_at_specificity": Metric(13, True, _UNIT, True, False, "specificity", 0.95),
-    "tpr": Metric(14, True, _UNIT, True, False, "threshold", 0.5),
-    "fpr": Metric(15, False, _UNIT, True, False, "threshold", 0.5),
-    "precision": Metric(16, True, _UNIT, False, False, "threshold", 0.5),
-    "npv": Metric(17, True, _UNIT, False, False, "threshold", 0.5),
-    "f1": Metric(18, True, _UNIT, False, False, "threshold", 0.5),
-    "mcc": Metric(19, True, (-1.0, 1.0), False, False, "threshold", 0.5),
-    "j": Metric(20, True, (-1.0, 1.0), True, False, "threshold", 0.5),
-    "max_f1": Metric(21, True, _UNIT, False, False),
-    "youden": Metric(22, True, _UNIT, True, False),
-    "net_benefit": Metric(23, True, _LINE, False, True, "threshold", 0.5),
-    "prevalence": Metric(24, None, _UNIT, False, False),
-    "matched_auroc": Metric(25, True, _UNIT, True, False, "caliper", np.inf),
+    "brier": Metric(SUMS, False, _UNIT, False, True),
+    "brier_positive": Metric(SUMS, False, _UNIT, True, True),
+    "brier_negative": Metric(SUMS, False, _UNIT, True, True),
+    "balanced_brier": Metric(SUMS, False, (0.0, 2.0), True, True),
+    "brier_skill_score": Metric(SUMS, True, (-np.inf, 1.0), False, True, "prevalence"),
+    "adaptive_calibration_error": Metric(3, False, _UNIT, False, True, "bins", 10),
+    "expected_calibration_error": Metric(SUMS, False, _UNIT, False, True, "bins", 10),
+    "calibration_slope": Metric(SLOPE, None, _LINE, False, True),
+    "calibration_intercept": Metric(INTERCEPT, None, _LINE, False, True),
+    "calibration_in_the_large": Metric(IN_THE_LARGE, None, _LINE, False, True),
+    "sensitivity_at_specificity": Metric(7, True, _UNIT, True, False, "specificity", 0.95),
+    "tpr": Metric(SUMS, True, _UNIT, True, False, "threshold", 0.5),
+    "fpr": Metric(SUMS, False, _UNIT, True, False, "threshold", 0.5),
+    "precision": Metric(SUMS, True, _UNIT, False, False, "threshold", 0.5),
+    "npv": Metric(SUMS, True, _UNIT, False, False, "threshold", 0.5),
+    "f1": Metric(SUMS, True, _UNIT, False, False, "threshold", 0.5),
+    "mcc": Metric(SUMS, True, (-1.0, 1.0), False, False, "threshold", 0.5),
+    "j": Metric(SUMS, True, (-1.0, 1.0), True, False, "threshold", 0.5),
+    "max_f1": Metric(8, True, _UNIT, False, False),
+    "youden": Metric(9, True, _UNIT, True, False),
+    "net_benefit": Metric(SUMS, True, _LINE, False, True, "threshold", 0.5),
+    "prevalence": Metric(SUMS, None, _UNIT, False, False),
+    "matched_auroc": Metric(MATCHED, True, _UNIT, True, False, "caliper", np.inf),
 }
-
-AUROC = METRICS["auroc"].code
-MATCHED = METRICS["matched_auroc"].code
 
 
 def find_metric(name: str) -> Metric:
@@ -81,51 +78,19 @@ def find_metric(name: str) -> Metric:
 
 @njit(cache=True, nogil=True)
 def evaluate_sorted(code: int, y: Any, p: Any, w: Any, option: float) -> float:
-    """One metric of rows sorted by ascending score (AUROC and matched AUROC have loops of their own)."""
+    """One metric of rows sorted by ascending score: those that are neither sums nor AUROC, which have their own way."""
     if code == 1:
         return average_precision_sorted(y, p, w)
     if code == 2:
         return auprc_trapezoid_sorted(y, p, w)
     if code == 3:
-        return brier_sorted(y, p, w, -1)
-    if code == 4:
-        return brier_sorted(y, p, w, 1)
-    if code == 5:
-        return brier_sorted(y, p, w, 0)
-    if code == 6:
-        return brier_sorted(y, p, w, 1) + brier_sorted(y, p, w, 0)
-    if code == 7:
-        return brier_skill_sorted(y, p, w, option)
-    if code == 8:
         return ace_exact_sorted(y, p, w, int(option))
-    if code == 9:
-        return ece_sorted(y, p, w, int(option))
-    if code == 10:
+    if code == SLOPE:
         return calibration_line_sorted(y, p, w, True)[1]
-    if code == 11:
+    if code == INTERCEPT:
         return calibration_line_sorted(y, p, w, True)[0]
-    if code == 12:
+    if code == IN_THE_LARGE:
         return calibration_line_sorted(y, p, w, False)[0]
-    if code == 13:
+    if code == 7:
         return conservative_sorted(y, p, w, 1 - option, 0.0)[1]
-    if 14 <= code <= 20:
-        tpr, fpr, precision, npv, f1, mcc, j = rates_sorted(y, p, w, option)
-        if code == 14:
-            return tpr
-        if code == 15:
-            return fpr
-        if code == 16:
-            return precision
-        if code == 17:
-            return npv
-        if code == 18:
-            return f1
-        return mcc if code == 19 else j
-    if code == 21:
-        return best_sorted(y, p, w, False)[1]
-    if code == 22:
-        return best_sorted(y, p, w, True)[1]
-    if code == 23:
-        return net_benefit_sorted(y, p, w, option)
-    total = w.sum()
-    return (w * y).sum() / total if total > 0 else np.nan
+    return best_sorted(y, p, w, code == 9)[1]

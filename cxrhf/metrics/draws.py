@@ -124,7 +124,9 @@ def threads(workers: int | None = None) -> int:
     if workers is not None:
         return as_count(workers, "workers")
     asked = os.environ.get("CXRHF_THREADS", "")
-    return int(asked) if asked.isdigit() and int(asked) > 0 else len(os.sched_getaffinity(0))
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_in_blocks(

@@ -81,6 +81,28 @@ def _patients(unit: np.ndarray, rows: np.ndarray) -> tuple[int, float]:
     return len(images), float(images.sum() ** 2 / (images**2).sum()) if len(images) else 0.0
 
 
+# Metrics that rest on one class, or on all rows, whatever the size of the other class.
+_SIDE = {
+    "tpr": "positive",
+    "brier_positive": "positive",
+    "fpr": "negative",
+    "brier_negative": "negative",
+    "prevalence": "total",
+}
+
+
+def _behind(metric: str | None, units: UnitCount | None) -> tuple[int, float]:
+    """Patients, and effective patients, of the class the metric rests on: the smaller one unless it looks at one."""
+    if units is None:
+        return 2, np.inf
+    if metric in _SIDE:
+        side = _SIDE[metric]
+        return getattr(units, side), getattr(units, f"effective_{side}")
+    if metric in METRICS and not METRICS[metric].conditional:
+        return units.total, min(units.effective_positive, units.effective_negative)
+    return min(units.positive, units.negative), min(units.effective_positive, units.effective_negative)
+
+
 def _choose(metric: str | None, few: float, bounds: tuple[float, float]) -> str:
     if metric in _NOISE_FLOOR:
         return "centred percentile"
@@ -121,11 +143,10 @@ def interval(
         return Interval(np.nan, np.nan, "undefined", n_undefined)
     if len(values) < max(2, n_all / 2):
         return Interval(np.nan, np.nan, f"undefined in {n_undefined} of {n_all} replicates", n_undefined)
-    few = np.inf if units is None else min(units.effective_positive, units.effective_negative)
+    patients, few = _behind(metric, units)
     conditional = metric is None or metric not in METRICS or METRICS[metric].conditional
-    alone = _alone(units, conditional)
-    if alone:
-        return Interval(np.nan, np.nan, alone, n_undefined)
+    if patients < 2:
+        return Interval(np.nan, np.nan, _lonely(patients), n_undefined)
     if method == "auto":
         method = _choose(metric, few, bounds)
     tail = (1 - level) / 2
@@ -150,14 +171,9 @@ def interval(
     return Interval(float(low), float(high), method, n_undefined)
 
 
-def _alone(units: UnitCount | None, conditional: bool) -> str:
-    """Why no interval can be made: the spread between patients cannot be seen in one of them."""
-    if units is None:
-        return ""
-    for count, what in ((units.positive, "with a positive"), (units.negative, "with a negative")):
-        if conditional and count < 2:
-            return f"undefined: {count} patient {what}"
-    return "undefined: 1 patient" if units.total < 2 else ""
+def _lonely(patients: int) -> str:
+    """The spread between patients cannot be seen in fewer than two."""
+    return f"undefined: {patients} patient{'' if patients == 1 else 's'} to tell the spread from"
 
 
 def _defined(replicates: ArrayLike) -> tuple[Floats, int, int]:
@@ -214,6 +230,7 @@ def difference_interval(
     method: str = "auto",
     units: UnitCount | None = None,
     bounds: tuple[float, float] = (-1.0, 1.0),
+    metric: str | None = None,
 ) -> Difference:
     """Interval and p value of a paired difference: replicates are differences taken within each draw.
 
@@ -226,10 +243,9 @@ def difference_interval(
     if np.isnan(point) or len(values) < max(2, n_all / 2):
         reason = "undefined" if np.isnan(point) else f"undefined in {n_undefined} of {n_all} replicates"
         return Difference(np.nan, np.nan, np.nan, reason, n_undefined)
-    few = np.inf if units is None else min(units.effective_positive, units.effective_negative)
-    alone = _alone(units, True)
-    if alone:
-        return Difference(np.nan, np.nan, np.nan, alone, n_undefined)
+    patients, few = _behind(metric, units)
+    if patients < 2:
+        return Difference(np.nan, np.nan, np.nan, _lonely(patients), n_undefined)
     if method == "auto":
         method = "percentile" if few >= MANY else "t"
     tail = (1 - level) / 2

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cxrhf.metrics.checks import Floats, InputError, as_fraction, binary_input, one_of
 from cxrhf.metrics.ranking import RocCurve, rank_rows, roc_curve
+from cxrhf.metrics.sums import row_sums, sum_metric, value_of
 
 # Rates are ratios of sums; this much rounding must not push a point over its limit.
 TOLERANCE = 1e-12
@@ -196,33 +197,6 @@ def youden_threshold(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None
     return float(best_sorted(ranked.y, ranked.p, ranked.weight, True)[0])
 
 
-@njit(cache=True, nogil=True)
-def rates_sorted(y: Any, p: Any, w: Any, threshold: float) -> Any:
-    """(tpr, fpr, precision, npv, f1, mcc, j) of `p >= threshold`; order does not matter."""
-    tp = 0.0
-    fp = 0.0
-    fn = 0.0
-    tn = 0.0
-    for i in range(y.shape[0]):
-        if p[i] >= threshold:
-            if y[i] == 1:
-                tp += w[i]
-            else:
-                fp += w[i]
-        elif y[i] == 1:
-            fn += w[i]
-        else:
-            tn += w[i]
-    tpr = tp / (tp + fn) if tp + fn > 0 else np.nan
-    fpr = fp / (fp + tn) if fp + tn > 0 else np.nan
-    precision = tp / (tp + fp) if tp + fp > 0 else np.nan
-    npv = tn / (tn + fn) if tn + fn > 0 else np.nan
-    f1 = 2 * tp / (2 * tp + fp + fn) if tp + fn > 0 else np.nan
-    product = np.sqrt(tp + fp) * np.sqrt(tp + fn) * np.sqrt(tn + fp) * np.sqrt(tn + fn)
-    mcc = (tp * tn - fp * fn) / product if product > 0 else np.nan
-    return (tpr, fpr, precision, npv, f1, mcc, tpr - fpr)
-
-
 def _as_threshold(threshold: float) -> float:
     if isinstance(threshold, (bool, str)) or np.isnan(threshold):
         raise InputError(f"threshold is {threshold!r}, allowed: a number (infinity calls nothing positive)")
@@ -236,20 +210,9 @@ def rates_at(y: ArrayLike, p: ArrayLike, threshold: float, weight: ArrayLike | N
     (1.0, 0.5, 0.6666666666666666)
     """
     labels, scores, weights = binary_input(y, p, weight)
-    return Rates(*(float(v) for v in rates_sorted(labels, scores, weights, _as_threshold(threshold))))
-
-
-@njit(cache=True, nogil=True)
-def net_benefit_sorted(y: Any, p: Any, w: Any, threshold: float) -> float:
-    """(true positives - false positives * odds of the threshold) / total weight."""
-    total = w.sum()
-    if total <= 0:
-        return np.nan
-    benefit = 0.0
-    for i in range(y.shape[0]):
-        if p[i] >= threshold:
-            benefit += w[i] if y[i] == 1 else -w[i] * threshold / (1 - threshold)
-    return benefit / total
+    at = _as_threshold(threshold)
+    sums = row_sums("tpr", labels, scores, weights, at).sum(axis=0)
+    return Rates(*(float(value_of(name, sums, at)) for name in Rates._fields))
 
 
 def net_benefit(y: ArrayLike, p: ArrayLike, threshold: float, weight: ArrayLike | None = None) -> float:
@@ -258,7 +221,7 @@ def net_benefit(y: ArrayLike, p: ArrayLike, threshold: float, weight: ArrayLike 
     False positives are charged the odds of the threshold. `p` must be probabilities. NaN when empty.
     """
     labels, scores, weights = binary_input(y, p, weight, probability=True)
-    return float(net_benefit_sorted(labels, scores, weights, as_fraction(threshold, "threshold")))
+    return sum_metric("net_benefit", labels, scores, weights, as_fraction(threshold, "threshold"))
 
 
 def false_positive_rate_to_expect(n_negative: int, specificity: float = 0.95) -> float:

@@ -12,10 +12,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from cxrhf.metrics.catalogue import AUROC, MATCHED, METRICS, evaluate_sorted, find_metric
-from cxrhf.metrics.checks import InputError, as_count, as_scores, binary_input, same_length
-from cxrhf.metrics.ranking import auroc_lanes, rank_rows
+from cxrhf.metrics.catalogue import AUROC, MATCHED, SUMS, evaluate_sorted, find_metric
+from cxrhf.metrics.checks import InputError, as_count, binary_input, same_length
+from cxrhf.metrics.ranking import Ranked, auroc_lanes, rank_rows
 from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start
+from cxrhf.metrics.sums import row_sums, unit_sums, value_of
 
 
 class PermutationTest(NamedTuple):
@@ -65,7 +66,7 @@ def _shuffled_sides(state: Any, side: Any, swap: bool) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _differences(
+def _kernel_differences(
     key: Any,
     code: int,
     y: Any,
@@ -96,6 +97,50 @@ def _differences(
         out[r] = _value(code, y, p, first, last, place, option) - _value(code, y, p, second, last, place, option)
 
 
+@njit(cache=True, nogil=True)
+def _dealt_sums(key: Any, sums: Any, side: Any, swap: bool, out: Any) -> None:
+    """The same for sums: sums[arm, unit] are added to side arm XOR side[unit]; out is (shuffles, sides, columns)."""
+    dealt = side.copy()
+    for r in range(out.shape[0]):
+        if r > 0:
+            dealt[:] = side
+            _shuffled_sides(stream_start(key, r), dealt, swap)
+        out[r] = 0.0
+        for u in range(dealt.shape[0]):
+            for arm in range(2):
+                here = arm ^ dealt[u]
+                for k in range(sums.shape[2]):
+                    out[r, here, k] += sums[arm, u, k]
+
+
+def _differences(
+    metric: str,
+    option: float | None,
+    ranked: Ranked,
+    unit: NDArray[np.int64],
+    arm: NDArray[np.int64],
+    side: NDArray[np.int64],
+    swap: bool,
+    n_permutations: int,
+    seed: int,
+) -> NDArray[np.float64]:
+    """The observed difference, then the shuffled ones."""
+    entry, key = find_metric(metric), stream_key(seed)
+    if entry.code == MATCHED:
+        raise InputError("matched_auroc has no permutation test; use the bootstrap")
+    value = entry.default if option is None else float(option)
+    out = np.empty(n_permutations + 1)
+    if entry.code != SUMS:
+        rows = (ranked.y, ranked.p, ranked.weight, ranked.last)
+        _kernel_differences(key, entry.code, *rows, unit, arm, side, swap, value, out)
+        return out
+    each = row_sums(metric, ranked.y, ranked.p, ranked.weight, value)
+    sums = np.stack([unit_sums(each[arm == a], unit[arm == a], len(side)) for a in (0, 1)])
+    dealt = np.empty((n_permutations + 1, 2, each.shape[1]))
+    _dealt_sums(key, sums, side, swap, dealt)
+    return value_of(metric, dealt[:, 0], value) - value_of(metric, dealt[:, 1], value)
+
+
 def _test(out: NDArray[np.float64], null: str) -> PermutationTest:
     observed, shuffled = float(out[0]), out[1:]
     kept = shuffled[~np.isnan(shuffled)]
@@ -105,13 +150,6 @@ def _test(out: NDArray[np.float64], null: str) -> PermutationTest:
     # Differences that are equal but for rounding count as equal.
     extreme = int((np.abs(kept) >= abs(observed) - 1e-12).sum())
     return PermutationTest(observed, (1 + extreme) / (1 + len(kept)), len(shuffled), undefined, null)
-
-
-def _code(metric: str, option: float | None) -> tuple[int, float]:
-    entry = find_metric(metric)
-    if entry.code == MATCHED:
-        raise InputError("matched_auroc has no permutation test; use the bootstrap")
-    return entry.code, METRICS[metric].default if option is None else float(option)
 
 
 def _units(clusters: ArrayLike | None, n: int) -> NDArray[np.int64]:
@@ -141,22 +179,18 @@ def models_permutation_test(
     """
     from scipy.stats import rankdata
 
-    code, value = _code(metric, option)
-    probability = METRICS[metric].probability
-    labels, scores, weights = binary_input(y, p, weight, probability=probability)
-    other = binary_input(y, p_other, weight, probability=probability)[1]
+    entry = find_metric(metric)
+    labels, scores, weights = binary_input(y, p, weight, probability=entry.probability)
+    other = binary_input(y, p_other, weight, probability=entry.probability)[1]
     as_count(n_permutations, "n_permutations")
-    if not probability and METRICS[metric].option != "threshold":
+    if not entry.probability and entry.option != "threshold":
         scores, other = rankdata(scores), rankdata(other)
     unit = _units(clusters, len(labels))
     ranked = rank_rows(np.r_[labels, labels], np.r_[scores, other], np.r_[weights, weights])
     arm = np.repeat(np.array([0, 1], dtype=np.int64), len(labels))[ranked.order]
     side = np.zeros(int(unit.max()) + 1 if len(unit) else 0, dtype=np.int64)
-    out = np.empty(n_permutations + 1)
     both = np.r_[unit, unit][ranked.order]
-    _differences(
-        stream_key(seed), code, ranked.y, ranked.p, ranked.weight, ranked.last, both, arm, side, True, value, out
-    )
+    out = _differences(metric, option, ranked, both, arm, side, True, n_permutations, seed)
     return _test(out, "swapping the two models' scores within a patient changes nothing")
 
 
@@ -177,9 +211,7 @@ def groups_permutation_test(
     `group`: two values, one per patient; the difference is the first (in sorted order) minus the second. Shuffling
     breaks every difference between the groups, prevalence included, so the null is "the groups are alike".
     """
-    code, value = _code(metric, option)
-    labels, scores, weights = binary_input(y, p, weight, probability=METRICS[metric].probability)
-    as_scores(scores)
+    labels, scores, weights = binary_input(y, p, weight, probability=find_metric(metric).probability)
     as_count(n_permutations, "n_permutations")
     raw = np.asarray(group)
     same_length(y=labels, group=raw)
@@ -193,20 +225,6 @@ def groups_permutation_test(
     if len(mixed_rows):
         raise InputError(f"group[{int(mixed_rows[0])}] differs from another row of the same patient; one group each")
     ranked = rank_rows(labels, scores, weights)
-    out = np.empty(n_permutations + 1)
-    arm = np.zeros(len(labels), dtype=np.int64)
-    _differences(
-        stream_key(seed),
-        code,
-        ranked.y,
-        ranked.p,
-        ranked.weight,
-        ranked.last,
-        unit[ranked.order],
-        arm,
-        side,
-        False,
-        value,
-        out,
-    )
+    arm = np.zeros(len(ranked.y), dtype=np.int64)
+    out = _differences(metric, option, ranked, unit[ranked.order], arm, side, False, n_permutations, seed)
     return _test(out, "group membership is exchangeable between patients")

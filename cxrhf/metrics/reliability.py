@@ -45,33 +45,30 @@ class BrierParts(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def calibration_line_sorted(y: Any, p: Any, w: Any, fit_slope: bool) -> Any:
-    """(intercept, slope) of the weighted logistic regression of y on logit(p), by Newton steps.
-
-    A step that does not shrink the gradient is taken back by half (the likelihood is concave, so a short enough
-    step always does). NaN when a class is missing or the classes are separated: then there is no maximum.
-    """
-    nothing = (np.nan, np.nan)
-    mass = w.sum()
-    hits = (w * y).sum()
-    if mass <= 0 or hits <= 0 or hits >= mass:
-        return nothing
-    x = np.empty(p.shape[0])
+def log_odds(p: Any, out: Any) -> None:
+    """Log odds of probabilities, moved in from 0 and 1."""
     for i in range(p.shape[0]):
         q = min(max(p[i], LOGIT_CLIP), 1 - LOGIT_CLIP)
-        x[i] = np.log(q / (1 - q))
-    if fit_slope:  # separated classes: the slope would run off to infinity
-        low0, high0, low1, high1 = np.inf, -np.inf, np.inf, -np.inf
-        for i in range(p.shape[0]):
-            if w[i] > 0:
-                if y[i] == 1:
-                    low1, high1 = min(low1, x[i]), max(high1, x[i])
-                else:
-                    low0, high0 = min(low0, x[i]), max(high0, x[i])
-        if high0 <= low1 or high1 <= low0:
-            return nothing
-    a = 0.0
-    b = 1.0
+        out[i] = np.log(q / (1 - q))
+
+
+@njit(cache=True, nogil=True)
+def line_from(y: Any, x: Any, w: Any, fit_slope: bool, a: float, b: float) -> Any:
+    """(intercept, slope) of the weighted logistic regression of y on x, by Newton steps from (a, b).
+
+    A step that does not shrink the gradient is taken back by half (the likelihood is concave, so a short enough
+    step always does). NaN when a class is missing or x separates the classes: then there is no maximum.
+    """
+    nothing = (np.nan, np.nan)
+    low0, high0, low1, high1 = np.inf, -np.inf, np.inf, -np.inf
+    for i in range(x.shape[0]):
+        if w[i] > 0:
+            if y[i] == 1:
+                low1, high1 = min(low1, x[i]), max(high1, x[i])
+            else:
+                low0, high0 = min(low0, x[i]), max(high0, x[i])
+    if low0 > high0 or low1 > high1 or (fit_slope and (high0 <= low1 or high1 <= low0)):
+        return nothing
     steep = np.inf
     step_a = 0.0
     step_b = 0.0
@@ -82,6 +79,8 @@ def calibration_line_sorted(y: Any, p: Any, w: Any, fit_slope: bool) -> Any:
         hab = 0.0
         hbb = 0.0
         for i in range(y.shape[0]):
+            if w[i] == 0:
+                continue
             m = 1 / (1 + np.exp(-(a + b * x[i])))
             r = w[i] * (y[i] - m)
             v = w[i] * m * (1 - m)
@@ -113,9 +112,17 @@ def calibration_line_sorted(y: Any, p: Any, w: Any, fit_slope: bool) -> Any:
             step_b = 0.0
         a += step_a
         b += step_b
-        if abs(step_a) < 1e-10 * (1 + abs(a)) and abs(step_b) < 1e-10 * (1 + abs(b)):
-            return (a, b)
+        if abs(step_a) < 1e-6 * (1 + abs(a)) and abs(step_b) < 1e-6 * (1 + abs(b)):
+            return (a, b)  # the error left is the square of that
     return nothing
+
+
+@njit(cache=True, nogil=True)
+def calibration_line_sorted(y: Any, p: Any, w: Any, fit_slope: bool) -> Any:
+    """(intercept, slope) of the label on the log odds of p; order does not matter."""
+    x = np.empty(p.shape[0])
+    log_odds(p, x)
+    return line_from(y, x, w, fit_slope, 0.0, 1.0)
 
 
 def calibration_line(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> CalibrationLine:

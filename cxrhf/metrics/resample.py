@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cxrhf.metrics.blocks import auroc_block, matched_block, metric_block
-from cxrhf.metrics.catalogue import AUROC, MATCHED, METRICS, Metric, find_metric
+from cxrhf.metrics.blocks import auroc_block, matched_block, metric_block, sum_block
+from cxrhf.metrics.catalogue import AUROC, MATCHED, METRICS, SUMS, Metric, find_metric
 from cxrhf.metrics.checks import (
     Floats,
     InputError,
@@ -32,6 +32,7 @@ from cxrhf.metrics.checks import (
 )
 from cxrhf.metrics.draws import LANES, Draws, draw, run_in_blocks
 from cxrhf.metrics.streams import stream_key
+from cxrhf.metrics.sums import SUM_METRICS, row_sums, unit_sums, value_of
 
 __all__ = ["Draws", "bootstrap", "bootstrap_auroc", "bootstrap_many", "draw"]
 
@@ -109,30 +110,34 @@ def bootstrap_many(
     rest: tuple[Any, ...]
     for conditional in (True, False):
         chosen = {name: entry for name, entry in entries.items() if entry[0].conditional == conditional}
-        plain = {name: entry for name, entry in chosen.items() if entry[0].code not in (AUROC, MATCHED)}
+        plain = {name: entry for name, entry in chosen.items() if entry[0].code not in (AUROC, MATCHED, SUMS)}
         if plain:
             codes = np.array([entry.code for entry, _ in plain.values()])
             options = np.array([option for _, option in plain.values()])
             rest = (table.y, table.p, table.weight, table.unit, codes, options)
             shape = (labels.shape[1], len(plain))
-            out = _run(metric_block, table, rest, shape, draws, conditional, workers, progress)
+            out = _run(metric_block, (table.rows, *rest), shape, draws, conditional, workers, progress)
             result |= {name: out[:, :, k] for k, name in enumerate(plain)}
+        summed = {name: entry[1] for name, entry in chosen.items() if entry[0].code == SUMS}
+        if summed:
+            result |= _from_sums(summed, labels, scores, weights, draws, conditional, workers, progress)
         if "auroc" in chosen:
             rest = (table.y == 1, table.weight, table.last, table.unit)
-            result["auroc"] = _run(auroc_block, table, rest, labels.shape[1:], draws, True, workers, progress)
+            result["auroc"] = _run(auroc_block, (table.rows, *rest), labels.shape[1:], draws, True, workers, progress)
         if "matched_auroc" in chosen:
             if weight is not None:
                 raise InputError("matched_auroc takes no weight: a row is in the matched set or not")
             by_context, q = _sort_context(table, labels, pretest)
             rest = (table.y == 1, table.last, table.unit, by_context, q, chosen["matched_auroc"][1])
-            result["matched_auroc"] = _run(matched_block, table, rest, labels.shape[1:], draws, True, workers, progress)
+            result["matched_auroc"] = _run(
+                matched_block, (table.rows, *rest), labels.shape[1:], draws, True, workers, progress
+            )
     return {name: np.ascontiguousarray(result[name][:, 0] if single else result[name]) for name in asked}
 
 
 def _run(
     kernel: Callable[..., None],
-    table: _Sorted,
-    rest: tuple[Any, ...],
+    data: tuple[Any, ...],
     shape: tuple[int, ...],
     draws: Draws,
     conditional: bool,
@@ -144,12 +149,54 @@ def _run(
     key = stream_key(draws.seed)
     out = np.empty((draws.n_resamples, *shape))
     run_in_blocks(
-        lambda start, stop: kernel(key, start, members, edges, table.rows, *rest, out[start:stop]),
+        lambda start, stop: kernel(key, start, members, edges, *data, out[start:stop]),
         draws.n_resamples,
         workers,
         progress,
     )
     return out
+
+
+def _from_sums(
+    metrics: Mapping[str, float],
+    labels: Floats,
+    scores: Floats,
+    weights: Floats,
+    draws: Draws,
+    conditional: bool,
+    workers: int | None,
+    progress: Callable[[int], None] | None,
+) -> dict[str, Floats]:
+    """Metrics that are functions of sums: patients are summed once, replicates add patients."""
+    result = {name: np.empty((draws.n_resamples, labels.shape[1])) for name in metrics}
+    for label in range(labels.shape[1]):
+        rows = np.flatnonzero(~np.isnan(labels[:, label]))
+        # Metrics with the same columns and option share their sums.
+        parts: dict[tuple[Any, float], list[str]] = {}
+        for name, option in metrics.items():
+            parts.setdefault((SUM_METRICS[name][0], _key(option)), []).append(name)
+        own = [
+            unit_sums(
+                row_sums(names[0], labels[rows, label], scores[rows, label], weights[rows], metrics[names[0]]),
+                draws.unit[rows],
+                draws.n_units,
+            )
+            for names in parts.values()
+        ]
+        stacked = np.ascontiguousarray(np.concatenate(own, axis=1))
+        sums = _run(sum_block, (stacked,), stacked.shape[1:], draws, conditional, workers, None)
+        edges = np.cumsum([0, *(part.shape[1] for part in own)])
+        for names, start, stop in zip(parts.values(), edges[:-1], edges[1:], strict=True):
+            for name in names:
+                result[name][:, label] = value_of(name, sums[:, start:stop], metrics[name])
+    if progress is not None:
+        progress(draws.n_resamples)
+    return result
+
+
+def _key(option: float) -> float:
+    """NaN (no option) equals itself here."""
+    return -np.inf if np.isnan(option) else option
 
 
 def _sort_context(table: _Sorted, labels: Floats, pretest: ArrayLike | None) -> tuple[NDArray[np.int64], Floats]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -22,6 +21,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from cxrhf.metrics import bootstrap_many, count_units, difference_interval, draw, interval
 from cxrhf.metrics.calibration import brier
+from cxrhf.metrics.draws import threads
 from cxrhf.metrics.operating import sensitivity_at_specificity
 from cxrhf.metrics.ranking import auroc
 
@@ -161,8 +161,7 @@ def study(cells: list[Cell], simulations: int, n_resamples: int, seed: int = 0) 
     order = sorted(cells, key=lambda cell: -cell.patients * (1 + cell.images))
     results: dict[Cell, list[Coverage]] = {}
     start = time.time()
-    workers = len(os.sched_getaffinity(0))
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(threads()) as pool:
         jobs = [pool.submit(measure, cell, simulations, n_resamples, seed) for cell in order]
         for cell, job in zip(order, jobs, strict=True):
             results[cell] = job.result()

@@ -61,9 +61,17 @@ def test_undefined_replicates_are_counted_and_too_many_give_nothing():
 
 def test_one_patient_says_nothing_of_the_spread_between_patients():
     one = count_units([1, 1, 0], ["a", "a", "a"])
-    assert interval(0.8, spread(), metric="auroc", units=one).method == "undefined: 1 patient with a positive"
-    assert interval(0.8, spread(), metric="brier", units=one).method == "undefined: 1 patient"
+    assert interval(0.8, spread(), metric="auroc", units=one).method == "undefined: 1 patient to tell the spread from"
+    assert np.isnan(interval(0.8, spread(), metric="brier", units=one).low)
     assert np.isnan(difference_interval(0.1, spread(0.1), units=one).p_value)
+
+
+def test_a_metric_of_one_class_rests_on_that_class():
+    scarce = UnitCount(1, 500, 500, 1.0, 450.0, 450.0)
+    assert interval(0.1, spread(0.1, 0.01), metric="brier_negative", units=scarce).method == "percentile"
+    assert interval(0.1, spread(0.1, 0.01), metric="fpr", units=scarce).method == "percentile"
+    assert np.isnan(interval(0.8, spread(), metric="tpr", units=scarce).low)
+    assert interval(0.002, spread(0.002, 0.0001), metric="prevalence", units=scarce).method == "percentile"
 
 
 def test_percentile_is_numpy_quantile():

@@ -1,0 +1,161 @@
+"""One model's predictions and a bootstrap plan -> RESULT rows: the one place where a number gets its name and interval.
+
+How rows are keyed. `metric` is the name of the function that gives the number. A record's field follows a dot
+(`sensitivity_at_specificity.threshold`). A suffix says whose population it is measured on: none = the sample as it
+is, `_att` = negatives weighted to the context of the positives, `_ipw` = both classes weighted to the context of
+everybody, `_matched` = 1:1 matched pairs (the function itself is called `matched_auroc`); `auroc_context` scores with
+the pre-test probability alone. `slice` is "all". `versus` is filled only where the number is a difference: metric
+`auroc_drop` with versus `auroc_att` is auroc - auroc_att. `finding` is a finding or "macro", the unweighted mean over
+findings with a defined value. `method` says weighting, then interval. A `verdict` row carries its sentence in `note`
+and the number it rests on in `value`. Null interval = none is computed; NaN = undefined, with the reason in `note`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cxrhf.audits.sample import Counts, Finding, Floats, Sample
+from cxrhf.metrics.catalogue import METRICS
+from cxrhf.metrics.checks import undefined
+from cxrhf.metrics.intervals import Difference, Interval, UnitCount, count_units, difference_interval, interval
+
+Row = dict[str, Any]
+MACRO = "macro"
+# Patients with a positive (or negative) row below which no interval can be believed.
+FEW = 10
+
+
+def beyond_resamples(found: Difference, value: float, replicates: Floats, units: UnitCount) -> float:
+    """The p value; when no replicate reaches 0 it is only known to be small, and the replicates' spread says how small.
+
+    Otherwise few resamples times many findings would hide every drop, however large.
+    """
+    floor = 2 / (len(replicates) - found.n_undefined + 1)
+    if found.method != "percentile" or found.p_value > floor * (1 + 1e-9):
+        return found.p_value
+    return min(floor, difference_interval(value, replicates, method="t", units=units).p_value)
+
+
+@dataclass(frozen=True, slots=True)
+class RowMaker:
+    """Makes the RESULT rows of one audit of one sample."""
+
+    audit: str
+    sample: Sample
+
+    def row(
+        self,
+        metric: str,
+        finding: str | None,
+        counts: Counts,
+        value: float,
+        replicates: Floats | None = None,
+        *,
+        known: str | None = None,
+        weighting: str | None = None,
+        versus: str | None = None,
+        units: UnitCount | None = None,
+        how: str | None = None,
+        note: str | None = None,
+    ) -> Row:
+        """One row. `known` names the catalogue entry with the metric's range and direction, when the name differs.
+
+        `units`: the patients behind the interval, where weights leave fewer of them than `counts` says.
+        """
+        name = known or metric
+        entry = METRICS.get(name)
+        level = self.sample.settings.level
+        low = high = p_value = None
+        method = weighting or self.sample.weighting
+        if replicates is not None and np.isnan(value):
+            low = high = np.nan
+        elif replicates is not None:
+            found: Interval | Difference
+            behind = units or counts.units
+            if versus is not None:
+                found = difference_interval(value, replicates, level=level, units=behind, metric=name)
+                p_value = beyond_resamples(found, value, replicates, behind)
+            else:
+                found = interval(value, replicates, level=level, units=behind, metric=name)
+            low, high = found.low, found.high
+            method += f"; {level:.4g} {found.method}, patients resampled"
+            if found.n_undefined:
+                lost = f"{found.n_undefined} of {len(replicates)} resamples lack a class"
+                note = f"{note}; {lost}" if note else lost
+        return {
+            "audit": self.audit,
+            "metric": metric,
+            "dataset": self.sample.dataset,
+            "model": self.sample.model,
+            "finding": finding,
+            "slice": "all",
+            "versus": versus,
+            "value": float(value),
+            "ci_low": low,
+            "ci_high": high,
+            "p_value": p_value,
+            "n": counts.n,
+            "n_pos": counts.n_pos,
+            "n_patients": counts.n_patients,
+            "method": f"{method}; {how}" if how else method,
+            "seed": self.sample.settings.seed,
+            "higher_is_better": entry.higher_is_better if entry and versus is None else None,
+            "note": note,
+        }
+
+    def of(self, metric: str, finding: Finding, value: float, replicates: Floats | None = None, **options: Any) -> Row:
+        """A row of one finding; an undefined value says why."""
+        if np.isnan(value) and not options.get("note"):
+            base = options.get("known") or metric
+            reason = undefined(base, finding.y, finding.weight) or undefined("auroc", finding.y, finding.weight)
+            _, colon, why = (reason or "").partition(":")
+            options["note"] = f"{metric} is undefined{colon}{why or f' on these {finding.counts.n} rows'}"
+        return self.row(metric, finding.name, finding.counts, value, replicates, **options)
+
+
+def everything(sample: Sample, findings: Sequence[Finding]) -> Counts:
+    """What a macro number rests on: images with any label, with any positive, and their patients."""
+    at = np.unique(np.concatenate([f.at for f in findings]))
+    hit = np.zeros(len(sample.data.patients))
+    for finding in findings:
+        hit[finding.at[finding.y == 1]] = 1.0
+    patients = sample.data.patients[at]
+    return Counts(len(at), int(hit.sum()), len(np.unique(patients)), count_units(hit[at], patients))
+
+
+class Mean(NamedTuple):
+    """Replicates of a mean over findings, and the patients its interval rests on."""
+
+    replicates: Floats
+    units: UnitCount
+
+
+def mean_over(replicates: Sequence[Floats], units: Sequence[UnitCount]) -> Mean:
+    """The mean over findings in each replicate; undefined where any of them is, so that the set never changes.
+
+    The effective patients are Satterthwaite's: a rare finding matters as much as its share of the variance. Below FEW
+    patients the replicates do not know that variance, so the scarcest finding then decides for all.
+    """
+    drawn = np.stack(list(replicates))
+    variance = np.array([np.nanvar(r) if np.isfinite(r).any() else 0.0 for r in drawn])
+
+    def effective(patients: Sequence[float]) -> float:
+        if min(patients) < FEW:
+            return float(min(patients))
+        freedom = np.asarray(patients) - 1
+        total = float((variance**2 / freedom).sum())
+        return float(variance.sum() ** 2 / total) + 1 if total > 0 else float(min(patients))
+
+    shown = UnitCount(
+        min(u.positive for u in units),
+        min(u.negative for u in units),
+        min(u.total for u in units),
+        effective([u.effective_positive for u in units]),
+        effective([u.effective_negative for u in units]),
+        effective([u.effective_total for u in units]),
+    )
+    return Mean(drawn.mean(axis=0), shown)

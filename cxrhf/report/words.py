@@ -1,0 +1,110 @@
+"""Numbers with intervals -> plain sentences that state their uncertainty."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cxrhf.report.book import MACRO, Book, Cell
+from cxrhf.report.figures import known, number
+
+# Below this corrected p value a drop is called beyond chance.
+CHANCE = 0.05
+FEW_PATIENTS = 10
+
+
+class Sentence(NamedTuple):
+    """What is said of one finding: the words, and a short tag with its tone (plain, strong, doubt)."""
+
+    finding: str
+    words: str
+    tag: str
+    tone: str
+
+
+def headline(book: Book, level: str) -> str:
+    """The whole page in two or three sentences."""
+    several = len(book.findings) > 1
+    finding = MACRO if several else book.findings[0]
+    over = f"On average over {_mean_of(book, finding)}, the model" if several else "The model"
+    overall = book.get("matched", finding, "auroc")
+    if not known(overall.value):
+        overall = book.get("overview", finding, "auroc")
+    if not known(overall.value):
+        return "No AUROC could be computed: no finding has both positives and negatives."
+    words = f"{over} reaches an AUROC of {overall.with_interval(level + ' CI ')}."
+    rest, drop = book.get("matched", finding, "auroc_att"), book.get("matched", finding, "auroc_drop", "auroc_att")
+    few = sum(0 < book.get("overview", each, "verdict").value < FEW_PATIENTS for each in book.findings)
+    if few and several:
+        words += f" ({few} of the findings {'rest' if few > 1 else 'rests'} on too few patients.)"
+    if not known(rest.value):
+        return words
+    return (
+        f"{words} When positives are compared with negatives of the same patient context, {rest.with_interval()} "
+        f"remains: a drop of {drop.with_interval()}."
+    )
+
+
+def _mean_of(book: Book, finding: str) -> str:
+    note = book.get("matched", finding, "auroc").note or book.get("overview", finding, "auroc").note
+    part = note.split(";")[0].removeprefix("mean of ")
+    count, _, rest = part.partition(" of ")
+    return f"{count} findings" if rest.startswith(f"{count} ") or not rest else part
+
+
+def sentence(book: Book, finding: str, level: str) -> Sentence:
+    """One finding in plain words: overall, context alone, context held equal, the drop."""
+    verdict = book.get("overview", finding, "verdict")
+    overall = book.get("matched", finding, "auroc")
+    if not known(overall.value):
+        overall = book.get("overview", finding, "auroc")
+    if not known(overall.value):
+        why = (overall.note or verdict.note or "no numbers").removeprefix("auroc is undefined: ")
+        return Sentence(finding, f"nothing can be said: {why}.", "undefined", "doubt")
+    words = f"AUROC {overall.with_interval(level + ' CI ')} overall"
+    few = known(verdict.value) and verdict.value < FEW_PATIENTS
+    rest = book.get("matched", finding, "auroc_att")
+    if not known(rest.value):
+        found = book.get("overview", finding, "sensitivity_at_specificity")
+        more = f" At 95% specificity it finds {percent(found)} of the images with the finding." if found.span else ""
+        return Sentence(finding, f"{words}.{more}", "too few patients" if few else "", "doubt" if few else "plain")
+    context = book.get("matched", finding, "auroc_context")
+    drop = book.get("matched", finding, "auroc_drop", "auroc_att")
+    words += (
+        f"; {rest.with_interval()} when context is held equal; drop {drop.with_interval()}. "
+        f"Context alone, without the image, reaches {context.with_interval()}."
+    )
+    tag, tone, more = judgement(drop, few)
+    overlap = book.get("matched", finding, "verdict").note
+    if overlap.startswith("poor overlap"):
+        more += f" Read with care, {overlap}."
+    return Sentence(finding, f"{words} {more}".strip(), tag, tone)
+
+
+def percent(cell: Cell) -> str:
+    """`28% (22% to 34%)`."""
+    return f"{cell.value:.0%} ({cell.low:.0%} to {cell.high:.0%})"
+
+
+def judgement(drop: Cell, few: bool) -> tuple[str, str, str]:
+    """Tag, tone and a closing sentence for a drop."""
+    if few:
+        return "too few patients", "doubt", "Too few patients to draw a conclusion."
+    if not known(drop.value, drop.p_value):
+        return "", "plain", ""
+    if drop.p_value >= CHANCE and (drop.low > 0 or drop.high < 0):
+        why = "Taken alone the interval leaves out 0, but not after correction for the number of findings"
+        return "unclear", "plain", f"{why} (p = {number(drop.p_value, 2)})."
+    if drop.p_value >= CHANCE:
+        within = f"; any drop from {drop.span} fits these data" if drop.span else ""
+        return "no clear drop", "plain", f"No drop beyond chance was found{within}."
+    if drop.value > 0:
+        return "context carries part of it", "strong", ""
+    return "better with context equal", "plain", "It ranks better, not worse, when context is held equal."
+
+
+def beside(drop: Cell) -> str:
+    """The words beside a finding in the headline picture."""
+    if not known(drop.value):
+        return ""
+    span = f" ({number(drop.low)} to {number(drop.high)})" if known(drop.low, drop.high) else ""
+    return f"drop {number(drop.value)}{span}"

@@ -1,0 +1,270 @@
+"""The overview: numbers are those of cxrhf.metrics, planted truths lie in their intervals, odd input is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cxrhf import metrics
+from cxrhf.audits import run_audits
+from cxrhf.audits.overview import PROBABILITY, SPECIFICITY
+from cxrhf.data.planted import calibrated, context
+from cxrhf.errors import ConfigError, TableError
+from cxrhf.schema import PREDICTION, RESULT
+from tests.audits.tables import Found, audited, block, settings
+
+PLAIN = {
+    "auroc": metrics.auroc,
+    "average_precision": metrics.average_precision,
+    "auprc_trapezoid": metrics.auprc_trapezoid,
+    "brier": metrics.brier,
+    "brier_positive": metrics.brier_positive,
+    "brier_negative": metrics.brier_negative,
+    "balanced_brier": metrics.balanced_brier,
+    "brier_skill_score": metrics.brier_skill_score,
+    "adaptive_calibration_error": metrics.adaptive_calibration_error,
+    "expected_calibration_error": metrics.expected_calibration_error,
+}
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return context(1500, images_per_patient=(1, 5), seed=3)
+
+
+@pytest.fixture(scope="module")
+def found(planted) -> Found:
+    rare = context(1500, pi=0.05, images_per_patient=(1, 5), seed=4)
+    masked = np.where(np.arange(1500) % 7 == 0, np.nan, rare.y)
+    return Found(
+        audited(
+            block("edema", planted.y, planted.patient, prob=planted.prob),
+            block("fracture", masked, planted.patient, prob=rare.prob),
+            block("mass", np.zeros(1500), planted.patient, prob=rare.prob),
+            only=("overview",),
+        )
+    )
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_values_are_those_of_the_metrics(found, planted, name) -> None:
+    row = found(name, "edema")
+    assert row["value"] == pytest.approx(PLAIN[name](planted.y, planted.prob), abs=1e-12)
+    assert row["ci_low"] < row["value"] < row["ci_high"]
+    assert (row["n"], row["n_pos"]) == (1500, int(planted.y.sum()))
+    assert row["n_patients"] == len(np.unique(planted.patient))
+
+
+def test_operating_point_and_rates(found, planted) -> None:
+    point = metrics.sensitivity_at_specificity(planted.y, planted.prob, SPECIFICITY)
+    assert found("sensitivity_at_specificity", "edema")["value"] == point.sensitivity
+    assert found("sensitivity_at_specificity.threshold", "edema")["value"] == point.threshold
+    assert found("sensitivity_at_specificity.specificity", "edema")["value"] == point.specificity >= SPECIFICITY
+    rates = metrics.rates_at(planted.y, planted.prob, point.threshold)
+    assert found("precision", "edema")["value"] == rates.precision
+    assert found("npv", "edema")["value"] == rates.npv
+    best = metrics.youden_threshold(planted.y, planted.prob)
+    assert found("youden_threshold", "edema")["value"] == best
+    assert found("j", "edema")["value"] == metrics.rates_at(planted.y, planted.prob, best).j
+
+
+def test_calibration_error_stands_beside_its_expectation(found, planted) -> None:
+    expected = found("expected_ace", "edema")
+    assert expected["value"] == pytest.approx(metrics.expected_ace(planted.prob), abs=1e-12)
+    assert expected["ci_low"] is None
+    assert "expected_ace" in found("adaptive_calibration_error", "edema")["note"]
+
+
+def test_masked_labels_are_left_out(found) -> None:
+    rare = context(1500, pi=0.05, images_per_patient=(1, 5), seed=4)
+    keep = np.arange(1500) % 7 != 0
+    row = found("auroc", "fracture")
+    assert row["n"] == keep.sum()
+    assert row["value"] == pytest.approx(metrics.auroc(rare.y[keep], rare.prob[keep]), abs=1e-12)
+
+
+def test_undefined_is_nan_with_a_reason(found) -> None:
+    row = found("auroc", "mass")
+    assert np.isnan(row["value"])
+    assert np.isnan(row["ci_low"])
+    assert row["note"] == "auroc is undefined: no positives among 1500 rows"
+    for name in ("precision", "sensitivity_at_specificity.threshold", "youden_threshold"):
+        assert "no positives among 1500 rows" in found(name, "mass")["note"]
+    assert found("brier", "mass")["value"] > 0
+    prevalence = found("prevalence", "mass")
+    assert prevalence["value"] == 0
+    assert 0 < prevalence["ci_high"] < 0.02
+
+
+def test_macro_is_the_mean_of_what_is_defined(found) -> None:
+    mean = (found("auroc", "edema")["value"] + found("auroc", "fracture")["value"]) / 2
+    row = found("auroc", "macro")
+    assert row["value"] == pytest.approx(mean, abs=1e-12)
+    assert row["note"] == "mean of 2 of 3 findings"
+    assert row["ci_low"] < mean < row["ci_high"]
+    assert found("brier", "macro")["note"] == "mean of 3 of 3 findings"
+
+
+def test_verdicts(found) -> None:
+    assert found("verdict", "edema")["note"].startswith("enough data: ")
+    assert found("verdict", "mass")["note"].startswith("no positives")
+    assert found("verdict", "edema")["value"] > 50
+
+
+def test_every_row_is_a_result_and_none_is_twice(found, planted) -> None:
+    keys = [(row["audit"], row["finding"], row["metric"], row["versus"]) for row in found.rows]
+    assert len(keys) == len(set(keys))
+    output = audited(block("edema", planted.y, planted.patient, prob=planted.prob), n_resamples=20)
+    assert output.results.schema.equals(RESULT)
+    kinds = output.curves.group_by(["kind"], use_threads=False).aggregate([("x", "count")]).to_pylist()
+    assert {each["kind"]: each["x_count"] for each in kinds} == {"roc": 101, "pr": 100, "reliability": 10}
+
+
+@pytest.mark.parametrize("h", [0.0, 0.4])
+def test_planted_calibration(h) -> None:
+    made = calibrated(6000, h, seed=11)
+    found = Found(audited(block("x", made.y, np.arange(6000), prob=made.prob), n_resamples=400, only=("overview",)))
+    truth = made.truth
+    for metric in ("prevalence", "brier", "brier_skill_score", "brier_positive", "brier_negative", "balanced_brier"):
+        assert found.holds(getattr(truth, metric), metric, "x", "overview"), metric
+    assert found.holds(truth.slope, "calibration_slope", "x", "overview")
+    assert found.holds(truth.in_the_large, "calibration_in_the_large", "x", "overview")
+    error, expected = found("adaptive_calibration_error", "x"), found("expected_ace", "x")["value"]
+    if h == 0:
+        assert error["ci_low"] < expected < error["ci_high"]
+    else:
+        assert found.holds(truth.adaptive_calibration_error, "adaptive_calibration_error", "x", "overview")
+        assert error["ci_low"] > expected
+
+
+def test_skill_against_the_training_prevalence(planted) -> None:
+    made = block("edema", planted.y, planted.patient, prob=planted.prob)
+    found = Found(audited(made, n_resamples=50, only=("overview",), train_prevalence=("0.4",)))
+    row = found("brier_skill_score", "edema")
+    assert row["value"] == pytest.approx(metrics.brier_skill_score(planted.y, planted.prob, prevalence=0.4), abs=1e-12)
+    assert row["ci_low"] < row["value"] < row["ci_high"]
+    assert "training prevalence 0.4" in row["method"]
+
+
+def test_scores_that_are_no_probabilities(planted) -> None:
+    scores = planted.prob * 2.8
+    made = block("edema", planted.y, planted.patient, logit=scores)
+    found = Found(audited(made, n_resamples=30))
+    assert found("auroc", "edema")["value"] == pytest.approx(metrics.auroc(planted.y, scores), abs=1e-12)
+    given = {row["metric"] for row in found.rows}
+    assert not given & {*PROBABILITY, "adaptive_calibration_error", "expected_ace"}
+    assert "ranking metrics only" in found.notes
+
+
+def test_weights_are_respected_and_a_constant_is_none(planted) -> None:
+    weight = np.random.default_rng(1).uniform(0.5, 2, 1500)
+    found = Found(audited(block("edema", planted.y, planted.patient, prob=planted.prob, weight=weight), n_resamples=30))
+    for name, function in PLAIN.items():
+        assert found(name, "edema")["value"] == pytest.approx(function(planted.y, planted.prob, weight), abs=1e-12)
+    assert found("auroc", "edema")["method"].startswith("weight column")
+    same = block("edema", planted.y, planted.patient, prob=planted.prob, weight=np.full(1500, 3.0))
+    assert Found(audited(same, n_resamples=30))("auroc", "edema")["method"].startswith("unweighted")
+
+
+def test_weights_may_differ_between_findings(planted) -> None:
+    other = np.where(np.arange(1500) % 2, 2.0, 1.0)
+    found = Found(
+        audited(
+            block("a", planted.y, planted.patient, prob=planted.prob, weight=np.ones(1500)),
+            block("b", planted.y, planted.patient, prob=planted.prob, weight=other),
+            n_resamples=30,
+            only=("overview",),
+        )
+    )
+    assert found("auroc", "a")["value"] == pytest.approx(metrics.auroc(planted.y, planted.prob), abs=1e-12)
+    assert found("auroc", "b")["value"] == pytest.approx(metrics.auroc(planted.y, planted.prob, other), abs=1e-12)
+
+
+def test_numbers_depend_on_the_seed_not_on_workers_or_row_order(planted) -> None:
+    made = block("edema", planted.y, planted.patient, prob=planted.prob, pretest=planted.pretest)
+    shuffled = made.take(pa.array(np.random.default_rng(0).permutation(1500)))
+    first = audited(made, n_resamples=130, workers=1)
+    second = audited(shuffled, n_resamples=130, workers=2)
+    assert first.results.equals(second.results)
+    assert first.curves.equals(second.curves)
+    other = audited(made, n_resamples=130, seed=1)
+    assert not first.results["ci_low"].equals(other.results["ci_low"])
+    assert first.results["metric"].equals(other.results["metric"])
+
+
+def test_patients_not_images_are_the_unit() -> None:
+    """Every image twice under its patient is no new information: the same values, the same intervals."""
+    planted = context(400, seed=16)
+    twice = np.repeat(np.arange(400), 2)
+    once = Found(audited(block("x", planted.y, np.arange(400), prob=planted.prob, pretest=planted.pretest)))
+    doubled = block("x", planted.y[twice], twice, prob=planted.prob[twice], pretest=planted.pretest[twice])
+    again = Found(audited(doubled))
+    for audit, metric in (("overview", "auroc"), ("overview", "brier"), ("matched", "auroc"), ("matched", "auroc_att")):
+        for name in ("value", "ci_low", "ci_high"):
+            assert again(metric, "x", audit)[name] == pytest.approx(once(metric, "x", audit)[name], abs=1e-9), metric
+    assert again("auroc", "x")["n_patients"] == 400
+
+
+def test_models_seeds_and_datasets_apart(planted) -> None:
+    flipped = 1 - planted.prob
+    output = audited(
+        block("edema", planted.y, planted.patient, prob=planted.prob, dataset="a", seed=np.ones(1500, dtype=int)),
+        block("edema", planted.y, planted.patient, prob=flipped, dataset="a", seed=np.full(1500, 2)),
+        block("edema", planted.y, planted.patient, prob=flipped, dataset="b", model="other"),
+        n_resamples=20,
+        only=("overview",),
+    )
+    right = metrics.auroc(planted.y, planted.prob)
+    for model, value in (("net (seed 1)", right), ("net (seed 2)", 1 - right), ("other", 1 - right)):
+        assert Found(output, model)("auroc", "edema")["value"] == pytest.approx(value)
+    assert set(output.curves["model"].to_pylist()) == {"net (seed 1) on a", "net (seed 2) on a", "other on b"}
+    assert "several datasets" in output.notes[0]
+
+
+def test_only_the_test_split_is_evaluated(planted) -> None:
+    split = np.where(np.arange(1500) < 500, "train", "test")
+    found = Found(audited(block("edema", planted.y, planted.patient, prob=planted.prob, split=split), n_resamples=20))
+    row = found("auroc", "edema")
+    assert row["n"] == 1000
+    assert row["value"] == pytest.approx(metrics.auroc(planted.y[500:], planted.prob[500:]), abs=1e-12)
+    assert "only the split test is evaluated; 500 rows of train are not" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("y", "p", "patient"),
+    [
+        ([0, 1], [0.2, 0.7], [0, 1]),
+        ([0, 1, 0, 1], [0.5] * 4, [0, 0, 1, 1]),
+        ([0, 1, 1, 0, 1], [0.0, 1.0, 1.0, 0.0, 0.0], [0, 1, 2, 3, 4]),
+        ([0, 1, 1, 0], [0.1, 0.4, 0.3, 0.8], [7] * 4),
+        ([1], [0.3], [0]),
+        ([np.nan, np.nan], [0.3, 0.4], [0, 1]),
+    ],
+    ids=["two rows", "all tied", "zeros and ones", "one patient", "one row", "no label"],
+)
+def test_odd_samples_give_rows_not_tracebacks(y, p, patient) -> None:
+    pretest = np.full(len(y), 0.3)
+    output = audited(block("x", y, patient, prob=p, pretest=pretest), n_resamples=20)
+    found = Found(output)
+    value = found("auroc", "x")["value"]
+    labels = [each for each in y if not np.isnan(each)]
+    if len(set(labels)) == 2:
+        assert value == pytest.approx(metrics.auroc(labels, p))
+    else:
+        assert np.isnan(value)
+        assert found("auroc", "x")["note"]
+
+
+def test_no_rows_and_unknown_audits_are_errors() -> None:
+    with pytest.raises(TableError, match="no rows"):
+        run_audits(PREDICTION.empty_table(), settings())
+
+    class Wrong:
+        n_resamples, seed, level, only = 10, 0, 0.95, ("overvue",)
+
+        def training_prevalence(self, finding: str) -> None:
+            return None
+
+    with pytest.raises(ConfigError, match="overvue"):
+        run_audits(PREDICTION.empty_table(), Wrong())
