@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 
 from cxrhf.metrics.checks import Floats, as_fraction, as_scores, binary_input, same_length
+from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.draws import Draws, draw_counts, run_in_blocks
 from cxrhf.metrics.multiplicity import max_t
 from cxrhf.metrics.operating import TOLERANCE
@@ -29,7 +29,7 @@ class Band(NamedTuple):
     high: Floats
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _curve_sorted(y: Any, p: Any, w: Any, grid: Any, precision: bool, out: Any) -> None:
     """Sensitivity at false positive rates (the largest not exceeding each), or precision at recalls (the first
     threshold from above that reaches each); grid ascending."""
@@ -64,7 +64,7 @@ def _curve_sorted(y: Any, p: Any, w: Any, grid: Any, precision: bool, out: Any) 
             g += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _curve_block(
     key: Any,
     first: int,

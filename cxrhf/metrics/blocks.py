@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from cxrhf.metrics.catalogue import IN_THE_LARGE, INTERCEPT, SLOPE, evaluate_sorted
+from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.draws import LANES, draw_counts
 from cxrhf.metrics.matching import matched_shares
 from cxrhf.metrics.ranking import auroc_lanes
@@ -19,7 +19,7 @@ from cxrhf.metrics.reliability import line_from, log_odds
 from cxrhf.metrics.sums import add_up
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def auroc_block(
     key: Any,
     first: int,
@@ -47,7 +47,7 @@ def auroc_block(
                 out[start + lane, label] = result[lane]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def metric_block(
     key: Any,
     first: int,
@@ -103,7 +103,7 @@ def metric_block(
                     out[r, label, m] = evaluate_sorted(codes[m], y[a:b], p[a:b], w[a:b], options[m])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def matched_block(
     key: Any,
     first: int,
@@ -157,7 +157,7 @@ def matched_block(
             out[r, label] = result[0]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sum_block(key: Any, first: int, members: Any, edges: Any, sums: Any, out: Any) -> None:
     """The sums of every replicate from those of the patients; out is (replicates, columns)."""
     counts = np.empty((members.shape[0], 1), dtype=np.uint8)

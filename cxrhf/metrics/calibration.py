@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
@@ -24,6 +23,7 @@ from cxrhf.metrics.checks import (
     binary_input,
     one_of,
 )
+from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.ranking import rank_rows
 from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start, uniform
 from cxrhf.metrics.sums import sum_metric
@@ -75,7 +75,7 @@ def brier_skill_score(
     return sum_metric("brier_skill_score", labels, scores, weights, constant)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def ace_exact_sorted(y: Any, p: Any, w: Any, bins: int) -> float:
     """Equal-weight bins; equal scores pooled to their mean label, mass across an edge split between both bins."""
     total = w.sum()
@@ -110,7 +110,7 @@ def ace_exact_sorted(y: Any, p: Any, w: Any, bins: int) -> float:
     return (error + abs(inside)) / total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def ace_rows_sorted(y: Any, p: Any, w: Any, bins: int, by_weight: bool) -> float:
     """Whole rows per bin, in sorted order: numpy.array_split's sizes, or the bin in which a row's weight ends.
 
@@ -165,7 +165,7 @@ def adaptive_calibration_error(
     return float(ace_rows_sorted(ranked.y, ranked.p, ranked.weight, bins, method == "whole_rows"))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _simulated_ace(p: Any, w: Any, bins: int, method: int, n_simulations: int, key: Any) -> float:
     y = np.empty(p.shape[0])
     total = 0.0

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from cxrhf.metrics.calibration import ace_exact_sorted
 from cxrhf.metrics.checks import InputError
+from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.operating import best_sorted, conservative_sorted
 from cxrhf.metrics.ranking import auprc_trapezoid_sorted, average_precision_sorted
 from cxrhf.metrics.reliability import calibration_line_sorted
@@ -76,7 +76,7 @@ def find_metric(name: str) -> Metric:
     return METRICS[name]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def evaluate_sorted(code: int, y: Any, p: Any, w: Any, option: float) -> float:
     """One metric of rows sorted by ascending score: those that are neither sums nor AUROC, which have their own way."""
     if code == 1:

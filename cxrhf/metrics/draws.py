@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from cxrhf.metrics.checks import InputError, as_count, as_labels, one_of, same_length
+from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.streams import draw_with_replacement, stream_key, stream_start
 
 # Replicates that the AUROC kernel carries side by side: a cache line of 8-bit counts for each patient.
@@ -109,7 +109,7 @@ def draw(
     return Draws(unit, members, edges.astype(np.int64), strata, n_resamples, seed)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def draw_counts(key: Any, first: int, members: Any, edges: Any, counts: Any) -> None:
     """Fill a column of zeroed counts for each of the replicates first, first + 1, ..."""
     for lane in range(counts.shape[1]):

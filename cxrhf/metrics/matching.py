@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from cxrhf.metrics.checks import Floats, InputError, as_labels, as_probabilities, as_scores, same_length
+from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.ranking import auroc_of, rank_rows
 
 Indices = NDArray[np.int64]
@@ -38,7 +38,7 @@ class PairSummary(NamedTuple):
     high_pretest_share: float
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _choose(
     value: Any, needs: Any, count: Any, penalty: float, left: Any, right: Any, waiting: Any, taken: Any
 ) -> None:
@@ -113,7 +113,7 @@ def _choose(
                 d += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def matched_shares(value: Any, positive: Any, count: Any, penalty: float, share: Any, work: Any) -> None:
     """For rows sorted by (value, class): the share of each row's copies that a minimal matching takes.
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from cxrhf.metrics.checks import Floats, InputError, as_fraction, binary_input, one_of
+from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.ranking import RocCurve, rank_rows, roc_curve
 from cxrhf.metrics.sums import row_sums, sum_metric, value_of
 
@@ -42,7 +42,7 @@ class Rates(NamedTuple):
     j: float
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def conservative_sorted(y: Any, p: Any, w: Any, allowed: float, extra: float) -> Any:
     """(threshold, sensitivity, specificity) at the lowest threshold whose false positive rate is at most `allowed`.
 
@@ -155,7 +155,7 @@ def threshold_at_fpr(
     return float(curve.threshold[_nearest(curve, fpr, _corners(curve))])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_sorted(y: Any, p: Any, w: Any, youden: bool) -> Any:
     """(threshold, value) of the largest Youden's J (first from above) or F1 (lowest threshold that reaches it)."""
     positives = (w * y).sum()

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from cxrhf.metrics.catalogue import AUROC, MATCHED, SUMS, evaluate_sorted, find_metric
 from cxrhf.metrics.checks import InputError, as_count, binary_input, same_length
+from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.ranking import Ranked, auroc_lanes, rank_rows
 from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start
 from cxrhf.metrics.sums import row_sums, unit_sums, value_of
@@ -29,7 +29,7 @@ class PermutationTest(NamedTuple):
     null: str
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _value(code: int, y: Any, p: Any, w: Any, last: Any, place: Any, option: float) -> float:
     if code != AUROC:
         return evaluate_sorted(code, y, p, w, option)
@@ -48,7 +48,7 @@ def _value(code: int, y: Any, p: Any, w: Any, last: Any, place: Any, option: flo
     return out[0]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _shuffled_sides(state: Any, side: Any, swap: bool) -> Any:
     """Deal each unit's side anew: an independent coin for each (swap), or the same sides in another order."""
     if swap:
@@ -65,7 +65,7 @@ def _shuffled_sides(state: Any, side: Any, swap: bool) -> Any:
     return state
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _kernel_differences(
     key: Any,
     code: int,
@@ -97,7 +97,7 @@ def _kernel_differences(
         out[r] = _value(code, y, p, first, last, place, option) - _value(code, y, p, second, last, place, option)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _dealt_sums(key: Any, sums: Any, side: Any, swap: bool, out: Any) -> None:
     """The same for sums: sums[arm, unit] are added to side arm XOR side[unit]; out is (shuffles, sides, columns)."""
     dealt = side.copy()

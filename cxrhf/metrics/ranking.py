@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from cxrhf.metrics.checks import Floats, InputError, as_labels, as_scores, binary_input, same_length
+from cxrhf.metrics.compiled import compiled
 
 
 class Ranked(NamedTuple):
@@ -58,7 +58,7 @@ def rank_rows(y: Floats, p: Floats, weight: Floats) -> Ranked:
     return Ranked(order, y[order], sorted_p, weight[order], last)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def auroc_lanes(
     positive: Any, weight: Any, last: Any, unit: Any, counts: Any, below: Any, area: Any, tied: Any, out: Any
 ) -> None:
@@ -135,7 +135,7 @@ def auroc(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
     return auroc_of(rank_rows(*binary_input(y, p, weight)))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def average_precision_sorted(y: Any, p: Any, w: Any) -> float:
     """Sum over distinct scores, from the highest, of the recall gained times the precision there."""
     positives = 0.0
@@ -170,7 +170,7 @@ def average_precision(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = Non
     return float(average_precision_sorted(ranked.y, ranked.p, ranked.weight))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def auprc_trapezoid_sorted(y: Any, p: Any, w: Any) -> float:
     """Straight lines between the points of the precision-recall curve, starting at recall 0, precision 1."""
     positives = 0.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from cxrhf.metrics.checks import Floats, as_count, as_fraction, binary_input, same_length
+from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.ranking import rank_rows
 
 # Probabilities of exactly 0 or 1 have no log odds; the calibration line moves them in by this much.
@@ -44,7 +44,7 @@ class BrierParts(NamedTuple):
     uncertainty: float
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def log_odds(p: Any, out: Any) -> None:
     """Log odds of probabilities, moved in from 0 and 1."""
     for i in range(p.shape[0]):
@@ -52,7 +52,7 @@ def log_odds(p: Any, out: Any) -> None:
         out[i] = np.log(q / (1 - q))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def line_from(y: Any, x: Any, w: Any, fit_slope: bool, a: float, b: float) -> Any:
     """(intercept, slope) of the weighted logistic regression of y on x, by Newton steps from (a, b).
 
@@ -117,7 +117,7 @@ def line_from(y: Any, x: Any, w: Any, fit_slope: bool, a: float, b: float) -> An
     return nothing
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def calibration_line_sorted(y: Any, p: Any, w: Any, fit_slope: bool) -> Any:
     """(intercept, slope) of the label on the log odds of p; order does not matter."""
     x = np.empty(p.shape[0])

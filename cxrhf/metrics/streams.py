@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from cxrhf.metrics.compiled import compiled
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -23,7 +24,7 @@ def stream_key(seed: int) -> np.uint64:
     return np.uint64(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def mixed(state: Any) -> Any:
     """The output function of SplitMix64."""
     z = (state ^ (state >> np.uint64(30))) * _MIX_1
@@ -31,25 +32,25 @@ def mixed(state: Any) -> Any:
     return z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def stream_start(key: Any, replicate: int) -> Any:
     """The first state of one replicate's stream."""
     return mixed(key + mixed(np.uint64(replicate) * _GOLDEN + _GOLDEN))
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def advanced(state: Any) -> Any:
     """The next state; the random number is `mixed` of it."""
     return state + _GOLDEN
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def uniform(bits: Any) -> float:
     """A number in [0, 1) from 64 random bits."""
     return float(bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def draw_with_replacement(state: Any, members: Any, counts: Any, lane: int) -> Any:
     """Add one draw of len(members) units with replacement to column `lane` of counts; returns the state after.
 

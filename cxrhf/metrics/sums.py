@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from cxrhf.metrics.checks import Floats
+from cxrhf.metrics.compiled import compiled
 
 Sums = NDArray[np.float64]  # (..., columns); the first two are always the weight of positives and of negatives
 
@@ -171,7 +171,7 @@ def unit_sums(sums: Floats, unit: NDArray[Any], n_units: int) -> Floats:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_up(sums: Any, counts: Any, out: Any) -> None:
     """out = the units' sums, each counts[u] times, added in the order of the units whatever else is computed."""
     out[:] = 0.0
