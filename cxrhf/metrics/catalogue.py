@@ -14,7 +14,7 @@ from cxrhf.metrics.calibration import ace_exact_sorted
 from cxrhf.metrics.checks import InputError
 from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.operating import best_sorted, conservative_sorted
-from cxrhf.metrics.ranking import auprc_trapezoid_sorted, average_precision_sorted
+from cxrhf.metrics.ranking import pr_area_sorted
 from cxrhf.metrics.reliability import calibration_line_sorted
 
 
@@ -79,10 +79,8 @@ def find_metric(name: str) -> Metric:
 @compiled
 def evaluate_sorted(code: int, y: Any, p: Any, w: Any, option: float) -> float:
     """One metric of rows sorted by ascending score: those that are neither sums nor AUROC, which have their own way."""
-    if code == 1:
-        return average_precision_sorted(y, p, w)
-    if code == 2:
-        return auprc_trapezoid_sorted(y, p, w)
+    if code in (1, 2):
+        return pr_area_sorted(y, p, w, code == 2)
     if code == 3:
         return ace_exact_sorted(y, p, w, int(option))
     if code == SLOPE:

@@ -76,9 +76,17 @@ def count_units(y: ArrayLike, clusters: ArrayLike | None = None) -> UnitCount:
     raw = np.arange(len(labels)) if clusters is None else np.asarray(clusters)
     same_length(y=labels, clusters=raw)
     unit = np.unique(raw, return_inverse=True)[1].reshape(-1)
-    found = [_patients(unit, side) for side in (labels == 1, labels == 0, ~np.isnan(labels))]
-    rows = (int((labels == 1).sum()), int((labels == 0).sum()))
-    return UnitCount(*(number for number, _ in found), *(effective for _, effective in found), *rows)
+    positive, negative, total = (_patients(unit, side) for side in (labels == 1, labels == 0, ~np.isnan(labels)))
+    return UnitCount(
+        positive=positive[0],
+        negative=negative[0],
+        total=total[0],
+        effective_positive=positive[1],
+        effective_negative=negative[1],
+        effective_total=total[1],
+        positive_rows=int((labels == 1).sum()),
+        negative_rows=int((labels == 0).sum()),
+    )
 
 
 def _patients(unit: np.ndarray, rows: np.ndarray) -> tuple[int, float]:

@@ -136,8 +136,9 @@ def auroc(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
 
 
 @compiled
-def average_precision_sorted(y: Any, p: Any, w: Any) -> float:
-    """Sum over distinct scores, from the highest, of the recall gained times the precision there."""
+def pr_area_sorted(y: Any, p: Any, w: Any, trapezoid: bool) -> float:
+    """Area under the precision-recall curve over distinct scores, from the highest: by steps, or by straight lines
+    that start at recall 0, precision 1."""
     positives = 0.0
     for i in range(y.shape[0]):
         positives += w[i] * y[i]
@@ -145,16 +146,18 @@ def average_precision_sorted(y: Any, p: Any, w: Any) -> float:
         return np.nan
     hits = 0.0
     called = 0.0
-    gained = 0.0
+    recalled = 0.0
+    before = 1.0
     area = 0.0
     for k in range(y.shape[0]):
         i = y.shape[0] - 1 - k
         hits += w[i] * y[i]
-        gained += w[i] * y[i]
         called += w[i]
         if (i == 0 or p[i - 1] != p[i]) and called > 0:
-            area += gained * (hits / called)
-            gained = 0.0
+            precision = hits / called
+            area += (hits - recalled) * ((before + precision) / 2 if trapezoid else precision)
+            recalled = hits
+            before = precision
     return area / positives
 
 
@@ -167,31 +170,7 @@ def average_precision(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = Non
     0.833333
     """
     ranked = rank_rows(*binary_input(y, p, weight))
-    return float(average_precision_sorted(ranked.y, ranked.p, ranked.weight))
-
-
-@compiled
-def auprc_trapezoid_sorted(y: Any, p: Any, w: Any) -> float:
-    """Straight lines between the points of the precision-recall curve, starting at recall 0, precision 1."""
-    positives = 0.0
-    for i in range(y.shape[0]):
-        positives += w[i] * y[i]
-    if positives <= 0.0 or positives >= w.sum():
-        return np.nan
-    hits = 0.0
-    called = 0.0
-    recall = 0.0
-    precision = 1.0
-    area = 0.0
-    for k in range(y.shape[0]):
-        i = y.shape[0] - 1 - k
-        hits += w[i] * y[i]
-        called += w[i]
-        if (i == 0 or p[i - 1] != p[i]) and called > 0:
-            area += (hits / positives - recall) * (precision + hits / called) / 2
-            recall = hits / positives
-            precision = hits / called
-    return area
+    return float(pr_area_sorted(ranked.y, ranked.p, ranked.weight, False))
 
 
 def auprc_trapezoid(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
@@ -201,7 +180,7 @@ def auprc_trapezoid(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None)
     0.791667
     """
     ranked = rank_rows(*binary_input(y, p, weight))
-    return float(auprc_trapezoid_sorted(ranked.y, ranked.p, ranked.weight))
+    return float(pr_area_sorted(ranked.y, ranked.p, ranked.weight, True))
 
 
 def _cumulative(ranked: Ranked) -> tuple[Floats, Floats, Floats]:

@@ -30,7 +30,7 @@ def test_choice_is_made_and_named():
 
 
 def test_a_high_auroc_is_not_too_sure_of_itself():
-    """With rows known, a spread far below what two normal distributions of that AUROC give is raised; a fair one not."""
+    """With rows known, a spread far below that of two normal distributions of that AUROC is raised; a fair one not."""
     with_rows = UnitCount(30, 400, 400, 25.0, 380.0, 390.0, 30, 400)
     without = with_rows._replace(positive_rows=0)
     sure, fair = spread(0.976, 0.002), spread(0.976, 0.03)
