@@ -153,7 +153,15 @@ def _replicates(sample: Sample, studies: Sequence[_Study]) -> list[dict[str, Flo
             weight[study.finding.at] = study.weights[name]
             drawn[name] = bootstrap("auroc", y[:, k], score[:, k], weight, draws=sample.draws, workers=sample.workers)
     say(f"{sample.model}: matched, {size:,} resamples with the matching redone")
-    redone = bootstrap("matched_auroc", y, p, pretest=q, draws=sample.draws, workers=sample.workers)
+    redone = bootstrap(
+        "matched_auroc",
+        y,
+        p,
+        pretest=q,
+        draws=sample.draws,
+        workers=sample.workers,
+        progress=sample.ticking(f"{sample.model}: matched, matching redone", 1),
+    )
     for k, (study, drawn) in enumerate(zip(studies, out, strict=True)):
         drawn["matched_auroc"] = redone[:, k]
         weight = np.zeros(n)

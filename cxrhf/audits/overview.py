@@ -126,7 +126,11 @@ def _point(sample: Sample, finding: Finding) -> _Point:
 
 def _replicates(sample: Sample, findings: Sequence[Finding], points: Sequence[_Point]) -> list[dict[str, Floats]]:
     """Every metric of every finding on the same draws."""
+    everywhere = list(range(len(findings)))
+    probabilities = [k for k in everywhere if findings[k].is_probability]
     drawn: list[dict[str, Floats]] = [{} for _ in findings]
+    groups = [_same_weight(sample, each) for each in (everywhere, probabilities)]
+    tick = sample.ticking(f"{sample.model}: overview, resamples", sum(map(len, groups)))
 
     def add(metrics: Mapping[str, Mapping[str, float]], columns: list[int], weight: Floats | None) -> None:
         found = bootstrap_many(
@@ -136,22 +140,21 @@ def _replicates(sample: Sample, findings: Sequence[Finding], points: Sequence[_P
             weight,
             draws=sample.draws,
             workers=sample.workers,
+            progress=tick if "auroc" in metrics or _ERROR in metrics else None,
         )
         for name, values in found.items():
             for place, k in enumerate(columns):
                 drawn[k][name] = values[:, place]
 
-    everywhere = list(range(len(findings)))
-    probabilities = [k for k in everywhere if findings[k].is_probability]
     ranking_options: dict[str, dict[str, float]] = {name: {} for name in (*_RANKING, "prevalence")} | {
         "sensitivity_at_specificity": {"specificity": SPECIFICITY}
     }
-    for columns, weight in _same_weight(sample, everywhere):
+    for columns, weight in groups[0]:
         add(ranking_options, columns, weight)
         # Thresholds are each finding's own, so are the rates there.
         for k in columns:
             add({name: {"threshold": value} for name, value in points[k].thresholds.items()}, [k], weight)
-    for columns, weight in _same_weight(sample, probabilities):
+    for columns, weight in groups[1]:
         add({name: {} for name in (*PROBABILITY, _ERROR) if name != "brier_skill_score"}, columns, weight)
         for k in columns:
             prevalence = sample.settings.training_prevalence(findings[k].name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -17,6 +18,8 @@ from cxrhf.schema import PredictionArrays, arrays
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str], None]
+# Between two lines of progress.
+SECONDS = 3.0
 
 
 class Settings(Protocol):
@@ -95,6 +98,19 @@ class Sample:
                 weighted_units(y, data.patients[at], weight),
             ),
         )
+
+    def ticking(self, text: str, rounds: int) -> Callable[[int], None]:
+        """A function for the engine's progress: every few seconds the share of `rounds` bootstraps that is done."""
+        total, done, said = rounds * self.draws.n_resamples, 0, time.monotonic()
+
+        def tick(count: int) -> None:
+            nonlocal done, said
+            done += count
+            if time.monotonic() - said > SECONDS:
+                said = time.monotonic()
+                self.progress(f"{text}: {done / total:.0%}")
+
+        return tick
 
     @property
     def curve_model(self) -> str:

@@ -5,15 +5,16 @@ Below `MANY` effective patients the interval is therefore built on the log-odds 
 replicates' standard deviation. Which form holds was measured (docs/coverage.md), metric family by metric family:
 
 * within classes (AUROC, Brier+, rates at a fixed threshold): `logit-t`, Student's t with the effective number of
-  patients of the smaller class. A high AUROC hangs on a few low-scoring positives, and a sample that happens to hold
-  none of them looks too sure of itself; half of what two normal distributions of that AUROC would add to the variance
-  is therefore added from 12 patients on (coverage at AUROC .976 rises from .91 to .94; below 12, t is wide enough);
+  patients of the smaller class;
 * sensitivity at a specificity: `logit-normal`; its replicates already carry the noise of the threshold;
 * metrics that depend on the prevalence (Brier, precision): `logit-normal` with half of the small-sample correction,
   because about half of their variance lies within the positives;
 * calibration errors: replicates sit above the value itself (resampling adds noise, noise adds error), so they are
   moved back by that much: `centred percentile`;
 * a value on the edge of its range, or replicates that never vary: `wilson` with the effective number of patients.
+
+Known gap: an AUROC near 1 hangs on a few low-scoring positives, and a sample that happens to hold none of them looks
+too sure of itself: at AUROC .976 and 17 to 82 positive patients the 95% interval covered 90 to 93%.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, logit, ndtr, ndtri, stdtr, stdtrit
+from scipy.special import expit, logit, ndtri, stdtr, stdtrit
 
 from cxrhf.metrics.catalogue import METRICS
 from cxrhf.metrics.checks import Floats, InputError, as_fraction, as_labels, one_of, same_length
@@ -31,7 +32,6 @@ from cxrhf.metrics.checks import Floats, InputError, as_fraction, as_labels, one
 MANY = 200.0
 METHODS = ("auto", "percentile", "logit-t", "logit-normal", "centred percentile", "t", "wilson")
 _OWN_THRESHOLD = frozenset({"sensitivity_at_specificity", "youden", "max_f1"})
-_AREAS = frozenset({"auroc", "matched_auroc"})
 _NOISE_FLOOR = frozenset({"adaptive_calibration_error", "expected_calibration_error"})
 
 
@@ -45,8 +45,6 @@ class UnitCount(NamedTuple):
     effective_positive: float
     effective_negative: float
     effective_total: float
-    positive_rows: int = 0
-    negative_rows: int = 0
 
 
 class Interval(NamedTuple):
@@ -84,8 +82,6 @@ def count_units(y: ArrayLike, clusters: ArrayLike | None = None) -> UnitCount:
         effective_positive=positive[1],
         effective_negative=negative[1],
         effective_total=total[1],
-        positive_rows=int((labels == 1).sum()),
-        negative_rows=int((labels == 0).sum()),
     )
 
 
@@ -177,8 +173,6 @@ def interval(
     elif method == "wilson":
         low, high = _wilson(point, spread, few, level, bounds)
     else:
-        if method == "logit-t" and metric in _AREAS and units is not None:
-            spread = _not_too_sure(point, spread, units)
         spread, quantile = _widened(spread, few, method, conditional, point, metric, tail)
         if method == "t":
             low, high = np.clip((point - quantile * spread, point + quantile * spread), *bounds)
@@ -211,19 +205,6 @@ def _widened(
         return spread * float(np.sqrt(1 + 1 / freedom)), float(stdtrit(freedom, 1 - tail))
     share = 0.0 if metric in _OWN_THRESHOLD else (1.0 if conditional else 0.5)
     return spread * float(np.sqrt(1 + share / freedom)), float(ndtri(1 - tail))
-
-
-def _not_too_sure(point: float, spread: float, units: UnitCount) -> float:
-    """The spread of an AUROC, raised half way (in variance) to that of two normal distributions if it is below."""
-    few = min(units.effective_positive, units.effective_negative)
-    if few < 12 or not 0 < point < 1 or not units.positive_rows or not units.negative_rows:
-        return spread
-    z = np.linspace(-8, 8, 401)
-    density = np.exp(-z * z / 2) / np.exp(-z * z / 2).sum()
-    beaten = ndtr(z + np.sqrt(2) * ndtri(point))  # share of negatives that a positive beats
-    variance = float(density @ beaten**2 - (density @ beaten) ** 2)
-    model = variance * (1 / units.positive_rows + 1 / units.negative_rows)
-    return float(np.sqrt((spread**2 + max(spread**2, model)) / 2))
 
 
 def _on_logit_scale(point: float, half: float, bounds: tuple[float, float]) -> tuple[float, float]:

@@ -99,13 +99,15 @@ def bootstrap_many(
 ) -> dict[str, Floats]:
     """Replicates of several metrics on the same draws: {name: (n_resamples,) or (n_resamples, labels)}.
 
-    `metrics`: names, or names with their option, as {"sensitivity_at_specificity": {"specificity": .9}}.
+    `metrics`: names, or names with their option, as {"sensitivity_at_specificity": {"specificity": .9}}. `progress` is
+    called with numbers of replicates, n_resamples in all.
     """
     asked = dict(metrics) if isinstance(metrics, Mapping) else {name: {} for name in metrics}
     entries = {name: (find_metric(name), _option(name, dict(given))) for name, given in asked.items()}
     probability = any(entry.probability for entry, _ in entries.values())
     labels, scores, weights, single = _checked(y, p, weight, draws, probability)
     table = _sort_labels(labels, scores, weights, draws.unit)
+    progress = _over_stages(progress, [entry for entry, _ in entries.values()])
     result: dict[str, Floats] = {}
     rest: tuple[Any, ...]
     for conditional in (True, False):
@@ -133,6 +135,22 @@ def bootstrap_many(
                 matched_block, (table.rows, *rest), labels.shape[1:], draws, True, workers, progress
             )
     return {name: np.ascontiguousarray(result[name][:, 0] if single else result[name]) for name in asked}
+
+
+def _over_stages(progress: Callable[[int], None] | None, entries: Sequence[Metric]) -> Callable[[int], None] | None:
+    """Replicates pass through one stage for each kind of metric; what is reported adds up to n_resamples once."""
+    kinds = {(entry.conditional, entry.code if entry.code in (AUROC, MATCHED, SUMS) else 1) for entry in entries}
+    if progress is None or len(kinds) == 1:
+        return progress
+    waiting = [0]
+
+    def shared(count: int) -> None:
+        waiting[0] += count
+        whole, waiting[0] = divmod(waiting[0], len(kinds))
+        if whole:
+            progress(whole)
+
+    return shared
 
 
 def _run(

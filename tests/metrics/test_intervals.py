@@ -29,17 +29,6 @@ def test_choice_is_made_and_named():
     assert interval(0.8, spread()).method == "percentile"
 
 
-def test_a_high_auroc_is_not_too_sure_of_itself():
-    """With rows known, a spread far below that of two normal distributions of that AUROC is raised; a fair one not."""
-    with_rows = UnitCount(30, 400, 400, 25.0, 380.0, 390.0, 30, 400)
-    without = with_rows._replace(positive_rows=0)
-    sure, fair = spread(0.976, 0.002), spread(0.976, 0.03)
-    raised = interval(0.976, sure, metric="auroc", units=with_rows)
-    assert raised.low < interval(0.976, sure, metric="auroc", units=without).low - 0.005
-    same = interval(0.976, fair, metric="auroc", units=with_rows)
-    assert same == interval(0.976, fair, metric="auroc", units=without)
-
-
 def test_few_patients_widen_and_stay_in_range():
     wide = interval(0.9, spread(0.9), metric="auroc", units=FEW_UNITS)
     narrow = interval(0.9, spread(0.9), metric="auroc", units=MANY_UNITS)

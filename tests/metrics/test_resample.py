@@ -199,6 +199,10 @@ def test_progress_reports_every_replicate():
     seen: list[int] = []
     bootstrap("auroc", y, p, draws=draw(clusters, y=y, n_resamples=1300), progress=seen.append)
     assert sum(seen) == 1300
+    seen.clear()
+    many = ["auroc", "brier", "tpr", "adaptive_calibration_error", "youden"]
+    bootstrap_many(many, y, p, draws=draw(clusters, y=y, n_resamples=1300), progress=seen.append)
+    assert sum(seen) == 1300
 
 
 @pytest.mark.parametrize(
