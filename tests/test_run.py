@@ -72,7 +72,7 @@ def test_no_names_and_no_homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert secret not in text
     assert f'"{getpass.getuser()}"' not in text
     monkeypatch.chdir(home.parent)  # a path below the working folder may still name its owner
-    assert public_path("ada_lovelace/work/data/p.csv") == "p.csv"
+    assert public_path("ada_lovelace/data/p.csv") == "p.csv"
 
 
 def test_fingerprint(tmp_path: Path) -> None:

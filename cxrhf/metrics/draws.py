@@ -82,6 +82,9 @@ def draw(
         raw = np.asarray(clusters)
         if raw.ndim != 1:
             raise InputError(f"clusters has {raw.ndim} dimensions, allowed: one patient for each row")
+        missing = [i for i, each in enumerate(raw) if each is None] if raw.dtype.kind == "O" else []
+        if missing:
+            raise InputError(f"clusters[{missing[0]}] is None: every row needs a patient")
         if raw.dtype.kind == "f" and np.isnan(raw).any():
             raise InputError(f"clusters[{int(np.argmax(np.isnan(raw)))}] is nan: every row needs a patient")
         unit = np.unique(raw, return_inverse=True)[1].reshape(-1).astype(np.int32)

@@ -6,7 +6,6 @@ import csv
 import gzip
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,6 +43,7 @@ from cxrhf.metrics.word_embedding import weat
 from cxrhf.metrics.words_corpora import Corpora
 from cxrhf.metrics.words_patients import STATISTICS
 from cxrhf.metrics.words_resample import bootstrap_words, permute_groups, split_half, swap_corpora
+from tests.real_data import real_data
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
 EXACT = {"abs": 1e-9, "rel": 0}
@@ -570,16 +570,13 @@ def test_weat_against_its_definition() -> None:
 
 # --- real reports -----------------------------------------------------------------------------------------------
 
-DATA = Path(os.environ.get("CXRHF_REAL_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")) / "iu"
-
 
 def rows_of(name: str) -> list[dict[str, str]]:
-    with gzip.open(DATA / name, "rt", newline="", encoding="utf-8") as lines:
+    with gzip.open(real_data(f"iu/{name}"), "rt", newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"no real reports in {DATA}: set CXRHF_REAL_DATA")
 def test_real_reports() -> None:
     """Random sexes on real reports: next to no false erasure; planted erasures under collapse: most are found."""
     rng = np.random.default_rng(0)

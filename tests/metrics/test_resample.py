@@ -212,6 +212,7 @@ def test_progress_reports_every_replicate():
         (lambda: draw(n=3, n_resamples=0), "n_resamples is 0"),
         (lambda: draw(n=3, seed=-1), "seed is -1"),
         (lambda: draw([1.0, np.nan]), r"clusters\[1\] is nan"),
+        (lambda: draw(["a", None]), r"clusters\[1\] is None"),
         (lambda: draw(n=3, strata="sex"), "strata is 'sex'"),
         (lambda: draw([1, 2], y=[0, 1, 1]), "3 rows but clusters has 2"),
         (lambda: bootstrap("aurocc", [0, 1], [0, 1], draws=draw(n=2)), "metric is 'aurocc'"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import warnings
 from pathlib import Path
 
@@ -17,8 +16,8 @@ from hypothesis import strategies as st
 from cxrhf.errors import CxrhfError, CxrhfWarning, TableError
 from cxrhf.findings import CHEXPERT, NIH
 from cxrhf.schema import PREDICTION, arrays, check, load_predictions, read_predictions, write_table
+from tests.real_data import real_data
 
-REAL = Path(os.environ.get("CXRHF_REAL_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 VENDOR = "id,patient,label,score,sex\na,p,1,0.9,M\nb,p,0,0.2,F\nc,q,,0.4,\n"
 
 
@@ -82,8 +81,9 @@ def test_wide_long_and_every_format_agree(tmp_path: Path) -> None:
 def test_other_containers() -> None:
     rows = [{"id": "a", "patient": 1, "label": 1, "score": 0.5}, {"id": "b", "patient": 2, "label": 0, "score": 0.25}]
     expected = read_predictions(rows)
-    pandas = pytest.importorskip("pandas")
-    polars = pytest.importorskip("polars")
+    import pandas  # comes with datasets
+    import polars
+
     for each in (pandas.DataFrame(rows), polars.DataFrame(rows), pa.Table.from_pylist(rows)):
         assert read_predictions(each).combine_chunks().equals(expected.combine_chunks())
     for wrong in (3, object(), [1, 2], {"a": [1, "x"]}, [], None):
@@ -491,10 +491,7 @@ def test_a_wide_file_of_the_usual_size_is_quick(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_nih_predictions_are_understood_without_flags() -> None:
-    path = REAL / "nih" / "predictions.csv.gz"
-    if not path.is_file():
-        pytest.skip(f"real data not found: {path.name} under CXRHF_REAL_DATA or ../shared/data")
-    loaded = load_predictions(path)
+    loaded = load_predictions(real_data("nih/predictions.csv.gz"))
     reading = loaded.readings[0]
     assert (reading.form, reading.n_images, reading.n_patients) == ("wide", 6485, 1621)
     assert reading.findings == NIH
