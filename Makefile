@@ -32,7 +32,7 @@ demo: $(DEV)
 test: lint
 	$(PY) -m pytest -n $(WORKERS) -m "not slow"
 
-# Long checks: coverage of the intervals, null simulations. One to two hours on two cores.
+# Long checks: coverage of the intervals. Some 20 minutes on two cores.
 test-slow: $(DEV)
 	$(PY) -m pytest -m slow -s
 
