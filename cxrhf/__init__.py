@@ -12,12 +12,14 @@ from typing import Any
 __version__ = "0.1.0"
 
 _LAZY = {
+    "builder_path": ("cxrhf.paths", "builder_path"),
+    "metric_path": ("cxrhf.paths", "metric_path"),
     "metrics": ("cxrhf.metrics", None),
     "schema": ("cxrhf.schema", None),
     "read_predictions": ("cxrhf.schema", "read_predictions"),
 }
 
-__all__ = ["__version__", "metrics", "read_predictions", "schema"]
+__all__ = ["__version__", "builder_path", "metric_path", "metrics", "read_predictions", "schema"]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.audits.rows import MACRO, Row, RowMaker, everything, mean_over
-from cxrhf.audits.sample import Finding, Sample, weighted_units
-from cxrhf.metrics.intervals import UnitCount
+from cxrhf.audits.rows import MACRO, Row, RowMaker, everything
+from cxrhf.audits.sample import Finding, Sample
+from cxrhf.metrics.estimates import mean_over
+from cxrhf.metrics.intervals import UnitCount, count_units
 from cxrhf.metrics.matching import PairSummary, match_pairs, match_weights, pair_summary
 from cxrhf.metrics.multiplicity import bonferroni
 from cxrhf.metrics.ranking import auroc
@@ -131,7 +132,7 @@ def _study(sample: Sample, finding: Finding) -> _Study:
         "matched_auroc": match_weights(y, q),
     }
     patients = sample.data.patients[finding.at]
-    units = {name: weighted_units(y, patients, each) for name, each in weights.items()}
+    units = {name: count_units(y, patients, each) for name, each in weights.items()}
     values = {name: auroc(y, q if name == "auroc_context" else p, each) for name, each in weights.items()}
     return _Study(finding, q, weights, units, values)
 

@@ -15,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.audits.rows import FEW, MACRO, Row, RowMaker, everything, mean_over
+from cxrhf.audits.rows import MACRO, Row, RowMaker, everything
 from cxrhf.audits.sample import Finding, Sample
 from cxrhf.metrics import calibration, operating, ranking
 from cxrhf.metrics.bands import pr_band, roc_band
+from cxrhf.metrics.estimates import FEW, mean_over
 from cxrhf.metrics.reliability import calibration_line, reliability_table
 from cxrhf.metrics.resample import bootstrap_many
 

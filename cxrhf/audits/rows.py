@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +25,6 @@ from cxrhf.metrics.intervals import Difference, Interval, UnitCount, count_units
 
 Row = dict[str, Any]
 MACRO = "macro"
-# Patients with a positive (or negative) row below which no interval can be believed.
-FEW = 10
 
 
 def beyond_resamples(found: Difference, value: float, replicates: Floats, units: UnitCount) -> float:
@@ -125,37 +123,3 @@ def everything(sample: Sample, findings: Sequence[Finding]) -> Counts:
         hit[finding.at[finding.y == 1]] = 1.0
     patients = sample.data.patients[at]
     return Counts(len(at), int(hit.sum()), len(np.unique(patients)), count_units(hit[at], patients))
-
-
-class Mean(NamedTuple):
-    """Replicates of a mean over findings, and the patients its interval rests on."""
-
-    replicates: Floats
-    units: UnitCount
-
-
-def mean_over(replicates: Sequence[Floats], units: Sequence[UnitCount]) -> Mean:
-    """The mean over findings in each replicate; undefined where any of them is, so that the set never changes.
-
-    The effective patients are Satterthwaite's: a rare finding matters as much as its share of the variance. Below FEW
-    patients the replicates do not know that variance, so the scarcest finding then decides for all.
-    """
-    drawn = np.stack(list(replicates))
-    variance = np.array([np.nanvar(r) if np.isfinite(r).any() else 0.0 for r in drawn])
-
-    def effective(patients: Sequence[float]) -> float:
-        if min(patients) < FEW:
-            return float(min(patients))
-        freedom = np.asarray(patients) - 1
-        total = float((variance**2 / freedom).sum())
-        return float(variance.sum() ** 2 / total) + 1 if total > 0 else float(min(patients))
-
-    shown = UnitCount(
-        min(u.positive for u in units),
-        min(u.negative for u in units),
-        min(u.total for u in units),
-        effective([u.effective_positive for u in units]),
-        effective([u.effective_negative for u in units]),
-        effective([u.effective_total for u in units]),
-    )
-    return Mean(drawn.mean(axis=0), shown)

@@ -95,7 +95,7 @@ class Sample:
                 len(y),
                 int((y == 1).sum()),
                 len(np.unique(data.patients[at])),
-                weighted_units(y, data.patients[at], weight),
+                count_units(y, data.patients[at], weight),
             ),
         )
 
@@ -121,23 +121,6 @@ class Sample:
     def weighting(self) -> str:
         """How the rows count, as RESULT.method says it."""
         return "unweighted" if self.data.weight is None else "weight column"
-
-
-def weighted_units(y: Floats, patients: NDArray[Any], weight: Floats) -> UnitCount:
-    """Patients on each side; the effective numbers (Kish) fall as weights gather on few of them."""
-    plain = count_units(y, patients)
-    code = np.unique(patients, return_inverse=True)[1].reshape(-1)
-
-    def effective(rows: NDArray[np.bool_]) -> float:
-        mass = np.bincount(code[rows], weight[rows])
-        square = float((mass**2).sum())
-        return float(mass.sum() ** 2 / square) if square > 0 else 0.0
-
-    return plain._replace(
-        effective_positive=effective(y == 1),
-        effective_negative=effective(y == 0),
-        effective_total=effective(np.ones(len(y), dtype=np.bool_)),
-    )
 
 
 def samples(

@@ -24,9 +24,12 @@ from cxrhf.metrics.checks import (
     one_of,
 )
 from cxrhf.metrics.compiled import compiled
-from cxrhf.metrics.ranking import rank_rows
+from cxrhf.metrics.ranking import Ranked, rank_rows
 from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start, uniform
 from cxrhf.metrics.sums import sum_metric
+
+
+METHODS = ("exact", "array_split", "whole_rows")
 
 
 def brier(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
@@ -156,17 +159,109 @@ def adaptive_calibration_error(
     >>> round(adaptive_calibration_error([0, 0, 1, 1], [0.1, 0.2, 0.7, 0.8], bins=2), 6)
     0.2
     """
-    labels, scores, weights = binary_input(y, p, weight, probability=True)
+    return ace_of(rank_rows(*binary_input(y, p, weight, probability=True)), bins, method)
+
+
+def ace_of(ranked: Ranked, bins: int, method: str) -> float:
+    """`adaptive_calibration_error` of sorted rows."""
     as_count(bins, "bins")
-    one_of(method, "method", ("exact", "array_split", "whole_rows"))
-    ranked = rank_rows(labels, scores, weights)
+    one_of(method, "method", METHODS)
     if method == "exact":
         return float(ace_exact_sorted(ranked.y, ranked.p, ranked.weight, bins))
     return float(ace_rows_sorted(ranked.y, ranked.p, ranked.weight, bins, method == "whole_rows"))
 
 
 @compiled
-def _simulated_ace(p: Any, w: Any, bins: int, method: int, n_simulations: int, key: Any) -> float:
+def _equal_weight_cells(p: Any, w: Any, bins: int, start: Any, share: Any) -> int:
+    """Cut sorted rows into cells that lie in one bin, or hold one score that lies across edges; returns their number.
+
+    `start[c]` is a cell's first row, `share[c, k]` the part of its mass in bin k: the bins of `ace_exact_sorted`, which
+    depend on scores and weights only.
+    """
+    total = w.sum()
+    cells = 0
+    filled = 0.0
+    edge = 1
+    open_bin = -1  # the bin of the cell that still takes rows
+    i = 0
+    n = p.shape[0]
+    while i < n:
+        j = i
+        mass = 0.0
+        while j < n and p[j] == p[i]:
+            mass += w[j]
+            j += 1
+        if edge < bins and filled + mass >= edge * total / bins:
+            start[cells] = i
+            share[cells, :] = 0.0
+            left = mass
+            while edge < bins and filled + left >= edge * total / bins:
+                part = edge * total / bins - filled
+                share[cells, edge - 1] += part / mass
+                filled += part
+                left -= part
+                edge += 1
+            if left > 0:
+                share[cells, edge - 1] += left / mass
+                filled += left
+            cells += 1
+            open_bin = -1
+        else:
+            if open_bin != edge - 1:
+                open_bin = edge - 1
+                start[cells] = i
+                share[cells, :] = 0.0
+                share[cells, open_bin] = 1.0
+                cells += 1
+            filled += mass
+        i = j
+    start[cells] = n
+    return cells
+
+
+@compiled
+def _simulated_ace_exact(p: Any, w: Any, bins: int, n_simulations: int, key: Any) -> float:
+    total = w.sum()
+    if total <= 0:
+        return np.nan
+    n = p.shape[0]
+    start = np.empty(2 * bins + 2, dtype=np.int64)
+    share = np.empty((2 * bins + 1, bins))
+    cells = _equal_weight_cells(p, w, bins, start, share)
+    promised = np.zeros(cells)
+    limit = np.empty(n, dtype=np.uint64)
+    for c in range(cells):
+        for i in range(start[c], start[c + 1]):
+            promised[c] += w[i] * p[i]
+    for i in range(n):  # `uniform(bits) < p` as a comparison of whole numbers
+        limit[i] = np.uint64(np.ceil(p[i] * 9007199254740992.0))
+    gap = np.empty(bins)
+    even = w.min() == w.max()
+    error = 0.0
+    for replicate in range(n_simulations):
+        state = stream_start(key, replicate)
+        gap[:] = 0.0
+        for c in range(cells):
+            came = 0.0
+            if even:  # counting whole numbers is some ten times faster than adding weights
+                hits = 0
+                for i in range(start[c], start[c + 1]):
+                    state = advanced(state)
+                    hits += (mixed(state) >> np.uint64(11)) < limit[i]
+                came = w[0] * hits
+            else:
+                for i in range(start[c], start[c + 1]):
+                    state = advanced(state)
+                    came += w[i] if (mixed(state) >> np.uint64(11)) < limit[i] else 0.0
+            for k in range(bins):
+                gap[k] += share[c, k] * (promised[c] - came)
+        for k in range(bins):
+            error += abs(gap[k])
+    return error / total / n_simulations
+
+
+@compiled
+def _simulated_ace_rows(p: Any, w: Any, bins: int, by_weight: bool, n_simulations: int, key: Any) -> float:
     y = np.empty(p.shape[0])
     total = 0.0
     for replicate in range(n_simulations):
@@ -174,10 +269,7 @@ def _simulated_ace(p: Any, w: Any, bins: int, method: int, n_simulations: int, k
         for i in range(p.shape[0]):
             state = advanced(state)
             y[i] = 1.0 if uniform(mixed(state)) < p[i] else 0.0
-        if method == 0:
-            total += ace_exact_sorted(y, p, w, bins)
-        else:
-            total += ace_rows_sorted(y, p, w, bins, method == 2)
+        total += ace_rows_sorted(y, p, w, bins, by_weight)
     return total / n_simulations
 
 
@@ -195,12 +287,18 @@ def expected_ace(
     """
     scores = as_probabilities(p)
     weights = as_weights(weight, len(scores))
-    code = ("exact", "array_split", "whole_rows").index(
-        one_of(method, "method", ("exact", "array_split", "whole_rows"))
-    )
+    return expected_ace_of(rank_rows(scores, scores, weights), bins, method, n_simulations, seed)
+
+
+def expected_ace_of(ranked: Ranked, bins: int, method: str, n_simulations: int, seed: int) -> float:
+    """`expected_ace` of sorted rows."""
+    as_count(bins, "bins")
     as_count(n_simulations, "n_simulations")
-    ranked = rank_rows(scores, scores, weights)
-    return float(_simulated_ace(ranked.p, ranked.weight, as_count(bins, "bins"), code, n_simulations, stream_key(seed)))
+    one_of(method, "method", METHODS)
+    if method == "exact":
+        return float(_simulated_ace_exact(ranked.p, ranked.weight, bins, n_simulations, stream_key(seed)))
+    by_weight = method == "whole_rows"
+    return float(_simulated_ace_rows(ranked.p, ranked.weight, bins, by_weight, n_simulations, stream_key(seed)))
 
 
 def expected_calibration_error(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None, bins: int = 10) -> float:

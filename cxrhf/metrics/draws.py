@@ -87,7 +87,7 @@ def draw(
             raise InputError(f"clusters[{missing[0]}] is None: every row needs a patient")
         if raw.dtype.kind == "f" and np.isnan(raw).any():
             raise InputError(f"clusters[{int(np.argmax(np.isnan(raw)))}] is nan: every row needs a patient")
-        unit = np.unique(raw, return_inverse=True)[1].reshape(-1).astype(np.int32)
+        unit = np.unique(_plain_names(raw), return_inverse=True)[1].reshape(-1).astype(np.int32)
     elif labels is not None:
         unit = np.arange(len(labels), dtype=np.int32)
     elif n is not None:
@@ -110,6 +110,19 @@ def draw(
     members = np.argsort(stratum, kind="stable").astype(np.int32)
     edges = np.r_[0, np.cumsum(np.bincount(stratum, minlength=2))] if n_units else np.zeros(2, dtype=np.int64)
     return Draws(unit, members, edges.astype(np.int64), strata, n_resamples, seed)
+
+
+def _plain_names(raw: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers written as text become numbers: patients are numbered in sorted order, and the same file read with
+    its ids as text or as numbers must give the same draws."""
+    if raw.dtype.kind not in "OUT" or len(raw) == 0:
+        return raw
+    text = raw.astype(str)
+    try:
+        number = text.astype(np.int64)
+    except (ValueError, OverflowError):
+        return text if raw.dtype.kind == "O" and any(isinstance(each, str) for each in raw) else raw
+    return number if (number.astype(str) == text).all() else text
 
 
 @compiled

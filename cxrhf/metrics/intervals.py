@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit, ndtri, stdtr, stdtrit
 
 from cxrhf.metrics.catalogue import METRICS
-from cxrhf.metrics.checks import Floats, InputError, as_fraction, as_labels, one_of, same_length
+from cxrhf.metrics.checks import Floats, InputError, as_fraction, as_labels, as_weights, one_of, same_length
 
 # Effective patients from which on percentile and logit-t intervals agree.
 MANY = 200.0
@@ -66,15 +66,19 @@ class Difference(NamedTuple):
     n_undefined: int
 
 
-def count_units(y: ArrayLike, clusters: ArrayLike | None = None) -> UnitCount:
-    """Patients on each side of a label; NaN labels are left out."""
+def count_units(y: ArrayLike, clusters: ArrayLike | None = None, weight: ArrayLike | None = None) -> UnitCount:
+    """Patients on each side of a label; NaN labels are left out.
+
+    With `weight` the effective numbers (Kish) also fall as the weight gathers on few patients.
+    """
     labels = as_labels(y, masked=True)
     if labels.ndim != 1:
         raise InputError(f"y has {labels.ndim} dimensions, allowed: one label at a time")
     raw = np.arange(len(labels)) if clusters is None else np.asarray(clusters)
     same_length(y=labels, clusters=raw)
+    mass = as_weights(weight, len(labels))
     unit = np.unique(raw, return_inverse=True)[1].reshape(-1)
-    positive, negative, total = (_patients(unit, side) for side in (labels == 1, labels == 0, ~np.isnan(labels)))
+    positive, negative, total = (_patients(unit, mass, side) for side in (labels == 1, labels == 0, ~np.isnan(labels)))
     return UnitCount(
         positive=positive[0],
         negative=negative[0],
@@ -85,10 +89,10 @@ def count_units(y: ArrayLike, clusters: ArrayLike | None = None) -> UnitCount:
     )
 
 
-def _patients(unit: np.ndarray, rows: np.ndarray) -> tuple[int, float]:
-    images = np.bincount(unit[rows]).astype(np.float64)
-    images = images[images > 0]
-    return len(images), float(images.sum() ** 2 / (images**2).sum()) if len(images) else 0.0
+def _patients(unit: np.ndarray, mass: Floats, rows: np.ndarray) -> tuple[int, float]:
+    images = np.bincount(unit[rows], mass[rows])
+    square = float((images**2).sum())
+    return int((np.bincount(unit[rows]) > 0).sum()), float(images.sum() ** 2 / square) if square > 0 else 0.0
 
 
 # Metrics that rest on one class, or on all rows, whatever the size of the other class.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cxrhf.metrics.checks import Floats, InputError, as_labels, as_probabilities, as_scores, same_length
+from cxrhf.metrics.checks import Floats, InputError, as_labels, as_probabilities, as_scores, as_weights, same_length
 from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.ranking import auroc_of, rank_rows
 
@@ -204,14 +204,31 @@ def match_pairs(
     return MatchedPairs(order[chosen & positive], order[chosen & ~positive])
 
 
-def _earliest(value: Floats, positive: NDArray[np.bool_], taken: Indices) -> NDArray[np.bool_]:
+def _earliest(value: Floats, positive: NDArray[np.bool_], taken: Indices | Floats) -> NDArray[np.bool_]:
     """As many rows of each run of equal (value, class) as the matching took there, the first ones of the run."""
     if len(value) == 0:
         return np.zeros(0, dtype=np.bool_)
     new_run = np.r_[True, (value[1:] != value[:-1]) | (positive[1:] != positive[:-1])]
     run = np.cumsum(new_run) - 1
     place = np.arange(len(value)) - np.flatnonzero(new_run)[run]
-    return np.asarray(place < np.bincount(run, taken)[run], dtype=np.bool_)
+    # Shares of a run add up to a whole number, but for rounding.
+    return np.asarray(place < np.rint(np.bincount(run, taken))[run], dtype=np.bool_)
+
+
+def pairs_of(y: ArrayLike, pretest: ArrayLike, weight: ArrayLike) -> MatchedPairs:
+    """The pairs of `match_pairs` (without ids and clusters) from the shares of `match_weights`, without matching again.
+
+    >>> y, q = [1, 0, 0, 0], [0.5, 0.1, 0.45, 0.9]
+    >>> pairs_of(y, q, match_weights(y, q))
+    MatchedPairs(positives=array([0]), negatives=array([2]))
+    """
+    labels, q, _ = _context(y, pretest, None)
+    share = as_weights(weight, len(labels))
+    there = np.flatnonzero(share > 0)
+    order = there[_sorted_context(labels[there], q[there], None)]
+    positive = labels[order] == 1
+    chosen = _earliest(q[order], positive, share[order])
+    return MatchedPairs(order[chosen & positive], order[chosen & ~positive])
 
 
 def match_weights(

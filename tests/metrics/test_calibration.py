@@ -194,6 +194,28 @@ def test_reliability_table_brackets_the_truth():
     assert np.all(np.asarray(wide.high) - wide.low > np.asarray(table.high) - table.low)
 
 
+@pytest.mark.parametrize("bins", [1, 3, 10])
+@pytest.mark.parametrize("ties", [0, 1, 2])
+def test_expected_ace_is_the_mean_of_simulated_errors(bins, ties):
+    """Twin: the same random numbers turned into labels row by row, and the error function itself on them."""
+    from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start, uniform
+
+    rng = np.random.default_rng(ties)
+    p = np.sort(rng.random(57) if ties == 0 else rng.random(57).round(ties))
+    w = rng.integers(1, 4, 57).astype(float) if bins != 3 else np.full(57, 2.0)
+    errors = []
+    with np.errstate(over="ignore"):
+        for replicate in range(7):
+            state = np.uint64(stream_start.py_func(stream_key(5), replicate))
+            y = []
+            for each in p:
+                state = advanced.py_func(state)
+                y.append(float(uniform.py_func(mixed.py_func(state)) < each))
+            errors.append(metrics.adaptive_calibration_error(y, p, w, bins=bins))
+    got = metrics.expected_ace(p, w, bins=bins, n_simulations=7, seed=5)
+    assert got == pytest.approx(np.mean(errors), abs=1e-12)
+
+
 def test_expected_ace_is_the_mean_over_calibrated_labels():
     rng = np.random.default_rng(0)
     p = rng.beta(0.8, 3.2, 500)

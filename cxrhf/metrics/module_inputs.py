@@ -1,0 +1,292 @@
+"""What users hand to an `evaluate` module -> checked columns: optional inputs, batches, several processes.
+
+A mixin, placed before `evaluate.Metric`; it does not import evaluate. evaluate itself wants every declared input in
+every call, writes all rows to a file in the user's cache and reads them back as Python lists. Here a missing optional
+input is simply missing, bad input is refused when it is handed over, and in a single process rows stay in memory:
+faster, and no patient's report touches the disk. Several processes need evaluate's shared files; there missing
+inputs are filled with NaN or '' on the way in and taken out again on the way back.
+
+Rows are kept when `compute` fails, so that a misspelt option costs nothing, and dropped when it succeeds.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import warnings
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cxrhf.metrics.checks import InputError, as_labels, as_probabilities, as_scores, as_weights
+
+Columns = dict[str, NDArray[Any]]
+
+# What an input holds, whichever module takes it.
+FAMILY = ("predictions", "references", "sample_weight", "context", "groups", "clusters")
+_NAMES = ("groups", "clusters")
+
+
+if TYPE_CHECKING:
+
+    class _Module:
+        """The part of evaluate.Metric that is used here."""
+
+        name: str
+        num_process: int
+
+        def compute(self, **inputs: Any) -> dict[str, Any] | None: ...
+        def add_batch(self, **inputs: Any) -> None: ...
+        def _feature_names(self) -> list[str]: ...
+        def __len__(self) -> int: ...
+else:
+    _Module = object
+
+
+class ModuleInputs(_Module):
+    """`required` and `optional` name a module's inputs; `_measure` computes its result from checked columns."""
+
+    required: ClassVar[tuple[str, ...]] = ("predictions", "references")
+    optional: ClassVar[tuple[str, ...]] = ()
+    texts: ClassVar[bool] = False
+    probability: ClassVar[bool] = False
+
+    _measure: Callable[..., dict[str, Any]]
+
+    def compute(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> dict[str, Any] | None:
+        """Compute the metric from the rows given here and those added before.
+
+        Inputs that the description below calls optional may be left out. Options are keyword arguments.
+        """
+        given = {"predictions": predictions, "references": references, **kwargs}
+        batch = {name: given.pop(name) for name in FAMILY if name in given}
+        self._check_options(given)
+        passed = any(value is not None for value in batch.values())
+        if self.num_process > 1:
+            if passed:
+                self.add_batch(**batch)
+            result = super().compute(**given)
+            self.__dict__["_rows"] = []
+            return result
+        batches = [*self._batches(), *([self._checked(batch, self._batches())] if passed else [])]
+        if not batches:
+            raise InputError(
+                f"{self.name} has no rows. Next: compute(predictions=..., references=...), or add_batch first"
+            )
+        columns = {name: np.concatenate([each[name] for each in batches]) for name in batches[0]}
+        out = self._measure(**columns, **given)
+        self.__dict__["_rows"] = []
+        return out
+
+    def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
+        """Add rows for a later `compute`, with the optional inputs that all batches have."""
+        batch = self._checked({"predictions": predictions, "references": references, **kwargs}, self._batches())
+        self._batches().append(batch if self.num_process == 1 else {k: v[:1] for k, v in batch.items()})
+        if self.num_process > 1:
+            super().add_batch(**self._filled(batch))
+
+    def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
+        """Add one row for a later `compute`."""
+        row = {"predictions": prediction, "references": reference, **kwargs}
+        self.add_batch(**{name: None if value is None else [value] for name, value in row.items()})
+
+    def __len__(self) -> int:
+        if self.num_process > 1:
+            return super().__len__()
+        return sum(len(batch["predictions"]) for batch in self._batches())
+
+    def _compute(self, **inputs: Any) -> dict[str, Any]:
+        """What evaluate calls in the first of several processes, with all rows as lists."""
+        batch = {name: inputs.pop(name) for name in FAMILY if name in inputs}
+        for name in self.optional:
+            if name in batch and _nothing(batch[name]):
+                del batch[name]
+        return self._measure(**self._checked(batch, []), **inputs)
+
+    def _feature_names(self) -> list[str]:
+        """evaluate.combine looks up every declared input in what it was given; leave out the optional ones it lacks."""
+        names = super()._feature_names()
+        caller = sys._getframe(1)
+        batch = caller.f_locals.get("batch")
+        if caller.f_code.co_name in ("add", "add_batch") and isinstance(batch, dict):
+            return [name for name in names if name in batch or name not in self.optional]
+        return names
+
+    def declared(self, datasets: Any) -> list[Any]:
+        """The inputs as features of the `datasets` package: one label a row and, for numbers, several."""
+        number, name = datasets.Value("float64"), datasets.Value("string")
+        inputs = (*self.required, *self.optional)
+        if self.texts:
+            return [datasets.Features(dict.fromkeys(inputs, name))]
+        single = {each: name if each in _NAMES else number for each in inputs}
+        wide = {each: datasets.List(number) for each in ("predictions", "references", "context") if each in inputs}
+        return [datasets.Features(single), datasets.Features(single | wide)]
+
+    def _batches(self) -> list[Columns]:
+        """Rows of earlier calls (of each batch only the first, where evaluate's files hold the rest)."""
+        rows: list[Columns] = self.__dict__.setdefault("_rows", [])
+        return rows
+
+    def _check_options(self, options: dict[str, Any]) -> None:
+        known = [
+            name
+            for name, each in inspect.signature(self._measure).parameters.items()
+            if each.kind is inspect.Parameter.KEYWORD_ONLY
+        ]
+        for name in options:
+            if name not in known:
+                near = get_close_matches(name, [*known, *self.required, *self.optional], 1)
+                hint = f". Did you mean {near[0]!r}?" if near else ""
+                raise InputError(
+                    f"{self.name} takes no {name!r}, allowed: inputs {', '.join((*self.required, *self.optional))}; "
+                    f"options {', '.join(known)}{hint}"
+                )
+
+    def _checked(self, batch: dict[str, Any], earlier: list[Columns]) -> Columns:
+        given = {name: value for name, value in batch.items() if value is not None}
+        for name in [name for name in given if name not in (*self.required, *self.optional)]:
+            if name not in FAMILY:
+                self._check_options({name: None})
+            # evaluate.combine hands every input to every module.
+            warnings.warn(f"{self.name} does not use {name}: ignored", UserWarning, stacklevel=3)
+            del given[name]
+        for name in self.required:
+            if name not in given:
+                raise InputError(f"{self.name} needs {name}: got {', '.join(given) or 'nothing'}")
+        columns = self._columns(given)
+        lengths = {name: len(column) for name, column in columns.items()}
+        for name, length in lengths.items():
+            if length != lengths["predictions"]:
+                raise InputError(f"predictions has {lengths['predictions']} rows but {name} has {length}")
+        for before in earlier[:1]:
+            if set(before) != set(columns):
+                odd = sorted(set(before) ^ set(columns))[0]
+                raise InputError(f"{odd} was given for some batches and not for others, allowed: for all or for none")
+            for name, column in columns.items():
+                if column.shape[1:] != before[name].shape[1:]:
+                    raise InputError(
+                        f"{name} has rows of shape {column.shape[1:]}, earlier batches {before[name].shape[1:]}"
+                    )
+        return columns
+
+    def _columns(self, given: dict[str, Any]) -> Columns:
+        """Numbers as float64, names and texts as str; refused here what no metric can use."""
+        out: Columns
+        if self.texts:
+            out = {name: _as_texts(given[name], name) for name in ("predictions", "references") if name in given}
+        else:
+            out = _numbers(given, self.probability)
+        return out | {name: _as_names(given[name], name) for name in _NAMES if name in given}
+
+    def _filled(self, batch: Columns) -> dict[str, list[Any]]:
+        """Every declared input, as evaluate's writer wants it."""
+        n = len(batch["predictions"])
+        full: dict[str, list[Any]] = {name: column.tolist() for name, column in batch.items()}
+        for name in self.optional:
+            if name not in full:
+                like = batch["predictions"]
+                if name in _NAMES or self.texts:
+                    full[name] = [""] * n
+                else:
+                    full[name] = (np.full(like.shape, np.nan) if name == "context" else np.full(n, np.nan)).tolist()
+        return full
+
+    def ticking(self, total: int) -> Callable[[int], None]:
+        """A progress bar for long work: it appears after two seconds."""
+        from tqdm.auto import tqdm
+
+        bar = tqdm(total=total, desc=f"{self.name}, resamples", delay=2, leave=False)
+
+        def tick(count: int) -> None:
+            bar.update(count)
+            if bar.n >= total:
+                bar.close()
+
+        return tick
+
+
+def _numbers(given: dict[str, Any], probability: bool) -> Columns:
+    labels = as_labels(_plain(given["references"], "references"), "references", masked=True)
+    missing = np.isnan(labels)
+    scores = _plain(given["predictions"], "predictions")
+    if np.shape(scores) != labels.shape:
+        raise InputError(f"references has shape {labels.shape} but predictions has shape {np.shape(scores)}")
+    # What stands beside a missing label is never looked at, so it may be missing too.
+    check = as_probabilities if probability else as_scores
+    out = {"predictions": check(np.where(missing, 0.0, scores), "predictions", masked=True), "references": labels}
+    if "sample_weight" in given:
+        out["sample_weight"] = as_weights(_plain(given["sample_weight"], "sample_weight"), len(labels), "sample_weight")
+    if "context" in given:
+        q = _plain(given["context"], "context")
+        if labels.ndim == 2 and np.ndim(q) == 1 and len(q) == len(labels):
+            q = np.repeat(np.asarray(q)[:, None], labels.shape[1], axis=1)
+        if np.shape(q) != labels.shape:
+            raise InputError(f"references has shape {labels.shape} but context has shape {np.shape(q)}")
+        out["context"] = as_probabilities(np.where(missing, 0.0, q), "context", masked=True)
+    return out
+
+
+def _plain(values: Any, name: str) -> NDArray[Any]:
+    """Lists, arrays, table columns and tensors (also on a device, with gradients, in half precision) as an array."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.float() if "float16" in str(values.dtype) else values
+    if isinstance(values, (list, tuple)) and any(hasattr(each, "detach") for each in values[:1]):
+        values = [_plain(each, name) for each in values]
+    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__len__"):
+        raise InputError(
+            f"{name} is {values!r:.60} ({type(values).__name__}), allowed: a list or array with one entry a row"
+        )
+    if hasattr(values, "to_numpy") and not isinstance(values, np.ndarray):
+        values = values.to_numpy()
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError):
+        sizes = sorted({len(row) if hasattr(row, "__len__") else 0 for row in values})
+        raise InputError(
+            f"{name} has rows of {sizes} entries, allowed: the same number of labels in each row"
+        ) from None
+
+
+def _as_names(values: Any, name: str) -> NDArray[Any]:
+    """Groups or patients as text, so that 7, 7.0 and "7" are one patient in every process."""
+    raw = _plain(values, name)
+    if raw.ndim != 1:
+        raise InputError(f"{name} has {raw.ndim} dimensions, allowed: one value a row")
+    if raw.dtype.kind in "iub":
+        return raw.astype(str).astype(object)
+    out = np.empty(len(raw), dtype=object)
+    for position, value in enumerate(raw.tolist()):
+        if value is None or value != value or value == "":  # noqa: PLR0124 (NaN is unequal to itself)
+            hint = "name the unknown ones, for example 'unknown'" if name == "groups" else "every row needs a patient"
+            raise InputError(f"{name}[{position}] is {value!r}, allowed: a value; {hint}")
+        out[position] = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    return out
+
+
+def _as_texts(values: Any, name: str) -> NDArray[Any]:
+    if isinstance(values, (str, bytes)):
+        raise InputError(
+            f"{name} is one {type(values).__name__} ({values[:40]!r}), allowed: a list of str, one a report"
+        )
+    rows = list(values)
+    out = np.empty(len(rows), dtype=object)
+    for position, text in enumerate(rows):
+        if not isinstance(text, str):
+            raise InputError(
+                f"{name}[{position}] is {text!r:.60} ({type(text).__name__}), allowed: str. "
+                "Drop the row, or write '' for an empty report"
+            )
+        out[position] = text
+    return out
+
+
+def _nothing(values: Any) -> bool:
+    """Whether an optional column holds only the filling of `_filled`."""
+    rows = list(values)
+    if all(isinstance(row, str) for row in rows):
+        return all(row == "" for row in rows)
+    return bool(np.isnan(np.asarray(rows, dtype=np.float64)).all())
