@@ -329,7 +329,10 @@ def _read(detail: Any) -> float:
 
 
 def _reason(name: str, label: Label, used: Floats) -> str:
-    said = undefined(name, label.y) or undefined(name, label.y, used)
+    said = undefined(name, label.y)
+    if said is None and name == "matched_auroc":
+        return "no pair within the caliper"
+    said = said or undefined(name, label.y, used)
     return said.partition(": ")[2] if said else f"not defined on these {len(label.y)} rows"
 
 

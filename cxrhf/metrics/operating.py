@@ -134,25 +134,76 @@ def sensitivity_at_specificity(
     return OperatingPoint(point.threshold, float(tpr), 1 - allowed)
 
 
+@compiled
+def fpr_sorted(y: Any, p: Any, w: Any, fpr: float, rule: int) -> int:
+    """Where the rows called positive begin (rows by ascending score) when the false positive rate is to be `fpr`.
+
+    The number of rows when nothing is called, -1 without negatives. `rule` is a place in FPR_RULES. A score without
+    weight is no point of the curve. The walk goes down from the highest score; a point is a corner when the step to it
+    and the step from it differ, so the point before is judged when the next one is known.
+    """
+    n = y.shape[0]
+    positives = 0.0
+    negatives = 0.0
+    for i in range(n):  # products instead of a branch: labels come in no order that a processor could guess
+        positives += w[i] * y[i]
+        negatives += w[i] * (1 - y[i])
+    if negatives <= 0:
+        return -1
+    per_negative = 1 / negatives
+    per_positive = 1 / positives if positives > 0 else 0.0
+    corners = rule == 0 and positives > 0  # without positives there is no curve that could turn
+    best, gap = n, fpr
+    hits, alarms, mass = 0.0, 0.0, 0.0
+    points, place = 0, n  # points so far, and where the last of them begins
+    rate, share, run, rise = 0.0, 0.0, 0.0, 0.0  # its false and true positive rate, and the step to it
+    for k in range(n):
+        i = n - 1 - k
+        mass += w[i]
+        hits += w[i] * y[i]
+        alarms += w[i] * (1 - y[i])
+        if (i > 0 and p[i - 1] == p[i]) or mass <= 0:
+            continue
+        mass = 0.0
+        reached = alarms * per_negative
+        if rule == 2:
+            if reached > fpr + TOLERANCE:
+                break
+            best = i
+            continue
+        recalled = hits * per_positive
+        turned = points > 1 and (abs(reached - rate - run) > TOLERANCE or abs(recalled - share - rise) > TOLERANCE)
+        if corners and turned and abs(rate - fpr) < gap - TOLERANCE:
+            best, gap = place, abs(rate - fpr)
+        if (not corners or points == 0) and abs(reached - fpr) < gap - TOLERANCE:
+            best, gap = i, abs(reached - fpr)
+        if reached - fpr > gap:  # from here on the rate only moves away
+            return best
+        points, place, run, rise, rate, share = points + 1, i, reached - rate, recalled - share, reached, recalled
+    if rule != 2 and abs(rate - fpr) < gap - TOLERANCE:  # the last point is kept though nothing turns there
+        best = place
+    return best
+
+
 def threshold_at_fpr(
     y: ArrayLike, p: ArrayLike, fpr: float = 0.2, weight: ArrayLike | None = None, rule: str = "nearest"
 ) -> float:
     """The threshold whose false positive rate is nearest to `fpr` (ENCODING uses .20). NaN without negatives.
 
     `nearest` (default) looks at the corners of the ROC curve and takes the first, as ENCODING's public code;
-    `nearest_all` at every point; `conservative` takes the lowest threshold that does not exceed `fpr`.
+    `nearest_all` at every point; `conservative` takes the lowest threshold that does not exceed `fpr`. Of points
+    equally near, up to rounding, the one with the highest threshold is taken; infinity calls nothing positive.
+
+    >>> threshold_at_fpr([0, 0, 0, 0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.7, 0.6, 0.9])
+    0.7
     """
-    labels, scores, weights = binary_input(y, p, weight)
     as_fraction(fpr, "fpr")
     one_of(rule, "rule", FPR_RULES)
-    curve = roc_curve(labels, scores, weights)
-    if np.isnan(curve.fpr[-1]):
+    ranked = rank_rows(*binary_input(y, p, weight))
+    start = fpr_sorted(ranked.y, ranked.p, ranked.weight, float(fpr), FPR_RULES.index(rule))
+    if start < 0:
         return float("nan")
-    if rule == "conservative":
-        return float(curve.threshold[np.flatnonzero(curve.fpr <= fpr + TOLERANCE)[-1]])
-    if rule == "nearest_all" or np.isnan(curve.tpr[-1]):
-        return float(curve.threshold[_nearest(curve, fpr, np.arange(len(curve.fpr)))])
-    return float(curve.threshold[_nearest(curve, fpr, _corners(curve))])
+    return float(ranked.p[start]) if start < len(ranked.p) else float("inf")
 
 
 @compiled

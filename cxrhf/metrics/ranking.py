@@ -107,7 +107,8 @@ def auroc_lanes(
             out[lane] += tied[1, lane]
     for lane in range(lanes):
         pairs = out[lane] * below[lane]
-        out[lane] = area[lane] / pairs if pairs > 0 else np.nan
+        # Rounding of weighted sums must not lift a perfect ranking above 1.
+        out[lane] = min(area[lane] / pairs, 1.0) if pairs > 0 else np.nan
 
 
 def auroc_of(ranked: Ranked) -> float:

@@ -1,0 +1,69 @@
+"""Labels, scores and groups of one finding or many -> the result of the `evaluate` module `subgroup_rates`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cxrhf.metrics.estimates import Labels, by_label, options_by_label
+from cxrhf.metrics.subgroups import NUMBERS, measure_subgroups
+
+
+def measure_labels(
+    rows: Labels,
+    groups: Sequence[Any],
+    *,
+    threshold: float | Sequence[float] | None = None,
+    fpr: float = 0.2,
+    rule: str = "nearest",
+    clusters: ArrayLike | None = None,
+    n_resamples: int = 0,
+    seed: int = 0,
+    level: float = 0.95,
+    label_names: Sequence[str] | None = None,
+    progress: Callable[[int], Callable[[int], None]] | None = None,
+) -> dict[str, Any]:
+    """The result of the `evaluate` module `subgroup_rates`: `measure_subgroups` of one label, or of each and the means.
+
+    `threshold` is one for all labels, or one a label. Means are over the labels where a number is defined.
+    """
+    n_labels = rows.y.shape[1]
+    thresholds = options_by_label({"threshold": threshold}, n_labels)
+    tick = progress(n_labels * n_resamples) if progress is not None and n_resamples else None
+    found = [
+        measure_subgroups(
+            rows.y[:, k],
+            rows.p[:, k],
+            groups,
+            **thresholds[k],
+            fpr=fpr,
+            rule=rule,
+            weight=rows.weight,
+            clusters=clusters,
+            n_resamples=n_resamples,
+            seed=seed,
+            level=level,
+            progress=tick,
+        )
+        for k in range(n_labels)
+    ]
+    gaps = {name: _mean([each["gaps"][name]["value"] for each in found]) for name in NUMBERS}
+    flat_gaps = {f"subgroup_rates_{name}_gap": value for name, value in gaps.items()}
+    if rows.single:
+        (only,) = found
+        named = {f"subgroup_rates_{key}": only[key] for key in ("gaps", "overall", "threshold", "threshold_source")}
+        return {"subgroup_rates": only["groups"], **flat_gaps, **named}
+    names = sorted({name for each in found for name in each["groups"]})
+    means = {
+        group: {name: _mean([each["groups"].get(group, {}).get(name, np.nan) for each in found]) for name in NUMBERS}
+        for group in names
+    }
+    return {"subgroup_rates": means, **flat_gaps, "subgroup_rates_per_label": by_label(found, label_names)}
+
+
+def _mean(values: Sequence[float]) -> float:
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.mean(known)) if known else float("nan")

@@ -1,0 +1,155 @@
+"""Every example runs as a reader would run it, offline, and its numbers are those of the metric functions."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cxrhf.metrics import att_weights, auroc, balanced_brier, brier_skill_score, matched_auroc
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+
+needs_torch = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("torch", "timm", "transformers", "accelerate")),
+    reason='needs pip install "cxrhf[train]"',
+)
+
+
+def run(name: str, folder: Path, *options: str, launcher: tuple[str, ...] = ()) -> tuple[str, dict[str, Any]]:
+    """What an example prints and what it writes."""
+    out = folder / "out.json"
+    out.unlink(missing_ok=True)
+    settings = {
+        "PYTHONPATH": str(ROOT),
+        "HF_HOME": str(folder / "home"),
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    done = subprocess.run(
+        [sys.executable, *launcher, str(EXAMPLES / name), *options, "--out", str(out)],
+        cwd=folder,
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout, json.loads(out.read_text())
+
+
+def columns(rows: dict[str, Any], k: int, probability: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Label, probability and context of finding k where the label is known, and which rows these are."""
+    y = np.array(rows["labels"], dtype=float)[:, k]
+    known = ~np.isnan(y)
+    return y[known], probability[known, k], np.array(rows["context"])[known, k], known
+
+
+@needs_torch
+def test_trainer(tmp_path):
+    printed, out = run("trainer_metrics.py", tmp_path, "--n-resamples", "200")
+    found, rows = out["metrics"], out["rows"]
+    assert all(isinstance(value, (int, float)) for value in found.values())
+    assert np.isnan(np.array(rows["labels"], dtype=float)).mean() > 0.1
+    probability = 1 / (1 + np.exp(-np.array(rows["logits"])))
+    findings = ("pleural_effusion", "cardiomegaly", "pneumothorax")
+    for k, finding in enumerate(findings):
+        y, p, q, known = columns(rows, k, probability)
+        weight = np.array(rows["weight"])[known]
+        held = auroc(y, p, weight * att_weights(y, q))
+        assert found[f"eval_weighted_auroc_{finding}"] == pytest.approx(held, abs=1e-9)
+        assert found[f"eval_weighted_auroc_unweighted_{finding}"] == pytest.approx(auroc(y, p, weight), abs=1e-9)
+        assert found[f"eval_balanced_brier_{finding}"] == pytest.approx(balanced_brier(y, p, weight), abs=1e-6)
+        assert found[f"eval_weighted_auroc_{finding}_ci_low"] <= held <= found[f"eval_weighted_auroc_{finding}_ci_high"]
+        assert finding in printed
+    mean = np.mean([found[f"eval_weighted_auroc_{finding}"] for finding in findings])
+    assert found["eval_weighted_auroc"] == pytest.approx(mean)
+    # Planted: two findings are in the image, of the third only what the chart knew.
+    assert found["eval_weighted_auroc_cardiomegaly"] > 0.7
+    assert found["eval_weighted_auroc_drop_pneumothorax"] > 0.04
+    assert found["eval_weighted_auroc_pneumothorax_ci_low"] < 0.5
+
+
+@needs_torch
+def test_accelerate_gives_the_same_from_one_process_and_from_two(tmp_path):
+    options = ("--cpu", "--n-resamples", "200")
+    printed, one = run("accelerate_metrics.py", tmp_path, *options)
+    printed_by_two, two = run("accelerate_metrics.py", tmp_path, *options, launcher=TORCHRUN)
+    # A launcher may start one process without saying so; then the rest of this test would compare nothing.
+    assert (one["processes"], two["processes"]) == (1, 2)
+    rows = one["rows"]
+    n = len(rows["labels"])
+    assert n % 16  # the last batches do not divide evenly
+    assert one["gathered"] == two["gathered"]
+    assert printed.splitlines()[1:] == printed_by_two.splitlines()[1:]
+    assert_close(one["gathered"], one["by_files"])
+    assert_close(one["gathered"], two["by_files"])
+    rows["context"] = np.array(rows["context"], dtype=np.float32).astype(float)  # as it travels
+    for k, finding in enumerate(("pleural_effusion", "cardiomegaly")):
+        y, p, q, _ = columns(rows, k, np.array(rows["probability"]))
+        found = two["gathered"]
+        assert found["weighted_auroc_per_label"][finding] == pytest.approx(auroc(y, p, att_weights(y, q)), abs=1e-9)
+        assert found["weighted_auroc_unweighted_per_label"][finding] == pytest.approx(auroc(y, p), abs=1e-9)
+        assert found["balanced_brier_per_label"][finding] == pytest.approx(balanced_brier(y, p), abs=1e-6)
+
+
+def assert_close(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert list(one) == list(other)
+    for key, value in one.items():
+        if isinstance(value, dict):
+            assert_close(value, other[key])
+        else:
+            assert other[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-9, abs=1e-12)), key
+
+
+def test_scikit_learn(tmp_path):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    printed, out = run("sklearn_scorers.py", tmp_path, "--images", "600")
+    place = importlib.util.spec_from_file_location("sklearn_scorers", EXAMPLES / "sklearn_scorers.py")
+    assert place is not None
+    assert place.loader is not None
+    example = importlib.util.module_from_spec(place)
+    place.loader.exec_module(example)
+    data = example.make_features(600, 0)
+    x, y, patient = data["x"], data["y"], data["patient"]
+    for k, (train, test) in enumerate(StratifiedGroupKFold(5).split(x, y, patient)):
+        assert not set(patient[train]) & set(patient[test])
+        model = LogisticRegression(C=0.1).fit(x[train], y[train], sample_weight=data["weight"][train])
+        p, score, weight = model.predict_proba(x[test])[:, 1], model.decision_function(x[test]), data["weight"][test]
+        expected = {
+            "auroc": auroc(y[test], score, weight),
+            "balanced_brier": -balanced_brier(y[test], p, weight),
+            "brier_skill_score": brier_skill_score(y[test], p, weight),
+            "matched_auroc": matched_auroc(y[test], score, data["pretest"][test]),
+        }
+        assert {name: out["scores"][name][k] for name in expected} == pytest.approx(expected, rel=1e-9)
+    assert set(out["best"]) == set(out["scores"])
+    assert np.isnan(out["rare"]["grid_means"]).all()
+    assert out["rare"]["grid_ranks"] == [1, 1]
+    assert out["rare"]["reasons"]
+    assert "no positives" in out["rare"]["reasons"][0]
+    assert "matched_auroc" in printed
+
+
+def test_readme_names_every_example_with_the_command_of_its_docstring():
+    readme = (EXAMPLES / "README.md").read_text()
+    named = set(re.findall(r"examples/(\w+\.py)", readme))
+    assert named == {path.name for path in EXAMPLES.glob("*.py")}
+    for line in re.findall(r"^(?:python|torchrun) .*?\.py(?: --\w+)?", readme, flags=re.MULTILINE):
+        name = re.findall(r"examples/(\w+\.py)", line)[0]
+        assert f"    {line}\n" in (EXAMPLES / name).read_text(), line
