@@ -11,6 +11,7 @@ export PYTHONPATH := $(CURDIR)
 
 # A stamp per set of requirements, inside the environment, so that a changed pin installs again and nothing else does.
 REQUIREMENTS := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+CORE := $(VENV)/.core-$(REQUIREMENTS)
 DEV := $(VENV)/.dev-$(REQUIREMENTS)
 BENCH := $(VENV)/.bench-$(REQUIREMENTS)
 
@@ -18,18 +19,32 @@ $(PY):
 	$(PYTHON) -c 'import sys; sys.exit("cxrhf needs Python >= 3.11, this is " + sys.version.split()[0] + ". Next: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(DEV): | $(PY)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+# What `pip install cxrhf` brings: enough for the demo, without torch.
+$(CORE): | $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
+
+# All that the tests run: also torch, transformers, gradio, and Chromium to look at the pages with.
+$(DEV): | $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,train,app]"
+	touch $@ $(CORE)
+
+# Debian's package; elsewhere name a browser with CHROMIUM=/path/to/chromium.
+.PHONY: chromium
+chromium:
+	@test -n "$$CHROMIUM" || command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	|| { command -v apt-get >/dev/null && SUDO=$$(test "$$(id -u)" = 0 || echo sudo) \
+	&& $$SUDO apt-get update -qq && $$SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
+	|| echo "no Chromium could be installed: tests of pages need it; set CHROMIUM=/path/to/chromium" >&2
 
 $(BENCH): $(DEV)
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	touch $@
 
-demo: $(DEV)
+demo: $(CORE)
 	$(PY) -m cxrhf demo --out $(DEMO)
 
-test: lint
+test: lint chromium
 	$(PY) -m pytest -n $(WORKERS) -m "not slow"
 
 # Long checks: coverage of the intervals. Some 20 minutes on two cores.

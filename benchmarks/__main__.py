@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import Any
 
-BENCHMARKS = ("bootstrap", "matching", "words")
+BENCHMARKS = ("bootstrap", "matching", "words", "modules")
 
 
 def line(row: dict[str, Any]) -> str:

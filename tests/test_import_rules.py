@@ -21,6 +21,7 @@ PLACES = {
         ("torch", "torchvision", "timm", "transformers", "peft", "accelerate"), ("cxrhf.models", "cxrhf.encode")
     ),
     "huggingface_hub": ("cxrhf.hub",),
+    "gradio": ("cxrhf.hub.widget",),
     "polars": ("cxrhf.data",),
     "evaluate": (),
 }
@@ -34,6 +35,7 @@ STAGE = SHARED | {"metrics", "calibrate", "encode"}
 LAYERS = {
     "metrics": set[str](),
     "errors": set[str](),
+    "paths": {"errors"},
     "findings": set[str](),
     "schema": TABLES,
     "tables": TABLES,
@@ -46,10 +48,10 @@ LAYERS = {
     "models": STAGE,
     "audits": SHARED | {"metrics"},
     "report": SHARED | {"metrics"},
-    "hub": SHARED | {"metrics", "report"},
+    "hub": SHARED | {"metrics", "report", "paths"},
     "configs": set[str](),
 }
-METRICS_MAY = {"numpy", "scipy", "sklearn", "numba"}
+METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}
 # What `import cxrhf` and `cxrhf --help` cost: the package and the command line name everything else inside functions.
 LIGHT = {"cxrhf": set[str](), "cxrhf.__main__": {"cli"}, "cxrhf.cli": {"cli", "errors", "config"}}
 # Import name -> the distribution that brings it, where they differ.

@@ -1,0 +1,1 @@
+"""What leaves for the Hugging Face Hub, made ready here."""

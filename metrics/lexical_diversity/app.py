@@ -1,0 +1,44 @@
+"""The card's example of lexical diversity -> a page: eight generated reports beside those of radiologists."""
+
+from pathlib import Path
+
+import evaluate
+
+from cxrhf.hub.widget import Number, metric_app
+
+HERE = Path(__file__).parent
+
+app = metric_app(
+    evaluate.load(str(HERE / "lexical_diversity.py")),
+    columns={
+        "predictions": [
+            "The lungs are clear. The heart is normal.",
+            "The lungs are clear. The heart is normal.",
+            "The heart is enlarged.",
+            "The lungs are clear. The heart is normal.",
+            "The lungs are clear. The heart is normal.",
+            "The lungs are clear.",
+            "The lungs are clear. The heart is normal.",
+            "The lungs are clear. The heart is normal.",
+        ],
+        "references": [
+            "The lungs are clear.",
+            "Small left pleural effusion.",
+            "The heart is enlarged.",
+            "Clips after left mastectomy.",
+            "The lungs are clear. The heart is normal.",
+            "Right lower lobe opacity.",
+            "The heart is normal. The lungs are clear.",
+            "Sternotomy wires are intact.",
+        ],
+        "clusters": [None] * 8,
+    },
+    options=[
+        Number("n_resamples", 0, whole=True, least=0, most=2000, help="Behind the intervals; 0 gives none."),
+        Number("seed", 0, whole=True, least=0, help="Of the random draws."),
+    ],
+    card=HERE / "README.md",
+)
+
+if __name__ == "__main__":
+    app.launch()

@@ -1,0 +1,90 @@
+"""Generated reports, and those of radiologists if given -> how varied the language is."""
+
+import datasets
+import evaluate
+
+from cxrhf.metrics.diversity import measure_diversity, measure_diversity_pair
+from cxrhf.metrics.module_inputs import ModuleInputs
+
+_DESCRIPTION = """
+Lexical diversity of generated reports: 1 - self-BLEU (how unlike the reports are to each other), the share of different
+reports, and different words over all words. With the reference reports, also theirs, the differences, and the words
+kept, lost and new. More is not better by itself: noise is diverse too. The aim is the diversity of the references.
+"""
+
+_KWARGS_DESCRIPTION = """
+Inputs:
+    predictions: generated reports, one str a row.
+    references (optional): the reports that radiologists wrote for the same images.
+    clusters (optional): the patient of each row; intervals then leave out patients instead of rows.
+Options:
+    sample: reports drawn before self-BLEU, which rises with their number; for corpora of unlike size. None: all.
+    n_resamples: parts that are left out in turn (jackknife) for the intervals; 0 (default) gives none.
+    seed, level: of the sample and the intervals (0, .95).
+Returns a dict:
+    lexical_diversity: 1 - self-BLEU, 0 (all alike) to 1; no direction by itself. NaN with fewer than two reports.
+    lexical_diversity_self_bleu, _template_diversity (share of different reports), _type_token_ratio, 0 to 1 each.
+    lexical_diversity_n_texts, _n_empty, _n_tokens, _n_types.
+    With _ci_low, _ci_high, _ci_method with n_resamples; _note where undefined.
+    With references also lexical_diversity_reference (the same numbers for them), lexical_diversity_difference
+    (generated less reference, with its interval) and lexical_diversity_vocabulary (kept_share, lost_mass, new_mass,
+    n_lost, n_new).
+Examples:
+    >>> import cxrhf, evaluate
+    >>> metric = evaluate.load(cxrhf.metric_path("lexical_diversity"))
+    >>> out = metric.compute(predictions=["The lungs are clear."] * 4)
+    >>> out["lexical_diversity"], out["lexical_diversity_template_diversity"]
+    (0.0, 0.25)
+
+    Beside what radiologists wrote: the model has lost half of the words.
+
+    >>> written = ["The lungs are clear.", "Small left effusion.", "The heart is enlarged.", "Clips after mastectomy."]
+    >>> out = metric.compute(predictions=["The lungs are clear."] * 4, references=written)
+    >>> out["lexical_diversity_reference"]["template_diversity"], out["lexical_diversity_vocabulary"]["n_lost"]
+    (1.0, 8)
+"""
+
+_CITATION = """
+@article{parikh_measuring,
+  title = {Measuring What VLMs Don't Say: Validation Metrics Hide Clinical Terminology Erasure in Radiology Report
+           Generation},
+  author = {Parikh, Aditya and Feragen, Aasa and Das, Sneha and Frank, Stella}
+}
+"""
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _KWARGS_DESCRIPTION)
+class LexicalDiversity(ModuleInputs, evaluate.Metric):
+    """See above."""
+
+    required = ("predictions",)
+    optional = ("references", "clusters")
+    texts = True
+
+    def _info(self):
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_KWARGS_DESCRIPTION,
+            features=self.declared(datasets),
+        )
+
+    def _measure(self, predictions, references=None, clusters=None, *, sample=None, n_resamples=0, seed=0, level=0.95):
+        settings = {"clusters": clusters, "sample": sample, "n_resamples": n_resamples, "seed": seed, "level": level}
+        if references is None:
+            return named(measure_diversity(predictions, **settings))
+        both = measure_diversity_pair(predictions, references, **settings)
+        return named(both["generated"]) | {
+            "lexical_diversity_reference": both["reference"],
+            "lexical_diversity_difference": both["difference"],
+            "lexical_diversity_vocabulary": both["vocabulary"],
+        }
+
+
+def named(found):
+    """1 - self-BLEU under the metric's name, the other numbers behind it."""
+    out = {}
+    for key, value in found.items():
+        place = key.removeprefix("self_bleu_diversity")
+        out["lexical_diversity" + (place if place != key else f"_{key}")] = value
+    return out

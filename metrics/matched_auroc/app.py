@@ -1,0 +1,29 @@
+"""A page for the matched AUROC: twelve images with their pre-test probabilities, to be changed or replaced."""
+
+from pathlib import Path
+
+import evaluate
+
+from cxrhf.hub.widget import Number, metric_app
+
+HERE = Path(__file__).parent
+
+app = metric_app(
+    evaluate.load(str(HERE / "matched_auroc.py")),
+    columns={
+        "predictions": [0.9, 0.7, 0.5, 0.4, 0.8, 0.6, 0.45, 0.3, 0.3, 0.2, 0.1, 0.1],
+        "references": [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+        "context": [0.8, 0.6, 0.5, 0.3, 0.7, 0.6, 0.4, 0.3, 0.2, 0.1, 0.1, 0.0],
+        "clusters": [None] * 12,
+    },
+    options=[
+        Number("caliper", None, least=0, most=1, help="widest difference within a pair; empty: no limit"),
+        Number("n_resamples", 0, whole=True, least=0, most=10_000, help="replicates behind the intervals; 0: none"),
+        Number("seed", 0, whole=True, least=0, help="of the draws"),
+        Number("level", 0.95, least=0.5, most=0.999, help="of the intervals"),
+    ],
+    card=HERE / "README.md",
+)
+
+if __name__ == "__main__":
+    app.launch()

@@ -1,0 +1,115 @@
+"""Scores and labels -> sensitivity where the specificity is the one asked for, with the threshold that gives it."""
+
+import datasets
+import evaluate
+
+from cxrhf.metrics.estimates import described, flat, labels_of, study
+from cxrhf.metrics.module_inputs import ModuleInputs
+from cxrhf.metrics.operating import false_positive_rate_to_expect, sensitivity_at_specificity
+
+# Below this many negatives the threshold chosen here promises more than new negatives will keep.
+MANY_NEGATIVES = 400
+
+_DESCRIPTION = """
+Sensitivity at a specificity: the share of positives found by the lowest threshold that keeps the specificity on these
+rows, 0 to 1, higher is better; with the threshold and the specificity it reaches. The threshold is chosen on the rows
+it is judged on, so with few negatives the true specificity is lower than asked for.
+"""
+
+_KWARGS_DESCRIPTION = """
+Inputs:
+    predictions: scores, higher = more likely positive; any finite numbers. One a row, or a list a row (several labels).
+    references: 1, 0 or null (missing, left out for that label), of the same shape.
+    sample_weight (optional): one weight >= 0 a row.
+    clusters (optional): the patient of each row; intervals then draw patients instead of rows.
+Options:
+    specificity: between 0 and 1, .95.
+    rule: "conservative" (default): the lowest threshold with an empirical false positive rate of at most 1 -
+        specificity. "plus_one": one more false alarm is counted, honest about new negatives when there are few.
+        "nearest": the ROC point nearest to the asked rate; "nearest_first": the same as the paper's code; "interp":
+        on the line between neighbouring points. Intervals of the other rules take longer.
+    n_resamples: bootstrap replicates behind the intervals; 0 (default) gives none.
+    seed, level: of the intervals (0, .95).
+    label_names: names of the labels; results by label are then dicts.
+Returns a dict:
+    sensitivity_at_specificity: 0 to 1, higher is better; the mean over labels when there are several.
+    sensitivity_at_specificity_threshold, _specificity: the threshold (score >= threshold is called positive), and the
+        specificity reached.
+    sensitivity_at_specificity_plus_one: the value by the rule "plus_one", when a label has fewer than 400 negatives.
+    sensitivity_at_specificity_expected_specificity: what to expect on new negatives, by the conservative rule.
+    With _ci_low, _ci_high, _ci_method with n_resamples, and _per_label with several labels.
+    sensitivity_at_specificity_note: only when undefined (NaN: a class is missing), with the reason.
+Examples:
+    >>> import cxrhf, evaluate
+    >>> metric = evaluate.load(cxrhf.metric_path("sensitivity_at_specificity"))
+    >>> p, y = [0.1, 0.2, 0.3, 0.6, 0.5, 0.9], [0, 0, 0, 0, 1, 1]
+    >>> out = metric.compute(predictions=p, references=y, specificity=0.75)
+    >>> out["sensitivity_at_specificity"], out["sensitivity_at_specificity_threshold"]
+    (1.0, 0.5)
+
+    With 4 negatives one false alarm in five is to be expected at least; the honest rule finds fewer positives.
+
+    >>> out["sensitivity_at_specificity_plus_one"], out["sensitivity_at_specificity_expected_specificity"]
+    (0.5, 0.6)
+    >>> out = metric.compute(predictions=p, references=y, specificity=0.95, n_resamples=200)
+    >>> out["sensitivity_at_specificity"], out["sensitivity_at_specificity_ci_method"]
+    (0.5, 'logit-normal')
+"""
+
+_CITATION = """
+@article{wang_revisiting,
+  title = {Revisiting Performance Claims for Chest X-Ray Models Using Clinical Context},
+  author = {Wang, Andrew and Zhang, Jiashuo and Oberst, Michael}
+}
+"""
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _KWARGS_DESCRIPTION)
+class SensitivityAtSpecificity(ModuleInputs, evaluate.Metric):
+    """See above."""
+
+    optional = ("sample_weight", "clusters")
+
+    def _info(self):
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_KWARGS_DESCRIPTION,
+            features=self.declared(datasets),
+        )
+
+    def _measure(
+        self,
+        predictions,
+        references,
+        sample_weight=None,
+        clusters=None,
+        *,
+        specificity=0.95,
+        rule="conservative",
+        n_resamples=0,
+        seed=0,
+        level=0.95,
+        label_names=None,
+    ):
+        rows = labels_of(references, predictions, sample_weight)
+        name = "sensitivity_at_specificity"
+        asked = {name: {"specificity": specificity, "rule": rule}}
+        found = study(asked, rows, clusters=clusters, n_resamples=n_resamples, seed=seed, progress=self.ticking)
+        out = flat(name, found[name], level=level, label_names=label_names)
+        points, honest, expected, few = found[name].details, [], [], False
+        for label, point in zip(rows.each(), points, strict=True):
+            n_negative = int((label.y == 0).sum())
+            expected.append(1 - false_positive_rate_to_expect(n_negative, specificity))
+            if n_negative < MANY_NEGATIVES:
+                few = True
+                other = sensitivity_at_specificity(label.y, label.p, specificity, label.weight, "plus_one")
+                honest.append(other.sensitivity)
+            else:
+                honest.append(point.sensitivity)
+        out |= described(f"{name}_threshold", [point.threshold for point in points], rows, label_names)
+        out |= described(f"{name}_specificity", [point.specificity for point in points], rows, label_names)
+        out |= described(f"{name}_expected_specificity", expected, rows, label_names)
+        if few:
+            out |= described(f"{name}_plus_one", honest, rows, label_names)
+        return out

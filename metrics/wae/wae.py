@@ -1,0 +1,99 @@
+"""Generated and reference reports with groups -> how far associations of words with groups moved, beside its null."""
+
+import datasets
+import evaluate
+
+from cxrhf.metrics.module_inputs import ModuleInputs
+from cxrhf.metrics.words_measured import measured_erasure, two_groups
+
+_DESCRIPTION = """
+Weighted association erasure (WAE): the mean squared displacement (z_disp of CAD) over all words, weighted by how often
+they occur. It has no direction: 0 for identical corpora, about 1 for faithful but independent text, and low again when
+a model collapses to one sentence. Read it beside its null and the omitted mass, and never call lower better.
+"""
+
+_KWARGS_DESCRIPTION = """
+Inputs:
+    predictions: generated reports, one str a row.
+    references: the reports that radiologists wrote for the same images.
+    groups: the patient's group of each row (sex, age band, ...).
+    clusters (optional): the patient of each row; without, every row is a patient of its own.
+Options:
+    pair: two groups to compare, as ("F", "M"); the first is positive. By default the only two there are, by alphabet.
+    group: one group, compared with all others together; for more than two groups.
+    weights: "prediction" (default) or "reference": in which corpus words are counted.
+    alpha: smoothing, .1.
+    n_null: random halvings of the reference reports behind the null, 200; 0 leaves it out.
+    n_resamples: bootstrap replicates over patients behind the intervals, and random exchanges behind the p value; 0
+        (default) gives neither.
+    seed, level: of the intervals (0, .95).
+Returns a dict:
+    wae: >= 0, no direction. NaN without words, with wae_note.
+    wae_null, wae_null_low, wae_null_high: mean and range of WAE between two halves of the human reports.
+    wae_omitted_mass: share of reference tokens in words that the model leaves out, which WAE cannot see.
+    wae_by_group: WAE over the words of each group; wae_delta: that of the first group less that of the second.
+    wae_groups: the two groups, the first is positive.
+    With n_resamples wae_ci_low, _ci_high, _ci_method (and for wae_delta), and wae_p_value: of "no displacement",
+    references and predictions exchanged within patients.
+Examples:
+    >>> import cxrhf, evaluate
+    >>> metric = evaluate.load(cxrhf.metric_path("wae"))
+    >>> usual = "The heart size is normal. The lungs are clear. No pleural effusion or pneumothorax."
+    >>> written = [usual + " Mastectomy."] * 40 + [usual] * 160
+    >>> sex = ["F"] * 100 + ["M"] * 100
+
+    Identical corpora give 0. So does a model that writes the usual words for everybody and never says "mastectomy":
+    only the omitted mass tells.
+
+    >>> out = metric.compute(predictions=written, references=written, groups=sex)
+    >>> out["wae"], out["wae_omitted_mass"]
+    (0.0, 0.0)
+    >>> out = metric.compute(predictions=[usual] * 200, references=written, groups=sex)
+    >>> round(out["wae"], 2), round(out["wae_omitted_mass"], 4)
+    (0.05, 0.0217)
+"""
+
+_CITATION = """
+@article{parikh_measuring,
+  title = {Measuring What VLMs Don't Say: Validation Metrics Hide Clinical Terminology Erasure in Radiology Report
+           Generation},
+  author = {Parikh, Aditya and Feragen, Aasa and Das, Sneha and Frank, Stella}
+}
+"""
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _KWARGS_DESCRIPTION)
+class Wae(ModuleInputs, evaluate.Metric):
+    """See above."""
+
+    required = ("predictions", "references", "groups")
+    optional = ("clusters",)
+    texts = True
+
+    def _info(self):
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_KWARGS_DESCRIPTION,
+            features=self.declared(datasets),
+        )
+
+    def _measure(
+        self,
+        predictions,
+        references,
+        groups,
+        clusters=None,
+        *,
+        pair=None,
+        group=None,
+        weights="prediction",
+        alpha=0.1,
+        n_null=200,
+        n_resamples=0,
+        seed=0,
+        level=0.95,
+    ):
+        texts = two_groups(references, predictions, groups, clusters, pair=pair, group=group)
+        settings = {"alpha": alpha, "seed": seed, "level": level}
+        return measured_erasure(texts, weights=weights, n_null=n_null, n_resamples=n_resamples, **settings)

@@ -1,0 +1,53 @@
+"""Every metrics/*/app.py starts and, in a browser, computes the example of its card."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cxrhf.hub import widget
+from tests.browser import ROOT, page, serve
+
+FOLDERS = sorted(path.parent for path in (ROOT / "metrics").glob("*/app.py"))
+
+
+def card_example(folder: Path) -> dict[str, Any]:
+    """The result of the first example of the card, run here."""
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"^## Examples\n.*?```(?:python|py)\n(.*?)```", card, re.DOTALL | re.MULTILINE)
+    assert block, f"{folder.name}: no example under ## Examples"
+    test = doctest.DocTestParser().get_doctest(block[1], {}, folder.name, None, 0)
+    runner = doctest.DocTestRunner(verbose=False)
+    runner.run(test, clear_globs=False)
+    assert runner.summarize(verbose=False).failed == 0
+    result: dict[str, Any] = test.globs["result"]
+    return result
+
+
+def words(html: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_page_computes_the_example_of_the_card(folder: Path, tmp_path: Path) -> None:
+    result = card_example(folder)
+    with serve(folder / "app.py", hf_home=tmp_path) as address, page() as seen:
+        seen.page.goto(address)
+        seen.page.locator("#compute").click()
+        number = words(widget.headline(folder.name, result, 0.95))
+        seen.page.wait_for_function(
+            "text => document.querySelector('#headline').innerText.split(/\\s+/).join('') === text",
+            arg=re.sub(r"\s+", "", number),
+            timeout=60_000,
+        )
+        shown = seen.page.locator("#result").inner_text()
+        for key in list(result)[:6]:
+            assert key in shown, f"{key} is not on the page"
+        assert seen.page.locator("#problem").inner_text().strip() == ""
+        assert seen.errors == []
+        assert seen.outside == []
