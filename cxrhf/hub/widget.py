@@ -109,10 +109,11 @@ class Number:
                 return None
             raise Problem(f"{self.name} is empty, allowed: {self.allowed}")
         if isinstance(field, str):
+            written = field.strip()
             try:
-                field = float(field)
+                field = float(written)
             except ValueError:
-                raise Problem(f"{self.name} is {field.strip()!r}, allowed: {self.allowed}") from None
+                raise Problem(f"{self.name} is {written!r}, allowed: {self.allowed}") from None
         low, high = self.least is not None and field < self.least, self.most is not None and field > self.most
         if not math.isfinite(field) or low or high or (self.whole and field != int(field)):
             raise Problem(f"{self.name} is {field:.10g}, allowed: {self.allowed}")

@@ -1,4 +1,4 @@
-"""The card's example of lexical diversity -> a page: eight generated reports beside those of radiologists."""
+"""The card's example of lexical diversity -> a page: twelve generated reports beside those of radiologists."""
 
 from pathlib import Path
 
@@ -20,6 +20,10 @@ app = metric_app(
             "The lungs are clear.",
             "The lungs are clear. The heart is normal.",
             "The lungs are clear. The heart is normal.",
+            "The lungs are clear. The heart is normal.",
+            "Small left pleural effusion.",
+            "The lungs are clear. The heart is normal.",
+            "The lungs are clear. The heart is normal.",
         ],
         "references": [
             "The lungs are clear.",
@@ -30,10 +34,15 @@ app = metric_app(
             "Right lower lobe opacity.",
             "The heart is normal. The lungs are clear.",
             "Sternotomy wires are intact.",
+            "Mild scoliosis.",
+            "Left pleural effusion, unchanged.",
+            "The lungs are clear.",
+            "New right chest port.",
         ],
-        "clusters": [None] * 8,
+        "clusters": [None] * 12,
     },
     options=[
+        Number("sample", None, whole=True, least=2, help="Reports drawn before self-BLEU; empty: all."),
         Number("n_resamples", 0, whole=True, least=0, most=2000, help="Behind the intervals; 0 gives none."),
         Number("seed", 0, whole=True, least=0, help="Of the random draws."),
     ],

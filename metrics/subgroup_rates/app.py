@@ -18,6 +18,7 @@ app = metric_app(
         "clusters": [None] * 18,
     },
     options=[
+        Number("threshold", None, help="One for all groups, from validation data; empty: set by fpr."),
         Number("fpr", 0.2, least=0, most=1, help="The false positive rate of all rows that sets the threshold."),
         Choice(
             "rule",

@@ -16,7 +16,8 @@ import pytest
 from cxrhf import __version__
 from cxrhf.errors import CxrhfError
 from cxrhf.hub import stage as staging
-from cxrhf.hub.stage import StageError, main, relative_imports, requirements, seen_by_evaluate, stage, widget_imports
+from cxrhf.hub.stage import main, requirements, stage
+from cxrhf.hub.stage_imports import StageError, relative_imports, seen_by_evaluate, widget_imports
 from cxrhf.paths import metric_path, shipped
 
 ROOT = Path(__file__).resolve().parents[2]
