@@ -78,11 +78,13 @@ def test_nih_probabilities(nih: dict[str, Any]) -> None:
 def test_nih_operating_point_and_subgroups(nih: dict[str, Any]) -> None:
     out = loaded("sensitivity_at_specificity").compute(**_pick(nih, "clusters"), n_resamples=200)
     assert all(value >= 0.95 for value in out["sensitivity_at_specificity_specificity_per_label"])
-    groups = loaded("subgroup_rates").compute(**_pick(nih, "groups", "clusters"), label_names=nih["names"])
+    # The corners of a rare finding's ROC curve are far apart: only all its points come near the asked rate.
+    settings = {"rule": "nearest_all", "label_names": nih["names"]}
+    groups = loaded("subgroup_rates").compute(**_pick(nih, "groups", "clusters"), **settings)
     assert set(groups["subgroup_rates"]) == set(nih["groups"])
     for k, name in enumerate(nih["names"]):
         found = groups["subgroup_rates_per_label"][name]
-        assert abs(found["overall"]["fpr"] - 0.2) < 0.01
+        assert abs(found["overall"]["fpr"] - 0.2) < 0.001
         inside = np.array(nih["groups"]) == "F"
         expected = core.auroc(nih["references"][inside, k], nih["predictions"][inside, k])
         assert same(found["groups"]["F"]["auroc"], expected)

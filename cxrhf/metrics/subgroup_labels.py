@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cxrhf.metrics.estimates import Labels, by_label, options_by_label
+from cxrhf.metrics.estimates import Labels, by_label, label_keys, options_by_label
 from cxrhf.metrics.subgroups import NUMBERS, measure_subgroups
 
 
@@ -61,7 +61,15 @@ def measure_labels(
         group: {name: _mean([each["groups"].get(group, {}).get(name, np.nan) for each in found]) for name in NUMBERS}
         for group in names
     }
-    return {"subgroup_rates": means, **flat_gaps, "subgroup_rates_per_label": by_label(found, label_names)}
+    out = {"subgroup_rates": means, **flat_gaps, "subgroup_rates_per_label": by_label(found, label_names)}
+    lacking = [
+        key
+        for key, each in zip(label_keys(label_names, n_labels), found, strict=True)
+        if any("note" in each["groups"].get(group, {"note"}) for group in names)
+    ]
+    if lacking:
+        out["subgroup_rates_note"] = f"means leave out what is undefined for a group in {', '.join(lacking)}"
+    return out
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -56,8 +56,9 @@ def measured_words(
     # The printed rule has no test of the reference association; its band for a strong one stands in.
     associated = int((np.abs(found.z_ref) > found.z_strong).sum() if printed else (~np.isnan(found.q_omission)).sum())
     erased = by_category["erasure"]
+    reason = _silent(found) or (None if associated else "no word is associated with a group in the references")
     out: dict[str, Any] = {
-        "cad": erased / associated if associated else float("nan"),
+        "cad": float("nan") if reason else erased / associated,
         "cad_erased": erased,
         "cad_associated": associated,
         "cad_words": len(found.words),
@@ -67,8 +68,8 @@ def measured_words(
         "cad_delta_dir": delta_dir(found),
         "cad_groups": list(found.groups),
     }
-    if not associated:
-        out["cad_note"] = "undefined: no word is associated with a group in the references"
+    if reason:
+        out["cad_note"] = f"undefined: {reason}"
     if drawn is not None:
         ends = drawn.interval("delta_dir", level)
         out |= _ends("cad_delta_dir", ends.low, ends.high, ends.method)
@@ -142,11 +143,20 @@ def measured_erasure(
         out |= _ends("wae_delta", ends.low, ends.high, ends.method)
     out["wae_groups"] = list(found.groups)
     if np.isnan(value):
-        empty = [name for name, n in zip(found.groups, found.reference.sum(axis=1), strict=True) if not n]
-        out["wae_note"] = f"undefined: no words in the references of {', '.join(empty) or 'a group'}"
-        if not empty:
-            out["wae_note"] = "undefined: a group has no words in the generated reports"
+        out["wae_note"] = f"undefined: {_silent(found) or 'no words'}"
+    elif lacking := [name for name, each in out["wae_by_group"].items() if np.isnan(each)]:
+        corpus = "generated reports hold" if weights == "prediction" else "references hold"
+        out["wae_delta_note"] = f"undefined: the {corpus} no word associated with {' or '.join(lacking)}"
     return out
+
+
+def _silent(found: Displacement) -> str | None:
+    """Which group has no words at all, and where: nothing can then be said of any word."""
+    for corpus, counts in (("references", found.reference), ("generated reports", found.prediction)):
+        without = [name for name, n in zip(found.groups, counts.sum(axis=1), strict=True) if not n]
+        if without:
+            return f"no words in the {corpus} of {' and '.join(without)}"
+    return None
 
 
 def _ends(name: str, low: float, high: float, method: str) -> dict[str, Any]:

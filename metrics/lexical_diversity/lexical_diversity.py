@@ -16,10 +16,11 @@ _KWARGS_DESCRIPTION = """
 Inputs:
     predictions: generated reports, one str a row.
     references (optional): the reports that radiologists wrote for the same images.
-    clusters (optional): the patient of each row; intervals then leave out patients instead of rows.
+    clusters (optional): the patient of each row; intervals then deal out patients instead of rows.
 Options:
     sample: reports drawn before self-BLEU, which rises with their number; for corpora of unlike size. None: all.
-    n_resamples: parts that are left out in turn (jackknife) for the intervals; 0 (default) gives none.
+    n_resamples: how often patients are dealt into quarters, whose spread gives the intervals (100 or more; this is no
+        bootstrap: reports drawn twice would look alike); 0 (default) gives none. Needs 12 patients.
     seed, level: of the sample and the intervals (0, .95).
 Returns a dict:
     lexical_diversity: 1 - self-BLEU, 0 (all alike) to 1; no direction by itself. NaN with fewer than two reports.
@@ -83,8 +84,6 @@ class LexicalDiversity(ModuleInputs, evaluate.Metric):
 
 def named(found):
     """1 - self-BLEU under the metric's name, the other numbers behind it."""
-    out = {}
-    for key, value in found.items():
-        place = key.removeprefix("self_bleu_diversity")
-        out["lexical_diversity" + (place if place != key else f"_{key}")] = value
-    return out
+    main = "self_bleu_diversity"
+    first = {f"lexical_diversity{key.removeprefix(main)}": found[key] for key in found if key.startswith(main)}
+    return first | {f"lexical_diversity_{key}": found[key] for key in found if not key.startswith(main)}

@@ -31,7 +31,8 @@ Returns a dict:
     wae: >= 0, no direction. NaN without words, with wae_note.
     wae_null, wae_null_low, wae_null_high: mean and range of WAE between two halves of the human reports.
     wae_omitted_mass: share of reference tokens in words that the model leaves out, which WAE cannot see.
-    wae_by_group: WAE over the words of each group; wae_delta: that of the first group less that of the second.
+    wae_by_group: WAE over the words of each group; wae_delta: that of the first group less that of the second; NaN with
+        wae_delta_note when a group has no word of its own there.
     wae_groups: the two groups, the first is positive.
     With n_resamples wae_ci_low, _ci_high, _ci_method (and for wae_delta), and wae_p_value: of "no displacement",
     references and predictions exchanged within patients.
@@ -42,8 +43,8 @@ Examples:
     >>> written = [usual + " Mastectomy."] * 40 + [usual] * 160
     >>> sex = ["F"] * 100 + ["M"] * 100
 
-    Identical corpora give 0. So does a model that writes the usual words for everybody and never says "mastectomy":
-    only the omitted mass tells.
+    Identical corpora give 0. A model that writes the usual words for everybody and never says "mastectomy" stays close
+    to it: the omitted mass tells what is missing.
 
     >>> out = metric.compute(predictions=written, references=written, groups=sex)
     >>> out["wae"], out["wae_omitted_mass"]
