@@ -59,6 +59,7 @@ _FILES = {
         "type_token_ratio",
         "vocabulary_shift",
     ),
+    "diversity": ("measure_diversity", "measure_diversity_pair"),
     "association": (
         "cad",
         "cad_corpora",

@@ -28,7 +28,6 @@ from cxrhf.metrics.ranking import Ranked, rank_rows
 from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start, uniform
 from cxrhf.metrics.sums import sum_metric
 
-
 METHODS = ("exact", "array_split", "whole_rows")
 
 

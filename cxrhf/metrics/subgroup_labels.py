@@ -61,7 +61,11 @@ def measure_labels(
         group: {name: _mean([each["groups"].get(group, {}).get(name, np.nan) for each in found]) for name in NUMBERS}
         for group in names
     }
-    out = {"subgroup_rates": means, **flat_gaps, "subgroup_rates_per_label": by_label(found, label_names)}
+    out: dict[str, Any] = {
+        "subgroup_rates": means,
+        **flat_gaps,
+        "subgroup_rates_per_label": by_label(found, label_names),
+    }
     lacking = [
         key
         for key, each in zip(label_keys(label_names, n_labels), found, strict=True)
