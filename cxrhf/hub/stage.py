@@ -226,12 +226,16 @@ def _check_card(folder: Path) -> None:
 def stage(folder: str | Path, out: str | Path, force: bool = False) -> StagedCopy:
     """Write a self-contained copy of the module in `folder` (or of that name) as the folder `out`.
 
-    `out` is made, or replaced when it holds an earlier copy of the same metric: all of it or nothing. Files changed by
-    hand since are an error that names them, unless `force`; files put there by others are always one.
+    `out` is made, or replaced when it holds an earlier copy of the same metric: all of it or nothing. When the folder
+    has another name than the metric, the script lies there under both, so that evaluate.load(out) finds it. Files
+    changed by hand since are an error that names them, unless `force`; files put there by others are always one.
     """
     source, place = find_folder(folder), Path(out).resolve()
     _check_place(place, source, force)
     files = contents(source)
+    # evaluate.load(FOLDER) looks for a script called like the folder.
+    if place.name.isidentifier() and f"{place.name}.py" not in files:
+        files[f"{place.name}.py"] = files[f"{source.name}.py"]
     marker = {
         "name": source.name,
         "version": cxrhf.__version__,
