@@ -23,15 +23,20 @@ Draw = Callable[[int, np.random.Generator], tuple[list[str], np.ndarray]]
 
 
 def words(count: int) -> list[str]:
-    return [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"][:count]
+    ends = [f"{b}{c}" for b in "aeiou" for c in "lmnrst"]
+    return [f"{a}{end}" for tail in ("", *ends) for end in (each + tail for each in ends) for a in "bdfgklmnprst"][
+        :count
+    ]
 
 
-def reports(n: int, seed: int | np.random.Generator = 0, commonest: float = 1.4) -> list[str]:
+VOCABULARY = words(9000)
+BANK = [" ".join(np.random.default_rng(k).choice(VOCABULARY[: 40 + 3 * k], 3 + k % 5)) for k in range(2000)]
+
+
+def reports(n: int, seed: int | np.random.Generator = 0) -> list[str]:
     """Texts of two to five sentences, some sentences and words much more common than others."""
     rng = np.random.default_rng(seed)
-    vocabulary = words(300)
-    bank = [" ".join(np.random.default_rng(k).choice(vocabulary[: 40 + 3 * k], 3 + k % 5)) for k in range(80)]
-    return [". ".join(bank[k % 80] for k in rng.zipf(commonest, rng.integers(2, 6))) + "." for _ in range(n)]
+    return [". ".join(BANK[k % 2000] for k in rng.zipf(1.4, rng.integers(2, 6))) + "." for _ in range(n)]
 
 
 def slow_parts(texts: list[str], unit: np.ndarray, quarter: np.ndarray) -> np.ndarray:
