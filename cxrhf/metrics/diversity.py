@@ -96,7 +96,7 @@ def measure_diversity_pair(
     are in the same quarters of both corpora. `vocabulary` holds the numbers of `language.vocabulary_shift`.
 
     >>> out = measure_diversity_pair(["Clear lungs."] * 3, ["Clear lungs.", "Small effusion.", "Clear lungs."])
-    >>> out["difference"]["template_diversity"].__round__(3), out["vocabulary"]["n_lost"]
+    >>> round(out["difference"]["template_diversity"], 3), out["vocabulary"]["n_lost"]
     (-0.333, 2)
     """
     texts = [as_texts(generated, "generated"), as_texts(reference, "reference")]
