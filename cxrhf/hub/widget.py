@@ -338,7 +338,9 @@ def headline(name: str, result: Mapping[str, Any], level: float | None = None) -
         parts.append(f'<div class="range">{percent} {shown(low)} to {shown(high)}</div>')
     for key, note in result.items():
         if isinstance(note, str) and note and key.endswith(("note", "notes", "reason", "warning")):
-            parts.append(f'<div class="note">{escape(note)}</div>')
+            whose = key.rpartition("_")[0]
+            text = note if whose in ("", name) else f"{whose}: {note}"
+            parts.append(f'<div class="note">{escape(text)}</div>')
     return "".join(parts)
 
 
