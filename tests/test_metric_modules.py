@@ -261,7 +261,7 @@ def test_batches_equal_one_call(name: str, labels: int) -> None:
     assert len(module) == 0
     for i in range(n):
         row = {key: value[i] for key, value in data.items()}
-        module.add(prediction=row.pop("predictions"), reference=row.pop("references", None), **row)
+        module.add(prediction=row.pop("predictions"), reference=row.pop("references"), **row)
     assert same(module.compute(seed=1), whole)
     module.add_batch(**{key: value[:50] for key, value in data.items()})
     assert same(module.compute(**{key: value[50:] for key, value in data.items()}, seed=1), whole)
@@ -371,6 +371,16 @@ def test_bad_input_is_refused_in_plain_words(name: str) -> None:
 def test_logits_are_no_probabilities(name: str) -> None:
     with pytest.raises(InputError, match=r"predictions\[1\] is 2.5, allowed: probabilities from 0 to 1"):
         loaded(name).add_batch(predictions=[0.2, 2.5], references=[0, 1])
+
+
+def test_one_row_at_a_time_with_missing_labels() -> None:
+    module = loaded("weighted_auroc")
+    for p, y in ((0.1, 0), (0.9, 1), (0.5, None), (0.3, float("nan")), (0.2, 0)):
+        module.add(prediction=p, reference=y)
+    assert len(module) == 5
+    assert module.compute() == {"weighted_auroc": 1.0}
+    with pytest.raises(InputError, match="needs references: got predictions"):
+        module.add(prediction=0.5)
 
 
 def test_a_mistake_costs_no_rows() -> None:

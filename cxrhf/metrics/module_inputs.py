@@ -28,6 +28,8 @@ Columns = dict[str, NDArray[Any]]
 # What an input holds, whichever module takes it.
 FAMILY = ("predictions", "references", "sample_weight", "context", "groups", "clusters")
 _NAMES = ("groups", "clusters")
+# None is a value: a label that is missing.
+_LEFT_OUT: Any = object()
 
 
 if TYPE_CHECKING:
@@ -88,10 +90,12 @@ class ModuleInputs(_Module):
         if self.num_process > 1:
             super().add_batch(**self._filled(batch))
 
-    def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
-        """Add one row for a later `compute`."""
+    def add(self, *, prediction: Any = _LEFT_OUT, reference: Any = _LEFT_OUT, **kwargs: Any) -> None:
+        """Add one row for a later `compute`. A reference of None is a missing label."""
         row = {"predictions": prediction, "references": reference, **kwargs}
-        self.add_batch(**{name: None if value is None else [value] for name, value in row.items()})
+        given = {name: value for name, value in row.items() if value is not _LEFT_OUT}
+        label = () if self.texts else ("references",)
+        self.add_batch(**{name: [value] for name, value in given.items() if value is not None or name in label})
 
     def __len__(self) -> int:
         if self.num_process > 1:
