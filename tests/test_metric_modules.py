@@ -22,6 +22,7 @@ from cxrhf.metrics.checks import InputError
 from cxrhf.metrics.estimates import labels_of, reweighted
 from cxrhf.metrics.words_measured import two_groups
 from tests.metric_cases import CASES, NUMBERS, TEXTS, case, loaded, same, subprocess_environment
+from tests.metric_process import forms, inputs
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = sorted(path.parent for path in (ROOT / "metrics").glob("*/*.py") if path.stem == path.parent.name)
@@ -472,9 +473,11 @@ def test_two_processes_agree_with_one(tmp_path: Path) -> None:
     assert [process.returncode for process in processes] == [0, 0], said
     found = json.loads(said[0][0])
     for name in NAMES:
-        data = case(name)
-        halves = {key: np.concatenate([value[0::2], value[1::2]]) for key, value in data.items()}
-        assert found[name] == json.loads(json.dumps(loaded(name).compute(**halves, n_resamples=50))), name
+        for form in forms(name):
+            data = inputs(name, form, loaded(name).required)
+            halves = {key: np.concatenate([value[0::2], value[1::2]]) for key, value in data.items()}
+            here = json.loads(json.dumps(loaded(name).compute(**halves, n_resamples=50)))
+            assert same(found[f"{name}, {form}"], here), (name, form)
 
 
 WITHOUT_NETWORK = """

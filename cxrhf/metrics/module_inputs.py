@@ -4,7 +4,8 @@ A mixin, placed before `evaluate.Metric`; it does not import evaluate. evaluate 
 every call, writes all rows to a file in the user's cache and reads them back as Python lists. Here a missing optional
 input is simply missing, bad input is refused when it is handed over, and in a single process rows stay in memory:
 faster, and no patient's report touches the disk. Several processes need evaluate's shared files; there missing
-inputs are filled with NaN or '' on the way in and taken out again on the way back.
+inputs are filled with NaN or '' on the way in and taken out again on the way back, and the other processes wait in
+`compute` until the first has read their rows.
 
 Rows are kept when `compute` fails, so that a misspelt option costs nothing, and dropped when it succeeds.
 """
@@ -12,7 +13,9 @@ Rows are kept when `compute` fails, so that a misspelt option costs nothing, and
 from __future__ import annotations
 
 import inspect
+import os
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
 
         name: str
         num_process: int
+        process_id: int
+        timeout: float
+        cache_file_name: str | None
 
         def compute(self, **inputs: Any) -> dict[str, Any] | None: ...
         def add_batch(self, **inputs: Any) -> None: ...
@@ -70,7 +76,10 @@ class ModuleInputs(_Module):
         if self.num_process > 1:
             if passed:
                 self.add_batch(**batch)
+            own_file = self.cache_file_name
             result = super().compute(**given)
+            if self.process_id > 0 and own_file is not None:
+                _until_gone(own_file, self.timeout)
             self.__dict__["_rows"] = []
             return result
         batches = [*self._batches(), *([self._checked(batch, self._batches())] if passed else [])]
@@ -286,6 +295,16 @@ def _as_texts(values: Any, name: str) -> NDArray[Any]:
             )
         out[position] = text
     return out
+
+
+def _until_gone(path: str, timeout: float) -> None:
+    """Wait until the first process has read this one's rows, which it shows by deleting them.
+
+    evaluate would go on at once, and the rows of the next round could take the place of those still to be read.
+    """
+    end = time.monotonic() + timeout
+    while os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 def _nothing(values: Any) -> bool:
