@@ -19,7 +19,7 @@ import yaml
 import cxrhf
 from cxrhf import metrics as core
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.estimates import labels_of, reweighted
+from cxrhf.metrics.labels import labels_of, reweighted
 from cxrhf.metrics.words_measured import two_groups
 from tests.metric_cases import CASES, NUMBERS, TEXTS, case, loaded, same, subprocess_environment
 from tests.metric_process import forms, inputs

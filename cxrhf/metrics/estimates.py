@@ -1,18 +1,17 @@
-"""Labels, scores, weights and patients -> metrics with their intervals, for one label or a mean over many.
+"""Labels, scores, weights and patients -> metrics of every label, with replicates on shared draws of patients.
 
-What the `evaluate` modules return. Labels may be one column or many; NaN marks a missing label, whose row is left out
-for that label only. All labels and metrics of one call share their draws of patients, so differences are paired. The
-mean over labels is over those with a defined value, and says how many they are.
+What the `evaluate` modules are made of. All labels and metrics of one call share their draws, so differences are
+paired. The mean over labels is over those with a defined value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cxrhf.metrics.calibration import (
     ace_of,
@@ -24,26 +23,15 @@ from cxrhf.metrics.calibration import (
     expected_calibration_error,
 )
 from cxrhf.metrics.catalogue import METRICS, find_metric
-from cxrhf.metrics.checks import (
-    Floats,
-    InputError,
-    as_fraction,
-    as_labels,
-    as_probabilities,
-    as_scores,
-    as_weights,
-    one_of,
-    same_length,
-    undefined,
-)
+from cxrhf.metrics.checks import Floats, InputError, same_length, undefined
 from cxrhf.metrics.draws import Draws, draw
-from cxrhf.metrics.intervals import Difference, Interval, UnitCount, count_units, difference_interval, interval
+from cxrhf.metrics.intervals import UnitCount, count_units
+from cxrhf.metrics.labels import Label, Labels, options_by_label
 from cxrhf.metrics.matching import match_weights
 from cxrhf.metrics.operating import OperatingPoint, sensitivity_at_specificity
 from cxrhf.metrics.ranking import Ranked, auroc, average_precision, rank_rows
 from cxrhf.metrics.resample import bootstrap, bootstrap_many
 from cxrhf.metrics.sums import SUM_METRICS, row_sums, value_of
-from cxrhf.metrics.weighting import LEAST_SHARE, att_weights, effective_sample_size, ipw_weights
 
 # Patients with a positive (or negative) row below which no interval can be believed.
 FEW = 10
@@ -87,108 +75,6 @@ _POINT: dict[str, Callable[..., Any]] = {
 # Options of the metric functions beyond the one the engine knows, with the value the engine computes.
 _ENGINE = {"rule": "conservative", "method": "exact"}
 _VARIANT = {"sensitivity_at_specificity": "rule", "adaptive_calibration_error": "method"}
-
-
-class Label(NamedTuple):
-    """The labelled rows of one column; `at` are their places."""
-
-    at: NDArray[np.intp]
-    y: Floats
-    p: Floats
-    weight: Floats
-    pretest: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """Checked matrices (rows x labels); `single` when the caller gave one column."""
-
-    y: Floats
-    p: Floats
-    weight: Floats | None
-    pretest: Floats | None
-    single: bool
-
-    def each(self) -> Iterator[Label]:
-        """Label after label, without the rows whose label is missing."""
-        for k in range(self.y.shape[1]):
-            at = np.flatnonzero(~np.isnan(self.y[:, k]))
-            weight = np.ones(len(at)) if self.weight is None else self.column(self.weight, k)[at]
-            pretest = np.full(len(at), np.nan) if self.pretest is None else self.pretest[at, k]
-            yield Label(at, self.y[at, k], self.p[at, k], weight, pretest)
-
-    @staticmethod
-    def column(values: Floats, k: int) -> Floats:
-        """Column k, or the only one."""
-        return values if values.ndim == 1 else values[:, k]
-
-
-def labels_of(
-    y: ArrayLike,
-    p: ArrayLike,
-    weight: ArrayLike | None = None,
-    pretest: ArrayLike | None = None,
-    *,
-    probability: bool = False,
-) -> Labels:
-    """The door: shapes and ranges, names as the caller of an `evaluate` module knows them."""
-    labels = as_labels(y, "references", masked=True)
-    single = labels.ndim == 1
-    missing = np.isnan(labels)
-    scores = _beside(p, missing, "predictions")
-    scores = as_probabilities(scores, "predictions", masked=True) if probability else scores
-    weights = None
-    if weight is not None:
-        raw = np.asarray(weight, dtype=np.float64)
-        weights = as_weights(weight, len(labels), "sample_weight") if raw.ndim != 2 else _beside(raw, missing, "weight")
-    q = None
-    if pretest is not None:
-        raw = np.asarray(pretest, dtype=object)
-        wide = np.broadcast_to(raw[:, None], labels.shape) if raw.ndim == 1 and not single else pretest
-        q = as_probabilities(_beside(wide, missing, "context"), "context", masked=True)
-    if single:
-        labels, scores = labels[:, None], scores[:, None]
-        weights = weights[:, 0] if weights is not None and weights.ndim == 2 else weights
-        q = None if q is None else q.reshape(-1, 1)
-    return Labels(labels, scores, weights, q, single)
-
-
-def _beside(values: ArrayLike, missing: NDArray[np.bool_], name: str) -> Floats:
-    """Finite numbers of the labels' shape; what stands beside a missing label is never looked at and may be missing."""
-    raw = np.asarray(values)
-    if raw.shape != missing.shape:
-        raise InputError(f"references has shape {missing.shape} but {name} has shape {raw.shape}; they must be equal")
-    if missing.any():
-        raw = np.where(missing, 0.0, raw)
-    return as_scores(raw, name, masked=True)
-
-
-def reweighted(rows: Labels, weighting: str = "att") -> Labels:
-    """The same rows, weighted so that context cannot tell the classes apart ("att" or "ipw", times given weights)."""
-    one_of(weighting, "weighting", ("att", "ipw"))
-    weight = np.zeros(rows.y.shape)
-    for k, label in enumerate(rows.each()):
-        if weighting == "att":
-            factor = att_weights(label.y, label.pretest)
-        else:  # AUROC does not depend on the prevalence: it only scales each class
-            factor = ipw_weights(label.y, label.pretest, float(np.clip(label.y.mean(), 1e-6, 1 - 1e-6)))
-        weight[label.at, k] = label.weight * factor
-    return replace(rows, weight=weight)
-
-
-def thin_classes(name: str, rows: Labels, label_names: Sequence[str] | None = None) -> dict[str, str]:
-    """`name`_warning, when weighting leaves too little of a class to believe the number; else nothing."""
-    said = []
-    for key, label in zip(label_keys(label_names, rows.y.shape[1]), rows.each(), strict=True):
-        size = effective_sample_size(label.weight, label.y)
-        for side, effective, there in (
-            ("positives", size.positive, int((label.y == 1).sum())),
-            ("negatives", size.negative, int((label.y == 0).sum())),
-        ):
-            if there and effective < LEAST_SHARE * there:
-                counted = f"{there:,} {side} count like {effective:,.1f} after weighting"
-                said.append(counted if rows.single else f"{key}: {counted}")
-    return {f"{name}_warning": "; ".join(said)} if said else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,21 +169,6 @@ def study(
         )
         for name in asked
     }
-
-
-def options_by_label(given: Mapping[str, Any], n_labels: int) -> list[dict[str, Any]]:
-    """Options of each label, those that are None left out."""
-    for name, value in given.items():
-        if isinstance(value, (list, tuple, np.ndarray)) and len(value) != n_labels:
-            raise InputError(f"{name} has {len(value)} values, allowed: one, or one for each of {n_labels} labels")
-    return [
-        {
-            name: value[k] if isinstance(value, (list, tuple, np.ndarray)) else value
-            for name, value in given.items()
-            if value is not None
-        }
-        for k in range(n_labels)
-    ]
 
 
 def _value(name: str, label: Label, options: Mapping[str, Any], sums: dict[Any, Floats]) -> tuple[Any, Floats]:
@@ -430,88 +301,3 @@ def mean_over(replicates: Sequence[Floats], units: Sequence[UnitCount]) -> Mean:
         effective([u.effective_total for u in units]),
     )
     return Mean(drawn.mean(axis=0), shown)
-
-
-def flat(name: str, found: Study, *, level: float = 0.95, label_names: Sequence[str] | None = None) -> dict[str, Any]:
-    """A study as the keys of a result: `name` and, where there are replicates, `name`_ci_low, _ci_high, _ci_method.
-
-    With several labels `name` is their mean and `name`_per_label holds each (a list, or a dict when `label_names` are
-    given). `name`_note is there only when something is undefined, and says why.
-    """
-    as_fraction(level, "level")
-    n_labels = len(found.values)
-    if found.single:
-        return _entry(name, found.metric, float(found.values[0]), found, 0, level, found.reasons[0])
-    defined = [k for k in range(n_labels) if np.isfinite(found.values[k])]
-    names = label_keys(label_names, n_labels)
-    out: dict[str, Any] = {name: float(np.mean(found.values[defined])) if defined else float("nan")}
-    if found.replicates is not None:
-        low = high = float("nan")
-        method = "undefined"
-        if defined:
-            mean = mean_over([found.replicates[:, k] for k in defined], [found.units[k] for k in defined])
-            low, high, method = _ends(out[name], mean.replicates, mean.units, found, level)
-        out |= {f"{name}_ci_low": low, f"{name}_ci_high": high, f"{name}_ci_method": method}
-    each = [_entry("x", found.metric, float(v), found, k, level, None) for k, v in enumerate(found.values)]
-    for key in each[0]:
-        out[f"{name}_per_label{key[1:]}"] = by_label([entry[key] for entry in each], label_names)
-    if len(defined) < n_labels:
-        lacking = "; ".join(f"{names[k]}: {found.reasons[k]}" for k in range(n_labels) if k not in defined)
-        out[f"{name}_note"] = f"mean of {len(defined)} of {n_labels} labels; undefined for {lacking}"
-    return out
-
-
-def by_label(values: Sequence[Any], label_names: Sequence[str] | None) -> list[Any] | dict[str, Any]:
-    """One value a label: a list in the order of the columns, or a dict when the labels have names."""
-    return list(values) if label_names is None else dict(zip(label_keys(label_names, len(values)), values, strict=True))
-
-
-def described(
-    name: str, values: Sequence[float], rows: Labels, label_names: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """A plain description of each label (a threshold, a count): `name`, or `name`_per_label where there are several."""
-    if rows.single:
-        return {name: values[0]}
-    return {f"{name}_per_label": by_label(values, label_names)}
-
-
-def mean_of(
-    name: str, values: Sequence[float], rows: Labels, label_names: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """A number without replicates: `name`, the mean over labels where it is defined, and `name`_per_label."""
-    if rows.single:
-        return {name: values[0]}
-    known = [value for value in values if np.isfinite(value)]
-    mean = float(np.mean(known)) if known else float("nan")
-    return {name: mean, f"{name}_per_label": by_label(values, label_names)}
-
-
-def label_keys(label_names: Sequence[str] | None, n_labels: int) -> list[str]:
-    """The given names, checked, or "label 0", "label 1", ..."""
-    if label_names is None:
-        return [f"label {k}" for k in range(n_labels)]
-    names = [str(each) for each in label_names]
-    if len(names) != n_labels or len(set(names)) != n_labels:
-        raise InputError(f"label_names has {len(names)} names ({len(set(names))} different), allowed: {n_labels}")
-    return names
-
-
-def _entry(
-    name: str, metric: str, value: float, found: Study, k: int, level: float, reason: str | None
-) -> dict[str, Any]:
-    out: dict[str, Any] = {name: value}
-    if found.replicates is not None:
-        low, high, method = _ends(value, found.replicates[:, k], found.units[k], found, level)
-        out |= {f"{name}_ci_low": low, f"{name}_ci_high": high, f"{name}_ci_method": method}
-    if reason:
-        out[f"{name}_note"] = f"undefined: {reason}"
-    return out
-
-
-def _ends(value: float, replicates: Floats, units: UnitCount, found: Study, level: float) -> tuple[float, float, str]:
-    ends: Interval | Difference
-    if found.difference:
-        ends = difference_interval(value, replicates, level=level, units=units, metric=found.metric)
-    else:
-        ends = interval(value, replicates, level=level, units=units, metric=found.metric)
-    return float(ends.low), float(ends.high), ends.method

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cxrhf.metrics.estimates import Labels, by_label, label_keys, options_by_label
+from cxrhf.metrics.labels import Labels, by_label, label_keys, options_by_label
 from cxrhf.metrics.subgroups import NUMBERS, measure_subgroups
 
 

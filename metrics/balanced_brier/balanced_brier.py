@@ -3,8 +3,10 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.estimates import flat, labels_of, study
+from cxrhf.metrics.estimates import study
+from cxrhf.metrics.labels import labels_of
 from cxrhf.metrics.module_inputs import ModuleInputs
+from cxrhf.metrics.results import flat
 
 _DESCRIPTION = """
 Balanced Brier score: the Brier score among positives plus the Brier score among negatives, a sum from 0 to 2, lower is

@@ -3,8 +3,10 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.estimates import flat, labels_of, study
+from cxrhf.metrics.estimates import study
+from cxrhf.metrics.labels import labels_of
 from cxrhf.metrics.module_inputs import ModuleInputs
+from cxrhf.metrics.results import flat
 
 _DESCRIPTION = """
 Brier skill score: 1 - Brier score / Brier score of a constant forecast. 1 is perfect, 0 is no better than always saying

@@ -3,9 +3,11 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.estimates import described, flat, labels_of, study
+from cxrhf.metrics.estimates import study
+from cxrhf.metrics.labels import labels_of
 from cxrhf.metrics.matching import pair_summary, pairs_of
 from cxrhf.metrics.module_inputs import ModuleInputs
+from cxrhf.metrics.results import described, flat
 
 _DESCRIPTION = """
 Matched AUROC: every member of the rarer class is paired with its own member of the other, so that the total difference

@@ -3,9 +3,11 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.estimates import described, flat, labels_of, study
+from cxrhf.metrics.estimates import study
+from cxrhf.metrics.labels import labels_of
 from cxrhf.metrics.module_inputs import ModuleInputs
 from cxrhf.metrics.operating import false_positive_rate_to_expect, sensitivity_at_specificity
+from cxrhf.metrics.results import described, flat
 
 # Below this many negatives the threshold chosen here promises more than new negatives will keep.
 MANY_NEGATIVES = 400

@@ -3,7 +3,7 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.estimates import labels_of
+from cxrhf.metrics.labels import labels_of
 from cxrhf.metrics.module_inputs import ModuleInputs
 from cxrhf.metrics.subgroup_labels import measure_labels
 

@@ -3,8 +3,10 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.estimates import described, flat, labels_of, reweighted, study, thin_classes
+from cxrhf.metrics.estimates import study
+from cxrhf.metrics.labels import labels_of, reweighted, thin_classes
 from cxrhf.metrics.module_inputs import ModuleInputs
+from cxrhf.metrics.results import described, flat
 from cxrhf.metrics.weighting import effective_sample_size
 
 _DESCRIPTION = """

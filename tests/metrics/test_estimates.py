@@ -7,7 +7,9 @@ import pytest
 
 from cxrhf import metrics
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.estimates import described, flat, labels_of, mean_of, reweighted, study, thin_classes
+from cxrhf.metrics.estimates import study
+from cxrhf.metrics.labels import labels_of, reweighted, thin_classes
+from cxrhf.metrics.results import described, flat, mean_of
 
 
 @pytest.fixture
