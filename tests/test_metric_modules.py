@@ -246,11 +246,8 @@ def test_the_mean_over_labels_has_an_interval(name: str) -> None:
 # The ways to hand rows over.
 
 
-@pytest.mark.parametrize("labels", [1, 3])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "labels"), [*((name, 1) for name in NAMES), *((name, 3) for name in NUMBERS)])
 def test_batches_equal_one_call(name: str, labels: int) -> None:
-    if labels > 1 and name in TEXTS:
-        pytest.skip("texts have no labels")
     data = case(name, labels=labels)
     n = len(data["predictions"])
     whole = loaded(name).compute(**data, seed=1)
@@ -270,8 +267,9 @@ def test_batches_equal_one_call(name: str, labels: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lists_arrays_and_tables(name: str) -> None:
-    pandas = pytest.importorskip("pandas")
-    torch = pytest.importorskip("torch")
+    import pandas
+    import torch
+
     data = case(name)
     whole = loaded(name).compute(**data)
     assert same(loaded(name).compute(**{key: value.tolist() for key, value in data.items()}), whole)
