@@ -83,10 +83,10 @@ class AuditConfig:
 
     def __post_init__(self) -> None:
         given = (self.predictions,) if isinstance(self.predictions, (str, Path)) else tuple(self.predictions)
-        _set(self, "predictions", tuple(str(each) for each in given))
-        _set(self, "only", _listed(self.only))
-        _set(self, "findings", tuple(finding_name(each) for each in _listed(self.findings)))
-        _set(self, "train_prevalence", _listed(self.train_prevalence))
+        set_field(self, "predictions", tuple(str(each) for each in given))
+        set_field(self, "only", listed(self.only))
+        set_field(self, "findings", tuple(finding_name(each) for each in listed(self.findings)))
+        set_field(self, "train_prevalence", listed(self.train_prevalence))
         if not self.predictions:
             raise ConfigError("no predictions file was given", next_step="cxrhf audit predictions.csv --out runs/first")
         for name in self.only:
@@ -94,9 +94,9 @@ class AuditConfig:
                 raise ConfigError(
                     "only: no such audit", got=name, allowed=", ".join(AUDITS), next_step=did_you_mean(name, AUDITS)
                 )
-        _within("n_resamples", self.n_resamples, 10, 1_000_000)
-        _within("seed", self.seed, 0, 2**63 - 1)
-        _within("level", self.level, 0.5, 0.9999)
+        within("n_resamples", self.n_resamples, 10, 1_000_000)
+        within("seed", self.seed, 0, 2**63 - 1)
+        within("level", self.level, 0.5, 0.9999)
         if self.pretest and self.pretest.startswith("from:"):
             raise ConfigError(
                 "pretest: fitting one from other columns is not built yet", got=self.pretest, allowed="a column"
@@ -143,9 +143,9 @@ class DemoConfig:
     overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
 
     def __post_init__(self) -> None:
-        _within("n_patients", self.n_patients, 20, 1_000_000)
-        _within("n_resamples", self.n_resamples, 10, 1_000_000)
-        _within("seed", self.seed, 0, 2**63 - 1)
+        within("n_patients", self.n_patients, 20, 1_000_000)
+        within("n_resamples", self.n_resamples, 10, 1_000_000)
+        within("seed", self.seed, 0, 2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +155,17 @@ class ReportConfig:
     run: str = field(metadata={"positional": True, "metavar": "RUN", "help": "Run folder made by cxrhf audit."})
 
 
-def _set(config: object, name: str, value: object) -> None:
+def set_field(config: object, name: str, value: object) -> None:
     object.__setattr__(config, name, value)  # frozen for everybody else
 
 
-def _listed(values: tuple[str, ...] | str) -> tuple[str, ...]:
+def listed(values: tuple[str, ...] | str) -> tuple[str, ...]:
     """("a,b", "c") -> ("a", "b", "c"): a list may be given with commas or with spaces."""
     given = (values,) if isinstance(values, str) else values
     return tuple(part.strip() for each in given for part in str(each).split(",") if part.strip())
 
 
-def _within(name: str, value: float, low: float, high: float) -> None:
+def within(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
         raise ConfigError(f"{name} is out of range", got=value, allowed=f"{low:,} to {high:,}")
 

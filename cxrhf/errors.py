@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class CxrhfError(Exception):
@@ -36,6 +37,28 @@ class ConfigError(CxrhfError, ValueError):
 
 class RunError(CxrhfError):
     """A run folder cannot be opened, read or written as asked."""
+
+
+class SourceError(CxrhfError, ValueError):
+    """A published dataset on the user's disk is incomplete, damaged or laid out otherwise; names file and line."""
+
+
+class LeakageError(CxrhfError):
+    """What must not be known would be known: a note after its image, a patient in two splits, a report in a note.
+
+    `counts` says how often each happened; the ids are in a file on the user's disk, never in the message.
+    """
+
+    def __init__(self, what: str, *, counts: dict[str, int], next_step: str | None = None) -> None:
+        self.counts = dict(counts)
+        super().__init__(what, next_step=next_step)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # keyword-only arguments do not survive the default
+        return (_leakage_error, (str(self), self.counts))
+
+
+def _leakage_error(said: str, counts: dict[str, int]) -> LeakageError:
+    return LeakageError(said, counts=counts)
 
 
 class CxrhfWarning(UserWarning):

@@ -29,7 +29,7 @@ PLACES = {
 SLOW = ("scipy.stats", "sklearn", "datasets")
 
 TABLES = {"schema", "tables", "errors", "findings"}
-SHARED = TABLES | {"config", "run"}
+SHARED = TABLES | {"config", "config_build", "run"}
 STAGE = SHARED | {"metrics", "calibrate", "encode"}
 # Part of cxrhf -> the parts it may import, besides itself. Data, context and models meet only through tables.
 LAYERS = {
@@ -40,6 +40,7 @@ LAYERS = {
     "schema": TABLES,
     "tables": TABLES,
     "config": TABLES,
+    "config_build": TABLES | {"config"},
     "run": TABLES,
     "calibrate": SHARED | {"metrics"},
     "encode": SHARED,

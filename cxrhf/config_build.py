@@ -1,0 +1,203 @@
+"""Settings of `cxrhf build` and `cxrhf doctor`, with what each dataset takes where nothing is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from cxrhf.config import listed, set_field, within
+from cxrhf.errors import ConfigError, did_you_mean
+from cxrhf.findings import finding_name
+
+CONFIGURATIONS = ("linked", "images", "notes")
+LABEL_POLICIES = ("positive_only", "masked", "ones", "zeros")
+ONE_IMAGE = ("all", "first", "positive_first", "stitched")
+VIEWS = ("all", "frontal")
+SPLITS = ("ratio", "official", "file", "none")
+AVAILABLE = ("charted", "stored")
+SAMPLES = ("all", "encoding")
+
+# What a dataset takes where the user says nothing; a field not named here keeps its own default.
+DATASETS: Mapping[str, Mapping[str, Any]] = {
+    "mimic_cxr_context": {"configuration": "linked", "split": "ratio"},
+    "chexpert": {"configuration": "images", "split": "ratio", "ratios": "60/10/30"},
+    "nih_chestxray14": {"configuration": "images", "split": "official"},
+    "covid_chestxray": {"configuration": "linked", "split": "ratio", "ratios": "60/10/30"},
+    "synthetic": {"configuration": "linked", "split": "ratio", "ratios": "60/10/30"},
+    "rexgradient": {"configuration": "images", "split": "official", "views": "frontal"},
+    "chexpert_plus": {"configuration": "images", "split": "ratio", "ratios": "60/10/30"},
+}
+WITH_NOTES = ("mimic_cxr_context", "covid_chestxray", "synthetic")
+
+
+def _one_of(allowed: tuple[str, ...], text: str) -> dict[str, Any]:
+    return {"metavar": "|".join(allowed), "help": text}
+
+
+@dataclass(frozen=True, slots=True)
+class BuildConfig:
+    """Raw files of a published dataset -> Parquet shards, notes linked without leakage, attrition, dataset card."""
+
+    dataset: str = field(metadata={"positional": True, "metavar": "DATASET", "help": f"One of {', '.join(DATASETS)}."})
+    root: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "metavar": "FOLDER",
+            "help": "Folder or folders with the raw files as they were downloaded; never written to.",
+        },
+    )
+    out: str | None = field(
+        default=None,
+        metadata={"metavar": "DIR", "aliases": ("-o",), "help": "Folder to write; data/<dataset> if not given."},
+    )
+    configuration: str | None = field(
+        default=None,
+        metadata=_one_of(CONFIGURATIONS, "Images with their prior notes, images alone, or notes alone."),
+    )
+    labels: str = field(
+        default="positive_only",
+        metadata=_one_of(
+            LABEL_POLICIES, "What uncertain and blank labels count as when the set is loaded; raw labels are kept."
+        ),
+    )
+    views: str | None = field(default=None, metadata=_one_of(VIEWS, "Keep every view, or frontal (PA, AP) only."))
+    images_per_patient: str = field(
+        default="all",
+        metadata=_one_of(
+            ONE_IMAGE, "Every image; or one a patient: the first, a positive one first, or stitched labels."
+        ),
+    )
+    finding: str | None = field(default=None, metadata={"metavar": "FINDING", "help": "For positive_first."})
+    one_per_study: bool = field(default=False, metadata={"help": "Keep the first image of each study."})
+    exclude_devices: bool = field(default=False, metadata={"help": "Drop images with support devices."})
+    sample: str = field(
+        default="all",
+        metadata=_one_of(SAMPLES, "encoding: White, Asian and Black patients with one race each, not Hispanic."),
+    )
+    split: str | None = field(
+        default=None,
+        metadata=_one_of(SPLITS, "By ratio of patients, the dataset's own, from --split-file, or none."),
+    )
+    split_file: str | None = field(
+        default=None, metadata={"metavar": "CSV", "help": "Columns index (row of the table) or patient_id, and split."}
+    )
+    ratios: str | None = field(
+        default=None, metadata={"metavar": "A/B/C", "help": "Shares of patients in train, validate, test; 80/10/10."}
+    )
+    seed: int = field(default=0, metadata={"help": "Seed of the split and of every sample."})
+    resamples: int = field(default=0, metadata={"help": "Also write this many resampled splits, seeds 0, 1, ..."})
+    female: float | None = field(
+        default=None, metadata={"metavar": "SHARE", "help": "Share of female images in each split: 0.5, 0.33, 0.67."}
+    )
+    sample_size: int | None = field(default=None, metadata={"metavar": "N", "help": "At most N images in each split."})
+    available: str = field(
+        default="charted",
+        metadata=_one_of(AVAILABLE, "A note is known from discharge and chart time on; stored: also storetime."),
+    )
+    keep_without_notes: bool = field(default=False, metadata={"help": "Keep images that have no prior note."})
+    keep_label_notes: bool = field(
+        default=False, metadata={"help": "covid_chestxray: keep notes that name the diagnosis itself."}
+    )
+    no_pixels: bool = field(default=False, metadata={"help": "Tables only: pictures are named, not read."})
+    size: int = field(default=512, metadata={"help": "Longest side of the stored pictures."})
+    workers: int = field(default=0, metadata={"help": "Threads that read pictures; 0 = one a core."})
+    n_patients: int = field(default=300, metadata={"help": "synthetic: patients to make up."})
+    dirty: bool = field(default=False, metadata={"help": "synthetic: plant the defects that real copies have."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace a build made with other settings or sources."})
+
+    def __post_init__(self) -> None:
+        name = self.dataset.replace("-", "_")
+        set_field(self, "dataset", name)
+        if name not in DATASETS:
+            raise ConfigError(
+                "no such dataset", got=name, allowed=", ".join(DATASETS), next_step=did_you_mean(name, DATASETS)
+            )
+        given = (self.root,) if isinstance(self.root, (str, Path)) else tuple(self.root)
+        set_field(self, "root", tuple(str(each) for each in given))
+        choices = {
+            "configuration": CONFIGURATIONS,
+            "labels": LABEL_POLICIES,
+            "views": VIEWS,
+            "images_per_patient": ONE_IMAGE,
+            "split": SPLITS,
+            "available": AVAILABLE,
+            "sample": SAMPLES,
+        }
+        for key, default in {"views": "all", "ratios": "80/10/10", **DATASETS[name]}.items():
+            if getattr(self, key) is None:
+                set_field(self, key, default)
+        for key, allowed in choices.items():
+            value = getattr(self, key)
+            if value not in allowed:
+                raise ConfigError(
+                    f"{key}: no such choice",
+                    got=value,
+                    allowed=", ".join(allowed),
+                    next_step=did_you_mean(value, allowed),
+                )
+        if self.configuration != "images" and name not in WITH_NOTES:
+            raise ConfigError(
+                f"{name} has no notes", got=f"configuration {self.configuration}", allowed="images",
+                next_step=f"cxrhf build {name} --configuration images",
+            )  # fmt: skip
+        if self.images_per_patient == "positive_first" and not self.finding:
+            raise ConfigError("positive_first needs a finding", next_step="add --finding pneumothorax")
+        if self.split_file and self.split != "file":
+            set_field(self, "split", "file")
+        if self.split == "file" and not self.split_file:
+            raise ConfigError("split file: no file was given", next_step="add --split-file FILE")
+        if self.finding:
+            set_field(self, "finding", finding_name(self.finding))
+        within("seed", self.seed, 0, 2**32 - 1)
+        within("size", self.size, 32, 4096)
+        within("resamples", self.resamples, 0, 1000)
+        within("workers", self.workers, 0, 1024)
+        within("n_patients", self.n_patients, 5, 1_000_000)
+        if self.female is not None:
+            within("female", self.female, 0.01, 0.99)
+        if self.sample_size is not None:
+            within("sample_size", self.sample_size, 1, 10**9)
+        self.shares()  # says now what is wrong with it
+
+    def shares(self) -> tuple[float, float, float]:
+        """The ratios of train, validate and test as shares that sum to 1."""
+        parts = listed((self.ratios or "").replace("/", ","))
+        try:
+            numbers = [float(part) for part in parts]
+        except ValueError:
+            numbers = []
+        if len(numbers) != 3 or min(numbers) < 0 or sum(numbers) <= 0:
+            raise ConfigError("ratios are not three shares", got=self.ratios, allowed="80/10/10, 60/10/30, ...")
+        return (numbers[0] / sum(numbers), numbers[1] / sum(numbers), numbers[2] / sum(numbers))
+
+    def folder(self) -> Path:
+        """Where the build is written."""
+        return Path(self.out) if self.out else Path("data") / self.dataset
+
+    def with_root(self, *root: str | Path) -> BuildConfig:
+        """The same settings for raw files that lie elsewhere."""
+        return replace(self, root=tuple(str(each) for each in root))
+
+    def content(self) -> dict[str, Any]:
+        """The settings that decide what is built: not where, nor by how many threads."""
+        aside = ("root", "out", "workers", "overwrite", "split_file")
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in aside}
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorConfig:
+    """Raw files of a published dataset -> what is there, what is missing, and where it comes from."""
+
+    dataset: str = field(metadata={"positional": True, "metavar": "DATASET", "help": f"One of {', '.join(DATASETS)}."})
+    root: tuple[str, ...] = field(
+        default=(), metadata={"metavar": "FOLDER", "help": "Folder or folders with the raw files."}
+    )
+
+    def __post_init__(self) -> None:
+        known = BuildConfig(self.dataset, root=self.root)
+        set_field(self, "dataset", known.dataset)
+        set_field(self, "root", known.root)
+        if not self.root and self.dataset != "synthetic":
+            raise ConfigError("no folder was given", next_step=f"cxrhf doctor {self.dataset} --root FOLDER")

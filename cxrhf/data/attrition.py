@@ -1,0 +1,87 @@
+"""Frames after each step of a build -> the attrition table: what is left, and what the published sets have there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+COUNTS = ("images", "studies", "patients", "admissions", "notes")
+
+# Published counts by dataset, step and what is counted (CONTEXT's joins at full size; ENCODING's Table 1).
+EXPECTED: Mapping[str, Mapping[str, Mapping[str, int]]] = {
+    "mimic_cxr_context": {
+        "admissions": {"patients": 223_452},
+        "labels": {"patients": 65_379, "studies": 227_827},
+        "metadata": {"studies": 227_835},
+        "labels with admissions": {"patients": 51_851, "studies": 204_036, "admissions": 219_727},
+        "notes": {"patients": 145_914, "admissions": 331_793},
+        "admissions with notes": {"patients": 45_921, "admissions": 162_996},
+        "images with a prior note": {"images": 209_300},
+        "split train": {"images": 167_291},
+        "split validate": {"images": 21_239},
+        "split test": {"images": 20_770},
+    },
+    "chexpert": {
+        "sample encoding": {"patients": 42_884, "images": 127_118},
+        "split train": {"patients": 25_730, "images": 76_205},
+        "split validate": {"patients": 4_288, "images": 12_673},
+        "split test": {"patients": 12_866, "images": 38_240},
+    },
+    "nih_chestxray14": {"entries": {"images": 112_120, "patients": 30_805}},
+    "rexgradient": {"studies": {"images": 273_004, "studies": 160_000, "patients": 109_487}},
+    "chexpert_plus": {"table": {"images": 223_462, "patients": 64_725}},
+}
+ATTRITION = {
+    "step": pl.String,
+    **dict.fromkeys(COUNTS, pl.Int64),
+    **{f"expected_{name}": pl.Int64 for name in COUNTS},
+    "note": pl.String,
+}
+
+
+@dataclass(slots=True)
+class Steps:
+    """The steps of one build, in order. `expected` is left out where the numbers are of another recipe."""
+
+    dataset: str
+    expected: bool = True
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, step: str, frame: pl.DataFrame | None = None, *, note: str = "", **counts: int) -> None:
+        """Count a frame's images, studies and patients after a step; other counts are given by name."""
+        found: dict[str, int | None] = dict.fromkeys(COUNTS)
+        if frame is not None:
+            for name, column in (("images", "image_id"), ("studies", "study_id"), ("patients", "patient_id")):
+                if column in frame.columns:
+                    found[name] = frame.height if name == "images" else frame.get_column(column).n_unique()
+        found.update(counts)
+        public = EXPECTED.get(self.dataset, {}).get(step, {}) if self.expected else {}
+        self.rows.append(
+            {"step": step, **found, **{f"expected_{name}": public.get(name) for name in COUNTS}, "note": note or None}
+        )
+
+    def table(self) -> pl.DataFrame:
+        """One row a step."""
+        return pl.DataFrame(self.rows, schema=ATTRITION)
+
+    def lines(self) -> list[str]:
+        """The table as people read it: counts, and the published ones in brackets beside them."""
+        shown = [name for name in COUNTS if any(row[name] is not None for row in self.rows)]
+        cells = [["step", *shown, ""]]
+        cells += [[row["step"], *(_shown(row, name) for name in shown), row["note"] or ""] for row in self.rows]
+        widths = [max(len(line[at]) for line in cells) for at in range(len(shown) + 1)]
+        return [
+            "  ".join(
+                [line[0].ljust(widths[0]), *(line[at].rjust(widths[at]) for at in range(1, len(shown) + 1)), line[-1]]
+            ).rstrip()
+            for line in cells
+        ]
+
+
+def _shown(row: Mapping[str, Any], name: str) -> str:
+    here = "" if row[name] is None else f"{row[name]:,}"
+    public = row[f"expected_{name}"]
+    return here if public is None else f"{here} [{public:,}]"

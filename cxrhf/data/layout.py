@@ -1,0 +1,183 @@
+"""A dataset's published files: what each is called, where it normally lies, which project it comes from -> its path.
+
+Users keep downloads in many shapes: the whole PhysioNet tree, one project, or a folder with the files alone. So a file
+is looked for by name in every given folder and a few levels below it, the shallowest first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from cxrhf.errors import SourceError, did_you_mean
+
+_DEPTH = 5  # folders below a root; pictures lie deeper and are found by their names in the tables
+# Folders with nothing but pictures: hundreds of thousands of entries that hold no table.
+_PICTURES = re.compile(r"^(p\d\d|p\d{8}|s\d{8}|patient\d+|study\d+|deid_png|images(_\d+)?|images-\d+|PNG)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """A file or folder of a dataset. `names` are patterns for the end of its path, any of which will do."""
+
+    key: str
+    names: tuple[str, ...]
+    lies: str  # where it normally lies, as users know it
+    project: str  # where it comes from
+    columns: tuple[str, ...] = ()  # what its header must hold
+    optional: bool = False
+    folder: bool = False
+    use: str = ""  # what an optional one adds
+
+
+_JPG = "PhysioNet: mimic-cxr-jpg"
+_IV = "PhysioNet: mimiciv"
+_MIMIC = (
+    Needed("labels", ("mimic-cxr-2.?.0-chexpert.csv*",), "mimic-cxr-jpg/2.0.0/mimic-cxr-2.0.0-chexpert.csv.gz", _JPG,
+           ("subject_id", "study_id", "Pleural Effusion", "No Finding")),
+    Needed("metadata", ("mimic-cxr-2.?.0-metadata.csv*",), "mimic-cxr-jpg/2.0.0/mimic-cxr-2.0.0-metadata.csv.gz", _JPG,
+           ("dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate", "StudyTime")),
+    Needed("split", ("mimic-cxr-2.?.0-split.csv*",), "mimic-cxr-jpg/2.0.0/mimic-cxr-2.0.0-split.csv.gz", _JPG,
+           ("dicom_id", "split"), optional=True, use="the official split"),
+    Needed("files", ("files",), "mimic-cxr-jpg/2.0.0/files/p10/...", _JPG, optional=True, folder=True,
+           use="the pictures (without them: --no-pixels)"),
+    Needed("admissions", ("hosp/admissions.csv*", "core/admissions.csv*", "admissions.csv*"),
+           "mimiciv/3.0/hosp/admissions.csv.gz", _IV, ("subject_id", "hadm_id", "admittime", "dischtime")),
+    Needed("patients", ("hosp/patients.csv*", "core/patients.csv*", "patients.csv*"),
+           "mimiciv/3.0/hosp/patients.csv.gz", _IV, ("subject_id", "gender", "anchor_age", "anchor_year")),
+    Needed("discharge", ("note/discharge.csv*", "discharge.csv*"), "mimic-iv-note/2.2/note/discharge.csv.gz",
+           "PhysioNet: mimic-iv-note", ("note_id", "subject_id", "hadm_id", "charttime", "text")),
+    Needed("reports", ("mimic-cxr-reports/files", "mimic-cxr/2.?.0/files", "reports/files"),
+           "mimic-cxr/2.0.0/mimic-cxr-reports.zip, unpacked", "PhysioNet: mimic-cxr", optional=True, folder=True,
+           use="sections of the reports, and the check that no note holds its image's own report"),
+)  # fmt: skip
+_CHEXPERT_LABELS = ("Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "No Finding", "Pleural Effusion")
+
+LAYOUTS: Mapping[str, tuple[Needed, ...]] = {
+    "mimic_cxr_context": _MIMIC,
+    "synthetic": _MIMIC,
+    "chexpert": (
+        Needed("train", ("train.csv*", "chexpert_train.csv*"), "CheXpert-v1.0/train.csv", "Stanford AIMI: CheXpert",
+               _CHEXPERT_LABELS),
+        Needed("valid", ("valid.csv",), "CheXpert-v1.0/valid.csv", "Stanford AIMI: CheXpert", _CHEXPERT_LABELS,
+               optional=True, use="the radiologists' validation set"),
+        Needed("demo", ("CHEXPERT DEMO.xlsx", "CHEXPERT_DEMO.xlsx"), "CHEXPERT DEMO.xlsx",
+               "Stanford AIMI: CheXpert demographic data", optional=True, use="race and ethnicity"),
+    ),
+    "nih_chestxray14": (
+        Needed("entries", ("Data_Entry_2017_v2020.csv*", "Data_Entry_2017.csv*"), "Data_Entry_2017_v2020.csv",
+               "NIH Clinical Center: ChestX-ray14",
+               ("Image Index", "Finding Labels", "Patient ID", "Patient Age", "Patient Gender", "View Position")),
+        Needed("train_list", ("train_val_list.txt",), "train_val_list.txt", "NIH Clinical Center: ChestX-ray14",
+               optional=True, use="the official split"),
+        Needed("test_list", ("test_list.txt",), "test_list.txt", "NIH Clinical Center: ChestX-ray14", optional=True,
+               use="the official split"),
+        Needed("attributes", ("*drain*.csv*", "*annotations*.csv*"), "drain annotations (CSV with the image's name)",
+               "e.g. the chest drain annotations of SLICES", optional=True, use="ATTRIBUTE rows"),
+    ),
+    "covid_chestxray": (
+        Needed("metadata", ("metadata.csv",), "covid-chestxray-dataset/metadata.csv",
+               "GitHub: ieee8023/covid-chestxray-dataset",
+               ("patientid", "offset", "finding", "view", "filename", "clinical_notes")),
+        Needed("images", ("images",), "covid-chestxray-dataset/images/", "GitHub: ieee8023/covid-chestxray-dataset",
+               optional=True, folder=True, use="the pictures (without them: --no-pixels)"),
+    ),
+    "rexgradient": tuple(
+        Needed(split, (f"{split}_metadata_view_position.json",), f"metadata/{split}_metadata_view_position.json",
+               "Hugging Face: rajpurkarlab/ReXGradient-160K", optional=split != "test", use=f"the {split} split")
+        for split in ("train", "valid", "test")
+    ),
+    "chexpert_plus": (
+        Needed("table", ("df_chexpert_plus_*.csv*",), "df_chexpert_plus_240401.csv", "Stanford AIMI: CheXpert Plus",
+               ("path_to_image", "frontal_lateral", "ap_pa", "deid_patient_id", "sex", "age", "race",
+                "section_findings", "section_impression")),
+        Needed("labels", ("impression_fixed.json", "findings_fixed.json", "report_fixed.json"),
+               "chexbert_labels/impression_fixed.json", "Stanford AIMI: CheXpert Plus", optional=True, use="labels"),
+    ),
+}  # fmt: skip
+
+
+def needed(dataset: str, key: str) -> Needed:
+    """One file of a dataset by its key."""
+    return next(each for each in LAYOUTS[dataset] if each.key == key)
+
+
+def find(roots: Sequence[str | Path], dataset: str, key: str) -> Path | None:
+    """The path of a dataset's file, or None where no root holds it."""
+    wanted = needed(dataset, key)
+    entries = [entry for root in roots for entry in _entries(Path(root))]
+    for name in wanted.names:
+        pattern = re.compile(
+            "(^|.*/)" + "[^/]*".join(re.escape(part).replace(r"\?", "[^/]") for part in name.split("*"))
+        )
+        hits = [path for shown, path, is_folder in entries if is_folder == wanted.folder and pattern.fullmatch(shown)]
+        good = [path for path in hits if wanted.folder or path.suffix in (".gz", ".csv", ".json", ".txt", ".xlsx")]
+        if good:
+            return good[0]
+    return None
+
+
+def require(roots: Sequence[str | Path], dataset: str, key: str) -> Path:
+    """The path of a file that the build cannot do without, or an error that says where it comes from."""
+    found = find(roots, dataset, key)
+    if found is not None:
+        return found
+    wanted = needed(dataset, key)
+    raise SourceError(
+        missing(roots, dataset, key), next_step=f"it comes from {wanted.project}; then: cxrhf doctor {dataset}"
+    )
+
+
+def missing(roots: Sequence[str | Path], dataset: str, key: str) -> str:
+    """What is missing and where it normally lies, with the nearest name that is there."""
+    wanted = needed(dataset, key)
+    there = {path.name for root in roots for _, path, _ in _entries(Path(root))}
+    hint = did_you_mean(Path(wanted.lies).name, there)
+    looked = ", ".join(str(root) for root in roots) or "(no folder was given)"
+    named = f" ({hint})" if hint else ""
+    return f"{dataset}: {Path(wanted.lies).name} was not found below {looked}{named}; it normally lies at {wanted.lies}"
+
+
+def check_roots(roots: Iterable[str | Path]) -> None:
+    """Every root must be a folder that can be listed."""
+    for root in roots:
+        folder = Path(root)
+        if not folder.is_dir():
+            beside = [each.name for each in folder.parent.iterdir()] if folder.parent.is_dir() else []
+            raise SourceError(
+                f"{folder} is not a folder", next_step=did_you_mean(folder.name, beside) or "check the path of --root"
+            )
+
+
+def _entries(root: Path) -> list[tuple[str, Path, bool]]:
+    return _listed(root.resolve(), _stamp(root))
+
+
+def _stamp(root: Path) -> int:
+    """Changes when something is put into the folder, so that a later look sees it."""
+    try:
+        return root.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=16)
+def _listed(root: Path, stamp: int) -> list[tuple[str, Path, bool]]:
+    return sorted(_walk(root, root.name, _DEPTH), key=lambda each: (each[0].count("/"), each[0]))
+
+
+def _walk(folder: Path, shown: str, depth: int) -> Iterator[tuple[str, Path, bool]]:
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        name, is_folder = f"{shown}/{entry.name}", entry.is_dir()
+        if entry.name.startswith("."):
+            continue
+        yield name, entry, is_folder
+        if is_folder and depth > 0 and not _PICTURES.match(entry.name):
+            yield from _walk(entry, name, depth - 1)

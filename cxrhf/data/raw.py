@@ -1,0 +1,221 @@
+"""A published CSV file, gzipped or not -> Arrow batches of text, with errors that name file, line and remedy.
+
+Files stream: only one block is in memory. Everything is read as text, because ids with leading zeros, times and labels
+are each parsed where their meaning is known. What is damaged is an error and never a shorter table: a cut archive, a
+renamed column, a quotation mark that is not closed, and any record that Arrow did not return.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pcsv
+
+from cxrhf.data.quotes import LINE, OPENED, closed, new_watch, record_count, watch_block
+from cxrhf.errors import SourceError, did_you_mean
+
+_BLOCK = 8 << 20  # bytes handed to the parser at a time; a cell must fit into one
+
+
+class _Damaged(Exception):
+    """What was found wrong while Arrow was asking for more bytes."""
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """The bytes of a file, unzipped when its name ends in .gz, by the fastest reader that is installed."""
+    if not path.name.endswith(".gz"):
+        return path.open("rb")
+    try:
+        from isal import igzip_threaded
+    except ImportError:  # an optional wheel: the standard library gives the same bytes, slower
+        import gzip
+
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    return cast("IO[bytes]", igzip_threaded.open(str(path), "rb", threads=1, block_size=_BLOCK))
+
+
+class _Watched(io.RawIOBase):
+    """A byte stream that looks at every quotation mark on its way to the parser."""
+
+    def __init__(self, path: Path, stream: IO[bytes], delimiter: str, heard: Callable[[int], None] | None) -> None:
+        self.path, self.stream, self.watch = path, stream, new_watch()
+        self.delimiter, self.heard, self.said = ord(delimiter), heard, ""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._read(size)
+        if data:
+            if not watch_block(np.frombuffer(data, np.uint8), self.watch, self.delimiter):
+                self.fail(f"line {self.watch[OPENED]}: a quotation mark is opened and not closed properly")
+        elif not closed(self.watch):
+            self.fail(f"line {self.watch[OPENED]}: a quotation mark is opened and never closed")
+        if self.heard is not None:
+            self.heard(len(data))
+        return data
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self.stream.read(size)
+        except (EOFError, zlib.error, OSError, ValueError) as error:
+            self.fail(f"the gzip file is cut or damaged ({error})")
+            raise
+
+    def fail(self, said: str) -> None:
+        self.said = self.said or said
+        raise _Damaged(said)
+
+
+def header(path: Path) -> list[str]:
+    """The column names of a CSV file."""
+    try:
+        with open_bytes(path) as stream:
+            line = stream.readline(1 << 20)
+    except (EOFError, zlib.error, OSError) as error:
+        raise SourceError(f"{path.name}: cannot be read ({error})", next_step=f"copy it again: {path}") from None
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise SourceError(f"{path.name}, line 1: not UTF-8 text", next_step=f"copy it again: {path}") from None
+    if not text.strip():
+        raise SourceError(f"{path.name} is empty", next_step=f"copy it again: {path}")
+    return next(csv.reader([text]))
+
+
+def columns_of(path: Path, names: Sequence[str]) -> list[str]:
+    """The header, checked to hold these columns."""
+    found = header(path)
+    for name in names:
+        if name not in found:
+            hint = did_you_mean(name, found)
+            raise SourceError(
+                f"{path.name}: column {name!r} is missing",
+                got=f"columns {', '.join(found)}",
+                next_step=(f"{hint} Was it renamed? " if hint else "") + f"download the file again: {path}",
+            )
+    twice = [name for name in names if found.count(name) > 1]
+    if twice:
+        raise SourceError(f"{path.name}: column {twice[0]!r} appears {found.count(twice[0])} times")
+    return found
+
+
+def stream_csv(
+    path: Path,
+    columns: Sequence[str],
+    *,
+    optional: Sequence[str] = (),
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the named columns as text, in the order named; empty cells are null, absent optional ones all null.
+
+    `progress` hears the number of unzipped bytes of each block.
+    """
+    found = columns_of(path, columns)
+    there = [*columns, *(name for name in optional if name in found)]
+    wanted = pa.schema([pa.field(name, pa.string()) for name in (*columns, *optional)])
+    names = [name if found.count(name) == 1 else f"{name}\0{at}" for at, name in enumerate(found)]
+    rows = 0
+    with open_bytes(path) as stream:
+        source = _Watched(path, stream, ",", progress)
+        try:
+            reader = pcsv.open_csv(
+                pa.PythonFile(source, mode="r"),
+                pcsv.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK),
+                pcsv.ParseOptions(newlines_in_values=True),
+                pcsv.ConvertOptions(
+                    column_types={name: pa.string() for name in names},
+                    include_columns=there,
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=True,
+                ),
+            )
+            for batch in reader:
+                rows += batch.num_rows
+                absent = pa.nulls(batch.num_rows, pa.string())
+                parts = [batch.column(name) if name in there else absent for name in wanted.names]
+                yield pa.RecordBatch.from_arrays(parts, schema=wanted)
+        except (_Damaged, pa.ArrowException, UnicodeDecodeError) as error:
+            raise _explain(path, source, error, len(found)) from None
+        expected = record_count(source.watch) - 1  # without the header
+        if rows != expected:
+            raise SourceError(
+                f"{path.name}: {expected:,} records but {rows:,} were read", next_step=f"copy it again: {path}"
+            )
+
+
+def read_csv(path: Path, columns: Sequence[str], *, optional: Sequence[str] = ()) -> pl.DataFrame:
+    """A whole CSV file as text columns."""
+    schema = pa.schema([pa.field(name, pa.string()) for name in (*columns, *optional)])
+    table = pa.Table.from_batches(list(stream_csv(path, columns, optional=optional)), schema=schema)
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def numbers(frame: pl.DataFrame, column: str, kind: Any, path: Path) -> pl.Series:
+    """A text column as numbers; a cell that is neither a number nor empty is an error that names its record."""
+    text = frame.get_column(column)
+    parsed = text.str.strip_chars().cast(pl.Float64, strict=False)
+    bad = parsed.is_null() & text.is_not_null()
+    if bad.any():
+        at = int(bad.arg_max() or 0)
+        raise SourceError(
+            f"{path.name}, record {at + 1}: column {column!r} is not a number",
+            got=text[at],
+            next_step=f"correct or copy again: {path}",
+        )
+    return parsed.cast(kind)
+
+
+def times(column: str) -> pl.Expr:
+    """A text column of `2180-05-06 22:23:00`, or of bare dates, as times; what is neither becomes null."""
+    text = pl.col(column).str.strip_chars()
+    full = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", strict=False, time_unit="us")
+    return pl.coalesce(full, text.str.to_datetime("%Y-%m-%d", strict=False, time_unit="us")).alias(column)
+
+
+def _explain(path: Path, source: _Watched, error: Exception, width: int) -> SourceError:
+    again = f"copy it again: {path}"
+    if source.said:
+        return SourceError(f"{path.name}{_place(source.said)}", next_step=again)
+    said = str(error).splitlines()[0]
+    if "UTF8" in said or "utf-8" in said.lower():
+        return SourceError(f"{path.name}: not UTF-8 text, near line {source.watch[LINE]}", next_step=again)
+    line = _uneven_line(path, width)
+    if line is not None:
+        return SourceError(
+            f"{path.name}, line {line[0]}: {line[1]} cells where the header has {width} columns", next_step=again
+        )
+    return SourceError(f"{path.name}: cannot be read as CSV ({said})", next_step=again)
+
+
+def _place(said: str) -> str:
+    return f", {said}" if said.startswith("line ") else f": {said}"
+
+
+def _uneven_line(path: Path, width: int) -> tuple[int, int] | None:
+    """The first record with another number of cells than the header: a slow second look, only after an error."""
+    csv.field_size_limit(1 << 30)
+    with open_bytes(path) as stream:
+        reader = csv.reader(io.TextIOWrapper(stream, "utf-8", "replace", newline=""))
+        start = 1
+        for row in reader:
+            if row and len(row) != width:
+                return start, len(row)
+            start = reader.line_num + 1
+    return None
