@@ -17,6 +17,7 @@ ONE_IMAGE = ("all", "first", "positive_first", "stitched")
 VIEWS = ("all", "frontal")
 SPLITS = ("ratio", "official", "file", "none")
 AVAILABLE = ("charted", "stored")
+OWN_REPORT = ("fail", "drop")
 SAMPLES = ("all", "encoding")
 
 # What a dataset takes where the user says nothing; a field not named here keeps its own default.
@@ -24,7 +25,7 @@ DATASETS: Mapping[str, Mapping[str, Any]] = {
     "mimic_cxr_context": {"configuration": "linked", "split": "ratio"},
     "chexpert": {"configuration": "images", "split": "ratio", "ratios": "60/10/30"},
     "nih_chestxray14": {"configuration": "images", "split": "official"},
-    "covid_chestxray": {"configuration": "linked", "split": "ratio", "ratios": "60/10/30"},
+    "covid_chestxray": {"configuration": "linked", "split": "ratio", "ratios": "60/10/30", "own_report": "drop"},
     "synthetic": {"configuration": "linked", "split": "ratio", "ratios": "60/10/30"},
     "rexgradient": {"configuration": "images", "split": "official", "views": "frontal"},
     "chexpert_plus": {"configuration": "images", "split": "ratio", "ratios": "60/10/30"},
@@ -96,6 +97,10 @@ class BuildConfig:
         default="charted",
         metadata=_one_of(AVAILABLE, "A note is known from discharge and chart time on; stored: also storetime."),
     )
+    own_report: str | None = field(
+        default=None,
+        metadata=_one_of(OWN_REPORT, "A prior note that holds the image's own report: stop, or leave that note out."),
+    )
     keep_without_notes: bool = field(default=False, metadata={"help": "Keep images that have no prior note."})
     keep_label_notes: bool = field(
         default=False, metadata={"help": "covid_chestxray: keep notes that name the diagnosis itself."}
@@ -124,8 +129,9 @@ class BuildConfig:
             "split": SPLITS,
             "available": AVAILABLE,
             "sample": SAMPLES,
+            "own_report": OWN_REPORT,
         }
-        for key, default in {"views": "all", "ratios": "80/10/10", **DATASETS[name]}.items():
+        for key, default in {"views": "all", "ratios": "80/10/10", "own_report": "fail", **DATASETS[name]}.items():
             if getattr(self, key) is None:
                 set_field(self, key, default)
         for key, allowed in choices.items():
@@ -182,7 +188,9 @@ class BuildConfig:
 
     def content(self) -> dict[str, Any]:
         """The settings that decide what is built: not where, nor by how many threads."""
-        aside = ("root", "out", "workers", "overwrite", "split_file")
+        aside = ["root", "out", "workers", "overwrite", "split_file"]
+        aside += ["n_patients", "dirty"] if self.dataset != "synthetic" else []
+        aside += ["keep_label_notes"] if self.dataset != "covid_chestxray" else []
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in aside}
 
 

@@ -231,7 +231,8 @@ def check(table: pa.Table, schema: pa.Schema, *, source: str = "table") -> pa.Ta
     unknown = [name for name in names if name not in schema.names]
     if b"extra" in schema.metadata:
         findings = [name for name in unknown if pa.types.is_integer(table.schema.field(name).type)]
-        schema = image_schema(findings)
+        # Those that the schema already names stay: a caller may say which findings there are.
+        schema = image_schema([*(name for name in schema.names if name not in IMAGE.names), *findings])
         unknown = [name for name in unknown if name not in findings]
     if unknown:
         hint = did_you_mean(unknown[0], schema.names)

@@ -44,7 +44,7 @@ LAYERS = {
     "run": TABLES,
     "calibrate": SHARED | {"metrics"},
     "encode": SHARED,
-    "data": STAGE,
+    "data": STAGE | {"paths"},
     "context": STAGE,
     "models": STAGE,
     "audits": SHARED | {"metrics"},
@@ -54,7 +54,7 @@ LAYERS = {
 }
 METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}
 # What `import cxrhf` and `cxrhf --help` cost: the package and the command line name everything else inside functions.
-LIGHT = {"cxrhf": set[str](), "cxrhf.__main__": {"cli"}, "cxrhf.cli": {"cli", "errors", "config"}}
+LIGHT = {"cxrhf": set[str](), "cxrhf.__main__": {"cli"}, "cxrhf.cli": {"cli", "errors", "config", "config_build"}}
 # Import name -> the distribution that brings it, where they differ.
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "datasets", "markupsafe": "jinja2"}
 

@@ -107,3 +107,10 @@ def test_names_from_elsewhere() -> None:
         assert getattr(schema, name) is not None
     with pytest.raises(AttributeError, match="nothing"):
         _ = schema.nothing  # type: ignore[attr-defined]
+
+
+def test_check_keeps_the_findings_that_the_schema_names():
+    table = pa.table({"image_id": ["a"], "patient_id": ["p"], "edema": pa.array([1], pa.int8())})
+    for named in (schema.IMAGE, schema.image_schema(["edema"])):
+        assert schema.check(table, named).column("edema").to_pylist() == [1]
+    assert schema.check(table, schema.image_schema(["edema", "mass"])).column("mass").to_pylist() == [None]

@@ -12,6 +12,8 @@ from cxrhf.errors import CxrhfError, did_you_mean
 
 # Verb -> what it does; the file of the same name beside this one has `main(args) -> exit code`.
 VERBS = {
+    "doctor": "the raw files of a dataset -> what is there and what is missing",
+    "build": "the raw files of a dataset -> Parquet with prior notes, attrition, card",
     "audit": "predictions -> results with intervals, and one page",
     "report": "a run folder -> its page, written again",
     "demo": "made-up predictions with a known answer -> the same audit",
@@ -29,6 +31,8 @@ examples:
   cxrhf audit predictions.csv --out runs/mine      audit a file: wide, long, or one finding
   cxrhf audit vendor.csv --patient PID --label truth --score ai_score
   cxrhf report runs/mine                           write the page again
+  cxrhf doctor mimic_cxr_context --root FOLDER     are all raw files there?
+  cxrhf build mimic_cxr_context --root FOLDER      link images, prior notes and labels
 
 options:
   -h, --help     this text; cxrhf VERB --help for the flags of a verb

@@ -44,21 +44,25 @@ ATTRITION = {
 
 @dataclass(slots=True)
 class Steps:
-    """The steps of one build, in order. `expected` is left out where the numbers are of another recipe."""
+    """The steps of one build, in order."""
 
     dataset: str
-    expected: bool = True
     rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, step: str, frame: pl.DataFrame | None = None, *, note: str = "", **counts: int) -> None:
-        """Count a frame's images, studies and patients after a step; other counts are given by name."""
+    def add(
+        self, step: str, frame: pl.DataFrame | None = None, *, note: str = "", published: bool = True, **counts: int
+    ) -> None:
+        """Count a frame's images, studies and patients after a step; other counts are given by name.
+
+        `published=False` where the settings are not those that the published counts belong to.
+        """
         found: dict[str, int | None] = dict.fromkeys(COUNTS)
         if frame is not None:
             for name, column in (("images", "image_id"), ("studies", "study_id"), ("patients", "patient_id")):
                 if column in frame.columns:
                     found[name] = frame.height if name == "images" else frame.get_column(column).n_unique()
         found.update(counts)
-        public = EXPECTED.get(self.dataset, {}).get(step, {}) if self.expected else {}
+        public = EXPECTED.get(self.dataset, {}).get(step, {}) if published else {}
         self.rows.append(
             {"step": step, **found, **{f"expected_{name}": public.get(name) for name in COUNTS}, "note": note or None}
         )
@@ -69,19 +73,20 @@ class Steps:
 
     def lines(self) -> list[str]:
         """The table as people read it: counts, and the published ones in brackets beside them."""
-        shown = [name for name in COUNTS if any(row[name] is not None for row in self.rows)]
-        cells = [["step", *shown, ""]]
-        cells += [[row["step"], *(_shown(row, name) for name in shown), row["note"] or ""] for row in self.rows]
-        widths = [max(len(line[at]) for line in cells) for at in range(len(shown) + 1)]
+        used = [name for name in COUNTS if any(row[name] is not None for row in self.rows)]
+        cells = [["step", *used, ""]]
+        cells += [[row["step"], *(shown(row, name) for name in used), row["note"] or ""] for row in self.rows]
+        widths = [max(len(line[at]) for line in cells) for at in range(len(used) + 1)]
         return [
             "  ".join(
-                [line[0].ljust(widths[0]), *(line[at].rjust(widths[at]) for at in range(1, len(shown) + 1)), line[-1]]
+                [line[0].ljust(widths[0]), *(line[at].rjust(widths[at]) for at in range(1, len(used) + 1)), line[-1]]
             ).rstrip()
             for line in cells
         ]
 
 
-def _shown(row: Mapping[str, Any], name: str) -> str:
+def shown(row: Mapping[str, Any], name: str) -> str:
+    """A count, with the published one in brackets where there is one."""
     here = "" if row[name] is None else f"{row[name]:,}"
     public = row[f"expected_{name}"]
     return here if public is None else f"{here} [{public:,}]"

@@ -62,10 +62,12 @@ LAYOUTS: Mapping[str, tuple[Needed, ...]] = {
     "chexpert": (
         Needed("train", ("train.csv*", "chexpert_train.csv*"), "CheXpert-v1.0/train.csv", "Stanford AIMI: CheXpert",
                _CHEXPERT_LABELS),
-        Needed("valid", ("valid.csv",), "CheXpert-v1.0/valid.csv", "Stanford AIMI: CheXpert", _CHEXPERT_LABELS,
+        Needed("valid", ("valid.csv*",), "CheXpert-v1.0/valid.csv", "Stanford AIMI: CheXpert", _CHEXPERT_LABELS,
                optional=True, use="the radiologists' validation set"),
         Needed("demo", ("CHEXPERT DEMO.xlsx", "CHEXPERT_DEMO.xlsx"), "CHEXPERT DEMO.xlsx",
                "Stanford AIMI: CheXpert demographic data", optional=True, use="race and ethnicity"),
+        Needed("attributes", ("*drain*.csv*", "*annotations*.csv*"), "drain annotations (CSV with the image's name)",
+               "e.g. the chest drain annotations of SLICES", optional=True, use="ATTRIBUTE rows"),
     ),
     "nih_chestxray14": (
         Needed("entries", ("Data_Entry_2017_v2020.csv*", "Data_Entry_2017.csv*"), "Data_Entry_2017_v2020.csv",

@@ -1,0 +1,37 @@
+"""`cxrhf doctor`: a dataset's folders -> what is there, what is missing and where it comes from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from cxrhf.config_build import DoctorConfig
+
+ABOUT = """Look whether the raw files of a dataset are all there, before a build. Takes seconds, writes nothing.
+
+Each file is named with the place it normally lies at and the project it comes from. `absent` things are optional,
+MISSING and WRONG ones stop a build.
+
+examples:
+  cxrhf doctor mimic_cxr_context --root ~/physionet.org/files
+  cxrhf doctor chexpert --root ~/CheXpert-v1.0 ~/chexpert_demo
+  cxrhf doctor nih_chestxray14 --root ~/nih"""
+
+
+def main(args: Sequence[str]) -> int:
+    """Print a line for each thing looked at; exit code 2 where a build would stop."""
+    from cxrhf.cli.flags import parse
+
+    config = parse(DoctorConfig, args, verb="doctor", about=ABOUT)
+    from cxrhf.data.doctor import examine
+
+    checks = examine(config.dataset, config.root)
+    for check in checks:
+        print(check.line())
+    stopped = [check.what for check in checks if check.verdict in ("MISSING", "WRONG")]
+    if stopped:
+        print(f"error: {config.dataset} cannot be built: {', '.join(stopped)}", file=sys.stderr)
+        return 2
+    roots = " ".join(config.root)
+    print(f"ready: cxrhf build {config.dataset} --root {roots} --out data/{config.dataset}")
+    return 0

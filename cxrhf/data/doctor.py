@@ -1,0 +1,101 @@
+"""Folders with a dataset's raw files -> what is there, what is missing, where it normally lies and comes from.
+
+Tables are read, notes only begun, and a few pictures looked for, so that an answer takes seconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from cxrhf.config_build import BuildConfig
+from cxrhf.data import layout
+from cxrhf.data.attrition import Steps
+from cxrhf.data.layout import Needed
+from cxrhf.data.prepare import READERS
+from cxrhf.data.raw import columns_of, stream_csv
+from cxrhf.errors import CxrhfError
+
+_LOOKS = 200
+Verdict = Literal["ok", "MISSING", "WRONG", "absent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. MISSING and WRONG stop a build, absent ones do not."""
+
+    verdict: Verdict
+    what: str
+    said: str
+
+    def line(self) -> str:
+        """As it is printed."""
+        return f"{self.verdict:<8} {self.what:<12} {self.said}"
+
+
+def examine(dataset: str, roots: Sequence[str]) -> list[Check]:
+    """Everything a build would stumble over, the missing files first."""
+    layout.check_roots(roots)
+    checks = [_file(dataset, each, roots) for each in layout.LAYOUTS[dataset]]
+    if not any(each.verdict in ("MISSING", "WRONG") for each in checks):
+        checks += list(_tables(dataset, roots))
+    return checks
+
+
+def _file(dataset: str, wanted: Needed, roots: Sequence[str]) -> Check:
+    found = layout.find(roots, dataset, wanted.key)
+    if found is None:
+        lies = f"{wanted.lies}; from {wanted.project}"
+        if wanted.optional:
+            return Check("absent", wanted.key, f"optional, adds {wanted.use}. Normally {lies}")
+        return Check("MISSING", wanted.key, f"{layout.missing(roots, dataset, wanted.key)}; from {wanted.project}")
+    if wanted.folder or not wanted.columns:
+        return Check("ok", wanted.key, str(found))
+    try:
+        columns_of(found, wanted.columns)
+        if wanted.key == "discharge":  # too large to be read here: its beginning must do
+            next(iter(stream_csv(found, wanted.columns)), None)
+    except CxrhfError as error:
+        return Check("WRONG", wanted.key, str(error))
+    return Check("ok", wanted.key, str(found))
+
+
+def _tables(dataset: str, roots: Sequence[str]) -> Iterator[Check]:
+    """The tables read and joined as a build would, and whether pictures lie where they name them."""
+    steps = Steps(dataset)
+    config = BuildConfig(dataset, root=tuple(roots), configuration="images", split="none")
+    try:
+        if dataset in ("mimic_cxr_context", "synthetic"):
+            from cxrhf.data import mimic
+
+            images = mimic.read(config, steps, reports=False).source.images
+        else:
+            images = importlib.import_module(f"cxrhf.data.{READERS[dataset]}").read(config, steps).images
+    except CxrhfError as error:
+        yield Check("WRONG", "tables", str(error))
+        return
+    yield Check("ok", "tables", f"{images.height:,} images of {images.get_column('patient_id').n_unique():,} patients")
+    paths = images.get_column("path").drop_nulls()
+    some = paths.gather_every(max(1, paths.len() // _LOOKS)).head(_LOOKS).to_list()
+    there = sum(Path(each).is_file() for each in some)
+    said = f"{there} of {len(some)} pictures looked for are there"
+    if there == len(some) > 0:
+        yield Check("ok", "pictures", said)
+    else:
+        lost = next((each for each in some if not Path(each).is_file()), "no path can be formed")
+        yield Check("absent", "pictures", f"{said}; not there: {lost}. A build leaves such images out, or: --no-pixels")
+    yield from _differences(steps.table())
+
+
+def _differences(table: pl.DataFrame) -> Iterator[Check]:
+    for row in table.iter_rows(named=True):
+        for name in ("images", "studies", "patients", "admissions"):
+            here, public = row[name], row[f"expected_{name}"]
+            if here is not None and public is not None and here != public:
+                said = f"{here:,} {name} in {row['step']}; the published release has {public:,}"
+                yield Check("absent", "counts", said + ". Is it a part of it, or another version?")

@@ -1,0 +1,192 @@
+"""The folder of a finished build -> IMAGE and NOTE tables, with the label policy that the build recorded.
+
+A build keeps raw labels in images/<split>-*.parquet; build.json says under which policy they are read. Pictures are
+large and are read only when `columns` names `image`. Notes are large too: `note_texts` fetches a few of them by going
+through the ids alone and opening only the blocks that hold one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cxrhf.data.labels import NO_FINDING, apply_policy, check_policy
+from cxrhf.data.splits import NAMES
+from cxrhf.errors import RunError, TableError, did_you_mean
+from cxrhf.schema import NOTE
+
+RECORD = "build.json"
+POLICY_KEY = b"label_policy"
+RAW = "raw"
+
+
+def build_record(folder: str | Path) -> dict[str, Any]:
+    """What build.json holds; a folder without it is no finished build."""
+    path = Path(folder) / RECORD
+    if not path.is_file():
+        what = "is not a folder" if not Path(folder).is_dir() else f"has no {RECORD}: no finished build"
+        raise RunError(f"{folder} {what}", next_step=f"cxrhf build DATASET --root FOLDER --out {folder}")
+    try:
+        record = json.loads(path.read_text("utf-8"))
+    except (ValueError, OSError) as error:
+        raise RunError(f"{path} cannot be read ({error})", next_step="build again with --overwrite") from None
+    if not isinstance(record, dict) or "labels" not in record or not isinstance(record.get("findings"), list):
+        raise RunError(f"{path} does not say labels and findings", next_step="build again with --overwrite")
+    return record
+
+
+def load_images(
+    folder: str | Path, *, split: str | None = None, labels: str | None = None, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """The images of a build, of one split or of all (train, validate, test), rows in the order they were written.
+
+    labels: the recorded policy if None, another policy by name, or "raw" for 1 / 0 / -1 / null as published. The
+    table's schema metadata says which: {b"label_policy": b"masked"}. columns: all but the picture if None, else those
+    named, in that order; `image` among them reads the pictures.
+    """
+    record = build_record(folder)
+    policy = record["labels"] if labels is None else labels
+    check_policy(policy, RAW)
+    files = _image_files(Path(folder), split)
+    there = list(dict.fromkeys(name for path in files for name in _schema(path).names))
+    wanted = [name for name in there if name != "image"] if columns is None else list(columns)
+    for name in wanted:
+        if name not in there:
+            raise TableError(
+                f"images of {folder}: no column {name!r}",
+                allowed=", ".join(there),
+                next_step=did_you_mean(name, there),
+            )
+    findings = [name for name in record["findings"] if name in wanted]
+    # Policy masked looks at No Finding for the other labels, asked for or not.
+    more = [NO_FINDING] if findings and NO_FINDING in there and NO_FINDING not in wanted else []
+    table = _read(files, [*wanted, *more])
+    if policy != RAW and findings:
+        table = _with_labels(table, findings, policy)
+    # pyarrow keeps the order of the file, users expect theirs.
+    table = table.select(wanted)
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), POLICY_KEY: policy.encode()})
+
+
+def splits_of(folder: str | Path) -> list[str]:
+    """The splits a build has images of, train, validate and test first."""
+    return list(dict.fromkeys(_split_name(path) for path in _shards(Path(folder), "*")))
+
+
+def load_notes(folder: str | Path, *, columns: Sequence[str] | None = None) -> pa.Table:
+    """The notes of a build, all columns of NOTE or those named."""
+    wanted = list(NOTE.names if columns is None else columns)
+    for name in wanted:
+        if name not in NOTE.names:
+            raise TableError(
+                f"the NOTE table has no column {name!r}",
+                allowed=", ".join(NOTE.names),
+                next_step=did_you_mean(name, NOTE.names),
+            )
+    return _read(_note_files(Path(folder)), wanted).select(wanted)
+
+
+def note_texts(folder: str | Path, ids: Iterable[str]) -> dict[str, str]:
+    """The text of each of these notes by its id, in the order asked; an id that is not there is an error."""
+    wanted = list(dict.fromkeys(ids))
+    found: dict[str, str] = {}
+    value_set = pa.array(wanted, pa.string())
+    for path in _note_files(Path(folder)):
+        with _opened(path) as file:
+            for block in range(file.num_row_groups):
+                if len(found) == len(wanted):
+                    break
+                hit = pc.is_in(file.read_row_group(block, ["note_id"]).column(0), value_set=value_set)
+                if pc.any(hit).as_py():
+                    rows = file.read_row_group(block, ["note_id", "text"]).filter(hit)
+                    found.update(zip(rows.column("note_id").to_pylist(), rows.column("text").to_pylist(), strict=True))
+    if len(found) < len(wanted):
+        # Ids stay out of messages: logs travel further than data.
+        raise TableError(
+            f"notes of {folder}: {len(wanted) - len(found):,} of {len(wanted):,} notes asked for are not there",
+            next_step="use the prior_note_ids of images of this same build",
+        )
+    return {note: found[note] for note in wanted}
+
+
+def _split_name(shard: Path) -> str:
+    return shard.name.split("-")[0]
+
+
+def _shards(folder: Path, split: str) -> list[Path]:
+    """Files of a split or of all ("*"): train, validate, test, then any other; within a split by number."""
+
+    def place(shard: Path) -> tuple[int, str]:
+        name = _split_name(shard)
+        return (*NAMES, name).index(name), shard.name
+
+    return sorted((folder / "images").glob(f"{split}-*.parquet"), key=place)
+
+
+def _image_files(folder: Path, split: str | None) -> list[Path]:
+    files = _shards(folder, split or "*")
+    if files:
+        return files
+    there = splits_of(folder)
+    if split is not None and there:
+        raise RunError(
+            f"{folder} has no split {split!r}", allowed=", ".join(there), next_step=did_you_mean(split, there)
+        )
+    raise RunError(f"{folder} has no images", next_step=f"cxrhf build DATASET --out {folder} --configuration images")
+
+
+def _note_files(folder: Path) -> list[Path]:
+    build_record(folder)
+    one = folder / "notes.parquet"
+    files = sorted((folder / "notes").glob("*.parquet")) or ([one] if one.is_file() else [])
+    if not files:
+        raise RunError(f"{folder} has no notes", next_step=f"cxrhf build DATASET --out {folder} --configuration linked")
+    return files
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        said = str(error).splitlines()[0]
+        raise TableError(f"{path.name}: not a readable Parquet file ({said})", next_step="build again") from None
+
+
+def _schema(path: Path) -> pa.Schema:
+    with _opened(path) as file:
+        return file.schema_arrow
+
+
+def _read(files: Sequence[Path], columns: Sequence[str]) -> pa.Table:
+    tables = []
+    for path in files:
+        with _opened(path) as file:
+            missing = [name for name in columns if name not in file.schema_arrow.names]
+            if missing:
+                raise TableError(
+                    f"{path.name}: column {missing[0]!r} is missing, other files of the build have it",
+                    next_step="build again with --overwrite",
+                )
+            tables.append(file.read(columns=list(columns)))
+    return pa.concat_tables(tables)
+
+
+def _with_labels(table: pa.Table, findings: Sequence[str], policy: str) -> pa.Table:
+    """Only the labels go through polars: pictures and texts stay where they are."""
+    used = [*findings, *([NO_FINDING] if NO_FINDING in table.column_names and NO_FINDING not in findings else [])]
+    frame = pl.from_arrow(table.select(used))
+    assert isinstance(frame, pl.DataFrame)
+    # On raw labels, all at once: with No Finding replaced first, the others would see another column.
+    applied = apply_policy(frame, findings, policy)
+    for finding in findings:
+        at = table.schema.get_field_index(finding)
+        values = pa.chunked_array([applied.get_column(finding).to_arrow()]).cast(pa.int8())
+        table = table.set_column(at, pa.field(finding, pa.int8()), values)
+    return table

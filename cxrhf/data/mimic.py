@@ -1,0 +1,196 @@
+"""MIMIC-CXR-JPG + MIMIC-IV -> image rows with labels, times, age, sex and race; the notes are linked afterwards.
+
+Names of 2.0.0 and 2.1.0 are read, gzipped or not, and both MIMIC-IV layouts (core/ with ethnicity, hosp/ with race).
+Ages are the anchor age moved by the years between the anchor and the study, as MIMIC-IV means them. Race is given where
+all of a patient's admissions agree on it; the sample `encoding` asks for one single value, as that paper did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from cxrhf.config_build import BuildConfig
+from cxrhf.data import layout
+from cxrhf.data.attrition import Steps
+from cxrhf.data.raw import header, numbers, read_csv, times
+from cxrhf.data.sections import read_reports
+from cxrhf.data.source import Source
+from cxrhf.errors import SourceError
+from cxrhf.findings import MIMIC, display_name, finding_name
+
+DATASET = "mimic_cxr_context"
+_ENDINGS = (".jpg", ".jpeg", ".png", ".dcm")
+_RACES = {"WHITE": "white", "BLACK": "black", "ASIAN": "asian", "HISPANIC": "hispanic"}
+_UNKNOWN = ("UNKNOWN", "UNABLE TO OBTAIN", "PATIENT DECLINED TO ANSWER")
+
+
+@dataclass(frozen=True, slots=True)
+class Mimic:
+    """The image rows, and the admissions (subject_id, hadm_id, dischtime) that date the notes."""
+
+    source: Source
+    admissions: pl.DataFrame
+    notes: Path | None
+
+
+def read(config: BuildConfig, steps: Steps, *, reports: bool = True) -> Mimic:
+    """Read the tables and join them; what each join leaves is counted. `reports=False` leaves the many files alone."""
+    admissions = _admissions(config, steps)
+    labels = _labels(config, steps)
+    images = _metadata(config, steps)
+    both = labels.join(admissions.select("subject_id").unique(), on="subject_id", how="semi")
+    joined = admissions.join(labels.select("subject_id").unique(), on="subject_id", how="semi")
+    steps.add(
+        "labels with admissions",
+        patients=both.get_column("subject_id").n_unique(),
+        studies=both.height,
+        admissions=joined.get_column("hadm_id").n_unique(),
+        note="what CONTEXT's join keeps; images without admissions are kept here until notes are asked for",
+    )
+    images = images.join(labels, on=["subject_id", "study_id"], how="inner", maintain_order="left")
+    images = images.rename({"subject_id": "patient_id", "dicom_id": "image_id"})
+    _unique(images)
+    steps.add("images with labels", images)
+    images = _people(config, images, admissions)
+    images = _official(config, images)
+    if config.sample == "encoding":
+        images = images.filter(pl.col("view").is_in(["AP", "PA"]) & (pl.col("races") == 1))
+        images = images.filter(pl.col("race").is_in(["white", "asian", "black"]))
+        steps.add("sample encoding", images, note="AP and PA, one race a patient: White, Asian or Black")
+    images = images.drop("races").with_columns(path=_paths(config, images))
+    images = _reports(config, images) if reports else images
+    wanted = config.configuration != "images"
+    notes = layout.require(config.root, DATASET, "discharge") if wanted else None
+    return Mimic(Source(DATASET, images, MIMIC), admissions.select("subject_id", "hadm_id", "dischtime"), notes)
+
+
+def _admissions(config: BuildConfig, steps: Steps) -> pl.DataFrame:
+    path = layout.require(config.root, DATASET, "admissions")
+    frame = read_csv(path, ["subject_id", "hadm_id", "admittime", "dischtime"], optional=["race", "ethnicity"])
+    found = header(path)
+    if "race" not in found and "ethnicity" not in found:
+        raise SourceError(
+            f"{path.name}: neither 'race' (MIMIC-IV 2 and later) nor 'ethnicity' (1.0) is there", got=", ".join(found)
+        )
+    frame = frame.with_columns(times("dischtime"), pl.coalesce("race", "ethnicity").alias("race")).drop("ethnicity")
+    twice = frame.filter(pl.col("hadm_id").is_duplicated())
+    if twice.height:
+        raise SourceError(f"{path.name}: admission {twice.get_column('hadm_id')[0]} stands there twice")
+    steps.add("admissions", patients=frame.get_column("subject_id").n_unique(), admissions=frame.height)
+    return frame
+
+
+def _labels(config: BuildConfig, steps: Steps) -> pl.DataFrame:
+    path = layout.require(config.root, DATASET, "labels")
+    spelt = {name: next(each for each in header(path) if finding_name(each) == name) for name in _present(path)}
+    frame = read_csv(path, ["subject_id", "study_id", *spelt.values()])
+    frame = frame.with_columns([numbers(frame, spelt[name], pl.Int8, path).alias(name) for name in MIMIC])
+    frame = frame.select("subject_id", "study_id", *MIMIC)
+    twice = frame.filter(pl.col("study_id").is_duplicated())
+    if twice.height:
+        raise SourceError(f"{path.name}: study {twice.get_column('study_id')[0]} stands there twice")
+    steps.add("labels", patients=frame.get_column("subject_id").n_unique(), studies=frame.height)
+    return frame
+
+
+def _present(path: Path) -> tuple[str, ...]:
+    there = {finding_name(each) for each in header(path)}
+    for name in MIMIC:
+        if name not in there:
+            raise SourceError(f"{path.name}: no column for {display_name(name)!r}", got=", ".join(header(path)))
+    return MIMIC
+
+
+def _metadata(config: BuildConfig, steps: Steps) -> pl.DataFrame:
+    path = layout.require(config.root, DATASET, "metadata")
+    frame = read_csv(path, ["dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate", "StudyTime"])
+    steps.add("metadata", images=frame.height, studies=frame.get_column("study_id").n_unique())
+    frame = frame.with_columns(study_time("StudyDate", "StudyTime"), pl.col("ViewPosition").alias("view"))
+    timeless = int(frame.get_column("study_time").is_null().sum())
+    if timeless:
+        steps.rows[-1]["note"] = f"{timeless:,} images have no usable study time: no note can be shown to be prior"
+    return frame.select("dicom_id", "subject_id", "study_id", "view", "study_time")
+
+
+def study_time(date: str, time: str) -> pl.Expr:
+    """StudyDate `21800506` and StudyTime `80556.875` (HHMMSS.fff, zeros in front lost) as one time; else null."""
+    whole = pl.col(time).str.strip_chars().str.split_exact(".", 1)
+    clock = whole.struct.field("field_0").str.zfill(6)
+    part = whole.struct.field("field_1").fill_null("0")
+    text = pl.concat_str([pl.col(date).str.strip_chars(), pl.lit(" "), clock, pl.lit("."), part])
+    return text.str.to_datetime("%Y%m%d %H%M%S%.f", strict=False, time_unit="us").alias("study_time")
+
+
+def _unique(images: pl.DataFrame) -> None:
+    twice = images.filter(pl.col("image_id").is_duplicated())
+    if twice.height:
+        raise SourceError(f"metadata: image {twice.get_column('image_id')[0]} stands there twice")
+
+
+def _people(config: BuildConfig, images: pl.DataFrame, admissions: pl.DataFrame) -> pl.DataFrame:
+    path = layout.require(config.root, DATASET, "patients")
+    frame = read_csv(path, ["subject_id", "gender", "anchor_age", "anchor_year"])
+    people = frame.select(
+        pl.col("subject_id").alias("patient_id"),
+        pl.when(pl.col("gender").is_in(["F", "M"])).then("gender").alias("sex"),
+        numbers(frame, "anchor_age", pl.Float64, path),
+        numbers(frame, "anchor_year", pl.Float64, path),
+    )
+    text = pl.col("race").str.strip_chars().str.to_uppercase()
+    named = pl.coalesce([pl.when(text.str.starts_with(start)).then(pl.lit(name)) for start, name in _RACES.items()])
+    group = pl.when(text.is_not_null() & ~text.is_in(_UNKNOWN)).then(named.fill_null("other"))
+    races = (
+        admissions.select(pl.col("subject_id").alias("patient_id"), text, group.alias("group"))
+        .group_by("patient_id")
+        .agg(
+            pl.col("race").n_unique().cast(pl.Int64).alias("races"),
+            pl.when(pl.col("group").drop_nulls().n_unique() == 1)
+            .then(pl.col("group").drop_nulls().first())
+            .alias("race"),
+        )
+    )
+    images = images.join(people, on="patient_id", how="left", maintain_order="left")
+    images = images.join(races, on="patient_id", how="left", maintain_order="left")
+    age = pl.col("anchor_age") + pl.col("study_time").dt.year() - pl.col("anchor_year")
+    return images.with_columns(age.clip(0, 120).alias("age")).drop("anchor_age", "anchor_year")
+
+
+def _official(config: BuildConfig, images: pl.DataFrame) -> pl.DataFrame:
+    path = layout.find(config.root, DATASET, "split")
+    if path is None:
+        return images
+    frame = read_csv(path, ["dicom_id", "split"]).rename({"dicom_id": "image_id"})
+    return images.join(frame, on="image_id", how="left", maintain_order="left")
+
+
+def _paths(config: BuildConfig, images: pl.DataFrame) -> pl.Expr:
+    """Where each picture lies; its ending is looked up once, on the first pictures."""
+    beside = layout.require(config.root, DATASET, "metadata").parent / "files"
+    folder = beside if beside.is_dir() else (layout.find(config.root, DATASET, "files") or beside)
+    subject, study = pl.col("patient_id"), pl.col("study_id")
+    stem = pl.concat_str(
+        [
+            pl.lit(f"{folder}/p"),
+            subject.str.slice(0, 2),
+            pl.lit("/p"),
+            subject,
+            pl.lit("/s"),
+            study,
+            pl.lit("/"),
+            "image_id",
+        ]
+    )
+    tried = images.head(200).select(stem).to_series().to_list()
+    ending = next((end for end in _ENDINGS if any(Path(f"{each}{end}").is_file() for each in tried)), ".jpg")
+    return pl.concat_str([stem, pl.lit(ending)])
+
+
+def _reports(config: BuildConfig, images: pl.DataFrame) -> pl.DataFrame:
+    folder = layout.find(config.root, DATASET, "reports")
+    if folder is None:
+        return images
+    studies = images.select("patient_id", "study_id").unique(maintain_order=True)
+    return images.join(read_reports(folder, studies.iter_rows()), on="study_id", how="left", maintain_order="left")

@@ -1,0 +1,203 @@
+"""Settings -> the rows of a dataset, ready to be written: chosen, linked with prior notes, split and checked.
+
+The order is the order in which a reader of the attrition table asks: what was published, which pictures count, which
+have a prior note, which one of a patient, which split. Pictures are not opened here. Both `cxrhf build` and the
+`datasets` builders start from what this returns.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from cxrhf.config_build import BuildConfig
+from cxrhf.data import choose, layout, splits
+from cxrhf.data.attrition import Steps
+from cxrhf.data.leakage import can_hold_reports, guard, own_report_pairs
+from cxrhf.data.link import link, without_pairs
+from cxrhf.data.notes import QUARANTINE, keep_linked, read_notes, write_notes
+from cxrhf.data.source import Source
+from cxrhf.data.staged import Staged, staged_notes
+from cxrhf.errors import SourceError
+from cxrhf.schema import IMAGE, NOTE
+
+READERS = {
+    "chexpert": "chexpert",
+    "nih_chestxray14": "nih",
+    "covid_chestxray": "covid",
+    "rexgradient": "rexgradient",
+    "chexpert_plus": "chexpert_plus",
+}
+# Columns that serve the linking and the splitting and are not part of IMAGE.
+HELPERS = ("own_text", "source_row", "ethnicity")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Rows to write. `images` is empty for notes alone; `path` says where each picture lies."""
+
+    images: pl.DataFrame
+    findings: tuple[str, ...]
+    attributes: pl.DataFrame | None
+    quarantine: pl.DataFrame
+    resampled: pl.DataFrame | None
+    steps: Steps
+    n_notes: int
+    checked: dict[str, int]
+
+
+def prepare(config: BuildConfig, work: Path, notes_to: Path, fingerprint: str) -> Prepared:
+    """Everything but the pictures. `work` keeps what a later try can take over; NOTE files go to `notes_to`."""
+    layout.check_roots(config.root)
+    steps = Steps("synthetic" if config.dataset == "synthetic" else config.dataset)
+    source, staged = _read(config, steps, work, fingerprint)
+    quarantine = staged.quarantine if staged else pl.DataFrame(schema=QUARANTINE)
+    if config.configuration == "notes":
+        assert staged is not None
+        n_notes = keep_linked(staged.folder, notes_to, staged.index.get_column("note_id"))
+        steps.add("notes kept", notes=n_notes, patients=staged.index.get_column("patient_id").n_unique())
+        return Prepared(pl.DataFrame(), (), None, quarantine, None, steps, n_notes, {})
+    images = _chosen(config, source, steps)
+    if staged is not None:
+        images = _linked(config, images, staged, steps)
+    if config.images_per_patient != "all":
+        images = choose.one_per_patient(images, source.findings, config.images_per_patient, config.finding)
+        steps.add(f"one image a patient: {config.images_per_patient}", images)
+    images = _split(config, images, steps)
+    if not images.height:
+        raise SourceError(
+            f"{config.dataset}: no image is left", got="; ".join(steps.lines()[1:]), next_step="see the steps above"
+        )
+    checked = guard(
+        images,
+        staged.index if staged else None,
+        read_notes(staged.folder) if staged else None,
+        work.parent / "leakage.csv",
+    )
+    n_notes = 0
+    if staged is not None:
+        n_notes = keep_linked(staged.folder, notes_to, images.get_column("prior_note_ids").explode().drop_nulls())
+    resampled = None
+    if config.resamples:
+        resampled = splits.resampled_splits(images.get_column("patient_id"), config.shares(), config.resamples)
+    return Prepared(
+        _image_columns(images.drop(HELPERS, strict=False), config.dataset),
+        source.findings,
+        _of_images(source.attributes, images),
+        quarantine,
+        resampled,
+        steps,
+        n_notes,
+        checked,
+    )
+
+
+def _read(config: BuildConfig, steps: Steps, work: Path, fingerprint: str) -> tuple[Source, Staged | None]:
+    with_notes = config.configuration != "images"
+    if config.dataset in ("mimic_cxr_context", "synthetic"):
+        from cxrhf.data import mimic
+
+        read = mimic.read(config, steps)
+        if read.notes is None:
+            return read.source, None
+        return read.source, staged_notes(config, read, work / "staged", fingerprint, steps)
+    module = importlib.import_module(f"cxrhf.data.{READERS[config.dataset]}")
+    source: Source = module.read(config, steps)
+    if not with_notes or source.notes is None:
+        return source, None
+    write_notes([source.notes.select(NOTE.names).to_arrow().cast(NOTE)], work / "staged")
+    index = source.notes.select("note_id", "patient_id", "available_at", pl.col("text").alias("text_hash"))
+    return source, Staged(work / "staged", index, pl.DataFrame(schema=QUARANTINE))
+
+
+def _chosen(config: BuildConfig, source: Source, steps: Steps) -> pl.DataFrame:
+    images = source.images
+    if config.views == "frontal":
+        images = choose.frontal(images)
+        steps.add("frontal views", images)
+    if config.exclude_devices:
+        images = choose.without_devices(images)
+        steps.add("without support devices", images)
+    if config.one_per_study:
+        images = choose.first_of_study(images)
+        steps.add("one image a study", images)
+    return images
+
+
+def _linked(config: BuildConfig, images: pl.DataFrame, staged: Staged, steps: Steps) -> pl.DataFrame:
+    images = images.with_columns(link(images, staged.index))
+    note = ""
+    if config.own_report == "drop" and can_hold_reports(images):
+        own = own_report_pairs(images, read_notes(staged.folder))
+        images = without_pairs(images, own)
+        note = f"{own.height:,} links to notes with the image's own text were left out" if own.height else ""
+    if not config.keep_without_notes:
+        images = images.filter(pl.col("prior_note_ids").list.len() > 0)
+    links = images.get_column("prior_note_ids")
+    steps.add(
+        "images with a prior note" if not config.keep_without_notes else "images linked with prior notes",
+        images,
+        note=note,
+        published=config.views == "all" and not config.one_per_study and config.sample == "all",
+        notes=links.explode().drop_nulls().n_unique(),
+    )
+    return images
+
+
+def _split(config: BuildConfig, images: pl.DataFrame, steps: Steps) -> pl.DataFrame:
+    official = images.get_column("split") if "split" in images.columns else None
+    images = images.drop("split", strict=False)
+    note = ""
+    if config.split == "official":
+        if official is None or official.null_count() == len(official):
+            raise SourceError(
+                f"{config.dataset}: there is no official split in these files",
+                next_step=f"cxrhf doctor {config.dataset}, or build with --split ratio",
+            )
+        images = images.with_columns(official)
+        if "validate" not in official.unique().to_list():
+            share = config.shares()
+            images = splits.validate_from_train(images, share[1] / max(share[0] + share[1], 1e-9), config.seed)
+            note = "a part of the official training patients serves as validate"
+    elif config.split == "file":
+        images = splits.file_split(images, Path(str(config.split_file)))
+    elif config.split == "ratio":
+        made = splits.ratio_split(images.get_column("patient_id"), config.shares(), config.seed)
+        images = images.join(made, on="patient_id", how="left", maintain_order="left")
+    else:
+        images = images.with_columns(split=pl.lit("train"))
+    unlisted = int(images.get_column("split").is_null().sum())
+    if unlisted:
+        images = images.filter(pl.col("split").is_not_null())
+        steps.add("images in the split", images, note=f"{unlisted:,} images stand in no split")
+    if config.female is not None:
+        images = splits.sex_sample(images, config.female, config.sample_size, config.seed)
+        steps.add(f"sample with {config.female:.0%} female images", images)
+    elif config.sample_size is not None:
+        images = splits.take(images, config.sample_size, config.seed)
+        steps.add(f"at most {config.sample_size:,} images a split", images)
+    published = config.female is None and config.sample_size is None and config.images_per_patient == "all"
+    published &= config.sample == "encoding" or (config.dataset == "mimic_cxr_context" and config.views == "all")
+    for name in ("train", "validate", "test"):
+        part = images.filter(pl.col("split") == name)
+        if part.height:
+            steps.add(f"split {name}", part, note=note if name == "validate" else "", published=published)
+    return images
+
+
+def _image_columns(images: pl.DataFrame, dataset: str) -> pl.DataFrame:
+    """IMAGE's columns first, in its order, then the findings; what a source lacks is null."""
+    images = images.with_columns(dataset=pl.lit(dataset))
+    known = [name for name in IMAGE.names if name != "image"]
+    absent = [pl.lit(None).alias(name) for name in known if name not in images.columns]
+    rest = [name for name in images.columns if name not in known]
+    return images.with_columns(absent).select(*known, *rest)
+
+
+def _of_images(attributes: pl.DataFrame | None, images: pl.DataFrame) -> pl.DataFrame | None:
+    if attributes is None:
+        return None
+    return attributes.join(images.select("image_id"), on="image_id", how="semi", maintain_order="left")

@@ -1,0 +1,146 @@
+"""ReXGradient-160K as it lies on the Hub -> Source: one JSON file a split, a report a study, several pictures a study.
+
+The dataset has no labels: `findings` is empty, and only the sections of the reports are there. A study whose list of
+views is not as long as its list of pictures has null views, for nobody can tell which one is missing. Each file is
+loaded whole: of the training file (140,000 studies, some 300 MB) expect 1.5 GB of memory while it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cxrhf.config_build import BuildConfig
+from cxrhf.data import fields, layout
+from cxrhf.data.attrition import Steps
+from cxrhf.data.picture_paths import below, folders, holding
+from cxrhf.data.source import Source
+from cxrhf.errors import SourceError, did_you_mean
+
+DATASET = "rexgradient"
+SPLITS = {"train": "train", "valid": "validate", "test": "test"}
+_SECTIONS = ("Indication", "Comparison", "Findings", "Impression")
+_TEXTS = ("PatientID", "StudyDate", "PatientSex", "PatientAge", *_SECTIONS)
+_LISTS = ("ImagePath", "ImageViewPosition")
+_SCHEMA: dict[str, Any] = {
+    "study_id": pl.String,
+    **dict.fromkeys(_TEXTS, pl.String),
+    **dict.fromkeys(_LISTS, pl.List(pl.String)),
+}
+
+
+def read(config: BuildConfig, steps: Steps) -> Source:
+    """Every picture of every split that is there, with its study's report."""
+    found = {split: layout.find(config.root, DATASET, split) for split in SPLITS}
+    paths = {split: path for split, path in found.items() if path is not None}
+    if not paths:
+        layout.require(config.root, DATASET, "test")
+    parts, bare = [], 0
+    for split, path in paths.items():
+        studies = _read_studies(path)
+        bare += studies.filter(pl.col("ImagePath").list.len() == 0).height
+        parts.append(_images(studies, SPLITS[split], path, folders((path.parent.parent, *config.root))))
+    images = pl.concat([part for part, _, _ in parts])
+    fields.check_ids(images, next(iter(paths.values())))
+    absent = [split for split in SPLITS if split not in paths]
+    note = fields.noted(
+        (sum(uneven for _, uneven, _ in parts), "studies with fewer or more views than pictures, views left empty"),
+        (sum(nonsense for _, _, nonsense in parts), "age above 120, left empty"),
+        (bare, "studies without a picture, left out"),
+        (images.get_column("sex").null_count(), "images of unknown sex"),
+        (images.get_column("view").null_count(), "images without a view"),
+    )
+    missing = f"files not there: {', '.join(absent)}" if absent else ""
+    steps.add("studies", images, note="; ".join(filter(None, (missing, note))))
+    return Source(DATASET, images, ())
+
+
+def _read_studies(path: Path) -> pl.DataFrame:
+    """The JSON object of a split as a row a study."""
+    try:
+        with path.open(encoding="utf-8") as stream:
+            loaded = json.load(stream)
+    except json.JSONDecodeError as error:
+        raise SourceError(
+            f"{path.name}, line {error.lineno}: not JSON ({error.msg})", next_step=f"copy it again: {path}"
+        ) from None
+    except UnicodeDecodeError:
+        raise SourceError(f"{path.name}: not UTF-8 text", next_step=f"copy it again: {path}") from None
+    if not isinstance(loaded, dict):
+        raise SourceError(f"{path.name}: not an object with a key a study", got=type(loaded).__name__)
+    columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA}
+    for key, study in loaded.items():
+        _check_study(key, study, path)
+        columns["study_id"].append(key)
+        for name in _TEXTS:
+            value = study.get(name)
+            columns[name].append(value if value is None else str(value))
+        for name in _LISTS:
+            columns[name].append(study.get(name) or [])
+    return pl.DataFrame(columns, schema=_SCHEMA)
+
+
+def _check_study(key: str, study: object, path: Path) -> None:
+    """A study must hold every field: one that is renamed would otherwise be a column of nulls."""
+    if not isinstance(study, Mapping):
+        raise SourceError(f"{path.name}: study {key!r} is not an object", got=type(study).__name__)
+    for name in (*_TEXTS, *_LISTS):
+        if name not in study:
+            hint = did_you_mean(name, study)
+            raise SourceError(
+                f"{path.name}: study {key!r} has no {name!r}",
+                got=f"fields {', '.join(study)}",
+                next_step=(f"{hint} Was it renamed? " if hint else "") + f"download the file again: {path}",
+            )
+    for name in _LISTS:
+        if not isinstance(study[name] or [], list):
+            raise SourceError(f"{path.name}: study {key!r}: {name!r} is not a list", got=study[name])
+
+
+def _images(studies: pl.DataFrame, split: str, path: Path, places: list[Path]) -> tuple[pl.DataFrame, int, int]:
+    """A row a picture; the number of studies with uneven lists; the number of pictures with ages nobody can have."""
+    count = pl.col("ImagePath").list.len()
+    even = pl.col("ImageViewPosition").list.len() == count
+    uneven = studies.filter(~even & (count > 0)).height
+    blank = pl.lit(None, pl.String).repeat_by(count)
+    rows = (
+        studies.with_columns(pl.when(even).then("ImageViewPosition").otherwise(blank).alias("ImageViewPosition"))
+        .filter(count > 0)
+        .explode(_LISTS)
+    )
+    age, nonsense = fields.ages(rows, "PatientAge", path)
+    name = pl.col("ImagePath").str.replace(r"^(\.\./)+", "")  # "../deid_png/...", seen from the metadata folder
+    found = holding(places, rows.select(name).to_series())
+    images = rows.select(
+        pl.col("ImagePath").str.extract(r"([^/]+?)(?:\.[A-Za-z]+)?$").alias("image_id"),
+        "study_id",
+        fields.text("PatientID").alias("patient_id"),
+        below(found[0] if found else places[0], name).alias("path"),
+        pl.lit(split).alias("split"),
+        fields.view("ImageViewPosition"),
+        _dates(rows, path),
+        age,
+        fields.sex("PatientSex"),
+        *(fields.text(section).alias(section.lower()) for section in _SECTIONS),
+    )
+    return images, uneven, nonsense
+
+
+def _dates(rows: pl.DataFrame, path: Path) -> pl.Series:
+    """The day of the study, at midnight: there is no time of day."""
+    cells = rows.get_column("StudyDate").str.strip_chars()
+    days = cells.str.to_datetime("%Y%m%d", strict=False, time_unit="us")
+    bad = days.is_null() & cells.is_not_null() & (cells != "")
+    if bad.any():
+        at = int(bad.arg_max() or 0)
+        raise SourceError(
+            f"{path.name}: StudyDate of study {rows.get_column('study_id')[at]!r} is not a day",
+            got=cells[at],
+            allowed="20150102 or blank",
+            next_step=f"correct or copy again: {path}",
+        )
+    return days.alias("study_time")

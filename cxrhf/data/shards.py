@@ -1,0 +1,252 @@
+"""Image rows with the paths of their pictures -> Parquet shards that hold the pictures, and a quarantine of bad ones.
+
+A shard is written beside its place and renamed, so it is there whole or not at all. It carries the fingerprint of the
+plan it belongs to: a build that was stopped goes on where it was, and a shard of other settings is written again.
+The fingerprint is the caller's; pictures that changed on disk under the same settings are not noticed.
+Pictures are stored without compression (zstd takes less than 0.1% off JPEG) and without a dictionary, so
+that `cxrhf.data.pixels` reads one of them straight from its place in the file; every other column is zstd.
+The schema carries Hugging Face features: `datasets.load_dataset("parquet", data_files=...)` shows pictures.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cxrhf.data.images import BadImage, stored
+from cxrhf.errors import TableError
+from cxrhf.schema import IMAGE, check
+from cxrhf.tables.files import write_atomically
+
+ROWS_PER_SHARD = 500
+ROWS_PER_GROUP = 100  # some 4 MB of pictures at 512 pixels: what a streaming reader takes at a time
+METADATA_KEY = b"cxrhf"
+QUARANTINE = pa.schema([(name, pa.string()) for name in ("image_id", "study_id", "patient_id", "path", "kind", "said")])
+
+_IMAGE_TYPE = IMAGE.field("image").type
+_ENDINGS = {".png", ".dcm", ".dicom", ".jpg", ".jpeg"}
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlan:
+    """The rows of one split (IMAGE columns without `image`, and `path`), cut into shards in their order."""
+
+    split: str
+    rows: pa.Table
+    rows_per_shard: int = ROWS_PER_SHARD
+
+    def __post_init__(self) -> None:
+        if self.rows_per_shard < 1:
+            raise ValueError(f"rows_per_shard is {self.rows_per_shard}; at least 1")
+        missing = [name for name in ("image_id", "patient_id", "path") if name not in self.rows.column_names]
+        if missing:
+            raise TableError(f"{self.split}: the rows have no column {missing[0]!r}", got=self.rows.column_names)
+
+    @property
+    def names(self) -> list[str]:
+        """File names, in order; none where the split has no rows."""
+        count = math.ceil(self.rows.num_rows / self.rows_per_shard)
+        return [f"{self.split}-{number:05d}-of-{count:05d}.parquet" for number in range(count)]
+
+    def shard(self, number: int) -> pa.Table:
+        """The rows of one shard."""
+        return self.rows.slice(number * self.rows_per_shard, self.rows_per_shard)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardResult:
+    """One shard on disk: how many rows it holds, and the pictures left out (QUARANTINE)."""
+
+    path: Path
+    rows: int
+    quarantined: pa.Table
+    skipped: bool = False  # it was finished before
+
+
+def write_shards(
+    plan: ShardPlan,
+    folder: Path,
+    *,
+    build: Path,
+    fingerprint: str,
+    size: int | None,
+    threads: int = 0,
+    metadata: Mapping[str, Any] | None = None,
+    progress: bool = True,
+) -> list[ShardResult]:
+    """Write the shards of a split that are not finished yet; `build` keeps what a later run needs to go on.
+
+    `size` is the longest side of the pictures, None for tables without pixels; `threads` 0 is one a core. Progress goes
+    to stderr, on terminals only.
+    """
+    from tqdm import tqdm
+
+    results: list[ShardResult] = []
+    about = {**(metadata or {}), "fingerprint": fingerprint}
+    with tqdm(total=plan.rows.num_rows, desc=plan.split, unit=" images", disable=None if progress else True) as bar:
+        for number, name in enumerate(plan.names):
+            rows, beside = plan.shard(number), build / f"{name.removesuffix('.parquet')}.quarantine.parquet"
+            done = _resumed(folder / name, beside, fingerprint, rows.num_rows)
+            if done is None:
+                done = write_shard(rows, folder / name, size=size, threads=threads, metadata=about, heard=bar.update)
+                _write_quarantine(done.quarantined, beside, about)
+            else:
+                bar.initial += rows.num_rows  # nothing was read: not counted into the rate
+                bar.update(rows.num_rows)
+            results.append(done)
+    return results
+
+
+def write_shard(
+    rows: pa.Table,
+    target: Path,
+    *,
+    size: int | None,
+    threads: int = 0,
+    metadata: Mapping[str, Any] | None = None,
+    heard: Callable[[int], object] | None = None,
+) -> ShardResult:
+    """Read the pictures of `rows` and write one shard, in the same order, without those that cannot be used.
+
+    `heard` is told how many more pictures are done. Equal rows and pictures give equal bytes, whatever the threads.
+    """
+    paths = rows.column("path").to_pylist()
+    table = check(rows.drop_columns(["path"]), IMAGE, source=target.name)
+    found: list[bytes | BadImage | None] = [None] * len(paths)
+    if size is not None:
+        with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:  # Pillow decodes outside the GIL
+            for number, each in enumerate(pool.map(lambda path: _picture(path, size), paths)):
+                found[number] = each
+                if heard:
+                    heard(1)
+    elif heard:
+        heard(len(paths))
+    bad = {number: each for number, each in enumerate(found) if isinstance(each, BadImage)}
+    quarantined = _quarantine(table, paths, bad)
+    if bad:
+        good = [number for number in range(len(paths)) if number not in bad]
+        table = table.take(pa.array(good, pa.int64()))
+        paths, found = [paths[number] for number in good], [found[number] for number in good]
+    if size is not None:
+        names = pa.array([shown_name(path) for path in paths], pa.string())
+        pictures = pa.StructArray.from_arrays([pa.array(found, pa.binary()), names], fields=list(_IMAGE_TYPE))
+        table = table.set_column(table.schema.get_field_index("image"), IMAGE.field("image"), pictures)
+    _write(table, target, metadata or {})
+    return ShardResult(target, table.num_rows, quarantined)
+
+
+def finished(target: Path, fingerprint: str) -> bool:
+    """Whether a shard is whole and belongs to the plan with this fingerprint."""
+    try:
+        about = (pq.read_schema(target).metadata or {}).get(METADATA_KEY)
+    except (OSError, pa.ArrowInvalid):  # not there, or no Parquet footer at its end
+        return False
+    return about is not None and json.loads(about).get("fingerprint") == fingerprint
+
+
+def read_quarantine(build: Path) -> pa.Table:
+    """The bad pictures of all shards whose builds are remembered in a folder, in the order of the shards."""
+    files = sorted(build.glob("*.quarantine.parquet"))
+    return pa.concat_tables([QUARANTINE.empty_table(), *(_plain_quarantine(file) for file in files)])
+
+
+def shown_name(path: str | Path) -> str:
+    """The file name a stored picture carries: no folder, and the ending of what its bytes are."""
+    name = PurePath(path).name
+    ending = PurePath(name).suffix.lower()
+    if ending in {".jpg", ".jpeg"}:
+        return name
+    return f"{name[: -len(ending)] if ending in _ENDINGS else name}.jpg"
+
+
+def features(schema: pa.Schema) -> dict[str, Any]:
+    """The features of a schema as `datasets` writes them; `image` decodes to a picture."""
+    return {field.name: {"_type": "Image"} if field.type == _IMAGE_TYPE else _feature(field.type) for field in schema}
+
+
+def _feature(kind: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return {"feature": _feature(kind.value_type), "_type": "List"}
+    if pa.types.is_struct(kind):
+        return {field.name: _feature(field.type) for field in kind}
+    name = {"double": "float64", "float": "float32", "halffloat": "float16"}.get(str(kind), str(kind))
+    return {"dtype": name, "_type": "Value"}
+
+
+def _picture(path: str | None, size: int) -> bytes | BadImage:
+    if path is None:
+        return BadImage("missing", "the source names no file")
+    try:
+        return stored(Path(path), size)
+    except BadImage as bad:
+        return bad
+
+
+def _quarantine(table: pa.Table, paths: list[str | None], bad: Mapping[int, BadImage]) -> pa.Table:
+    ids = table.select(["image_id", "study_id", "patient_id"]).take(pa.array(list(bad), pa.int64()))
+    said = {
+        "path": [paths[number] for number in bad],
+        "kind": [each.kind for each in bad.values()],
+        "said": [each.said for each in bad.values()],
+    }
+    columns = [*ids.columns, *(pa.array(values, pa.string()) for values in said.values())]
+    return pa.Table.from_arrays(columns, schema=QUARANTINE)
+
+
+def _write(table: pa.Table, target: Path, metadata: Mapping[str, Any]) -> None:
+    table = table.replace_schema_metadata(
+        {
+            **(IMAGE.metadata or {}),
+            b"huggingface": json.dumps({"info": {"features": features(table.schema)}}),
+            METADATA_KEY: json.dumps(dict(metadata), sort_keys=True),
+        }
+    )
+    leaves = [leaf for field in table.schema for leaf in _leaves(field.name, field.type)]
+    write_atomically(
+        target,
+        lambda file: pq.write_table(
+            table,
+            file,
+            row_group_size=ROWS_PER_GROUP,
+            compression={leaf: "NONE" if leaf == "image.bytes" else "ZSTD" for leaf in leaves},
+            use_dictionary=[leaf for leaf in leaves if leaf != "image.bytes"],
+        ),
+    )
+
+
+def _leaves(name: str, kind: pa.DataType) -> list[str]:
+    """Parquet's names for the parts of a column."""
+    if pa.types.is_struct(kind):
+        return [leaf for field in kind for leaf in _leaves(f"{name}.{field.name}", field.type)]
+    if pa.types.is_list(kind):
+        return _leaves(f"{name}.list.element", kind.value_type)
+    return [name]
+
+
+def _write_quarantine(table: pa.Table, target: Path, metadata: Mapping[str, Any]) -> None:
+    table = table.replace_schema_metadata({METADATA_KEY: json.dumps(dict(metadata), sort_keys=True)})
+    write_atomically(target, lambda file: pq.write_table(table, file, compression="zstd"))
+
+
+def _resumed(target: Path, beside: Path, fingerprint: str, planned: int) -> ShardResult | None:
+    """A shard that an earlier run finished, with its quarantine; None where either is missing or of another plan."""
+    if not (finished(target, fingerprint) and finished(beside, fingerprint)):
+        return None
+    quarantined = _plain_quarantine(beside)
+    rows = pq.read_metadata(target).num_rows
+    if rows + quarantined.num_rows != planned:
+        return None
+    return ShardResult(target, rows, quarantined, skipped=True)
+
+
+def _plain_quarantine(file: Path) -> pa.Table:
+    return pq.read_table(file, partitioning=None).replace_schema_metadata(None)

@@ -1,0 +1,154 @@
+"""The build of a frontal chest -> its bones as one layer: ribs, clavicles, scapulae, arms, spine, and the trachea.
+
+Ribs are rings that slope forward: seen from the front each is an ellipse, its upper half the back of the rib, its lower
+half the front. So all ribs of a side come from one phase that counts ribs downwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxrhf.data.synthetic.anatomy import LEFT, RIGHT, Chest
+from cxrhf.data.synthetic.canvas import Layer, Point, Strokes, curve, rise
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """A broken rib: side, which rib, how far out (0 spine .. 1 flank), how far the ends stand apart (0..1)."""
+
+    side: float
+    rib: int
+    out: float
+    step: float
+
+
+def bones(chest: Chest, breaks: list[Break], patient: np.random.Generator) -> Layer:
+    return (
+        _ribs(chest, breaks, patient)
+        + _collar(chest)
+        + _blades(chest, patient)
+        + _spine(chest)
+        - 0.17 * windpipe(chest)
+    )
+
+
+def rib_height(chest: Chest, rib: float, out: float) -> float:
+    """y of the back of a rib at a distance from the spine."""
+    first, spacing, slope = _cage(chest)
+    return float(first + slope * (1 - np.sqrt(1 - out * out)) + spacing * (rib + 0.5))
+
+
+def _cage(chest: Chest) -> tuple[float, float, float]:
+    build = chest.build
+    first = build.apex + 0.012
+    spacing = (build.dome[0] - build.apex) / 9.3
+    return first, spacing, 0.15 - 0.035 * build.old
+
+
+def _ribs(chest: Chest, breaks: list[Break], patient: np.random.Generator) -> Layer:
+    grid, build = chest.grid, chest.build
+    first, spacing, slope = _cage(chest)
+    u = np.minimum(chest.across, 1)
+    s = np.sqrt(1 - u * u)
+    strength = (0.8 + 0.4 * patient.uniform(size=16)).astype(np.float32)
+    back = (grid.y - first - slope * (1 - s)) * (1 / spacing)
+    front = (grid.y - first - slope - 0.2 * (1 - u) ** 1.15) * (1 / spacing) + np.float32(0.25)
+    cleft = None
+    for each in breaks:
+        far = rise(each.side * grid.x / chest.wall, each.out - 0.012, each.out + 0.012)
+        near = np.exp(-(((back - each.rib - 0.5) / 0.55) ** 4))
+        # The outer end drops, and a dark gap opens between the ends.
+        back = back - 0.36 * each.step * far * near * rise(chest.across, each.out + 0.5, each.out)
+        gap = np.exp(-(((each.side * grid.x / chest.wall - each.out) / 0.022) ** 2)) * near * each.step
+        cleft = gap if cleft is None else np.maximum(cleft, gap)
+    cage = rise(chest.across, 1.07, 1.0)
+    backs = _rails(back, 0.34, spacing, grid.pixel, strength) * rise(chest.across, 0.1, 0.2)
+    backs *= rise(back, 0.0, 0.3) * rise(back, 11.6, 10.5)
+    if cleft is not None:
+        backs = backs * (1 - 0.95 * cleft) + 0.5 * cleft * rise(chest.across, 0, 0.1) * (backs > 0.2)
+    fronts = _rails(front, 0.46, spacing, grid.pixel, strength[::-1])
+    fronts *= rise(u, 0.38, 0.62) * rise(front, 0.2, 0.6) * rise(front, 8.6, 7.6)
+    # Seen edge-on, the ribs of the flank close to a line.
+    flank = np.exp(-(((chest.across - 1.02) / 0.03) ** 2)) * rise(grid.y, build.apex + 0.05, build.apex + 0.15)
+    return build.bone * (cage * (0.15 * backs + 0.085 * fronts) + 0.07 * flank * rise(grid.y, 0.85, 0.7))
+
+
+def _rails(phase: Layer, thick: float, spacing: float, pixel: float, strength: Layer) -> Layer:
+    """Bands at every half phase: a pale middle between two bright rims."""
+    which = np.floor(phase)
+    q = np.abs(phase - which - 0.5) * (2 / thick)
+    soft = 0.22 + 2.4 * pixel / (spacing * thick)
+    band = rise(q, 1 + soft / 2, 1 - soft / 2) * (0.62 + 0.38 * q * q)
+    return band * strength[np.clip(which, 0, len(strength) - 1).astype(np.intp)]
+
+
+def _collar(chest: Chest) -> Layer:
+    grid, build = chest.grid, chest.build
+    lift = -0.022 if build.portable else 0.0
+    base = build.shoulder + 0.062 + lift
+    out = np.abs(grid.x)
+    line = [(0.02, 0.035), (0.05, 0.022), (0.12, 0.004), (0.2, -0.016), (0.28, -0.03), (0.36, -0.034), (0.42, -0.028)]
+    total = np.zeros((grid.size, grid.size), np.float32)
+    for s in (RIGHT, LEFT):
+        # Rotation carries the inner ends of both clavicles to one side.
+        at = out - s * build.turn
+        half = curve(out, [(0.02, 0.015), (0.1, 0.0105), (0.3, 0.0105), (0.4, 0.013)], 0.02)
+        q = np.abs(grid.y - base - curve(at, line)) / half
+        soft = 0.25 + 1.6 * grid.pixel / 0.01
+        band = rise(q, 1 + soft / 2, 1 - soft / 2) * (0.55 + 0.45 * np.minimum(q * q, 1))
+        total += band * rise(s * grid.x, 0, 1e-4) * rise(at, 0.026, 0.036) * rise(out, 0.42, 0.4)
+    return 0.22 * (0.7 + 0.3 * build.bone) * total
+
+
+def _blades(chest: Chest, patient: np.random.Generator) -> Layer:
+    """Shoulder blades and arm bones: outside the lungs on a standing film, over them in bed."""
+    grid, build = chest.grid, chest.build
+    strokes = Strokes(grid)
+    inward = 0.225 if build.portable else 0.315
+    low = 0.45 + 0.02 * float(patient.standard_normal())
+    top = build.shoulder + 0.06
+    for s in (RIGHT, LEFT):
+        blade: list[Point] = [(inward, top + 0.03), (inward + 0.006, top + 0.13), (inward + 0.035, low)]
+        blade += [(inward + 0.06, low - 0.03), (0.375, top + 0.11), (0.395, top + 0.06), (0.36, top + 0.015)]
+        blade = [(s * px, py) for px, py in blade]
+        strokes.polygon(blade, 0.26)
+        strokes.line([*blade[:5]], 0.006, 0.55)
+        spine = [(s * (inward + 0.005), top + 0.065), (s * 0.33, top + 0.03), (s * 0.4, top - 0.012)]
+        strokes.line(spine, 0.012, 0.5)
+        shaft = 0.47 if build.portable else 0.53
+        strokes.line([(s * 0.425, top + 0.045), (s * 0.452, top + 0.16), (s * shaft, 0.75)], 0.036, 0.75)
+        strokes.line([(s * 0.43, top + 0.09), (s * 0.453, top + 0.18), (s * shaft, 0.75)], 0.018, 0.5)
+        strokes.dot((s * 0.418, top + 0.05), 0.04, 0.75)
+    return 0.27 * (0.7 + 0.3 * build.bone) * strokes.layer(0.003)
+
+
+def _spine(chest: Chest) -> Layer:
+    grid, build = chest.grid, chest.build
+    pitch = 0.05
+    bow = curve(grid.y, [(0.0, 0.0), (0.4, 0.012 * build.turn / 0.02), (1.0, 0.0)], 0.1)
+    half = curve(grid.y, [(0.0, 0.03), (0.4, 0.034), (1.0, 0.042)], 0.1)
+    at = (grid.x - bow) / half
+    body = rise(np.abs(at), 1.25, 0.8)
+    phase = grid.y / pitch
+    level = np.abs(phase - np.floor(phase) - 0.5) * 2
+    plates = rise(level, 0.45, 0.75) - 1.5 * rise(level, 0.82, 0.95)
+    rims = np.exp(-(((np.abs(at) - 0.95) / 0.12) ** 2))
+    # Spinous processes and pedicles: three bright spots a vertebra.
+    knobs = np.exp(-((at / 0.16) ** 2) - ((level - 0.35) / 0.4) ** 2)
+    knobs += np.exp(-(((np.abs(at) - 0.58) / 0.16) ** 2) - ((level - 0.1) / 0.3) ** 2)
+    density = 0.72 + 0.28 * build.bone
+    return density * body * (0.13 + 0.05 * plates + 0.06 * knobs) + density * 0.025 * rims
+
+
+def windpipe(chest: Chest) -> Layer:
+    """Air of trachea and main bronchi."""
+    grid = chest.grid
+    strokes = Strokes(grid)
+    fork = 0.345 + 0.02 * chest.build.old
+    lean = -0.006 + 0.3 * chest.build.turn + chest.build.pull
+    strokes.line([(lean / 2, 0.0), (lean / 2, 0.2), (lean, fork)], 0.034, 0.95)
+    strokes.line([(lean, fork - 0.012), (lean - 0.04, fork + 0.045), (lean - 0.06, fork + 0.075)], 0.02, 0.6)
+    strokes.line([(lean, fork - 0.012), (lean + 0.05, fork + 0.042), (lean + 0.075, fork + 0.06)], 0.018, 0.55)
+    return strokes.layer(0.003)

@@ -1,0 +1,184 @@
+"""Laws of the findings and a kind of model -> every value that is true of it, in closed form or by integration.
+
+Where the score depends on the chart (D1) `context_truth` gives the values with context controlled. Everywhere else
+score and chart are independent given the label: controlling for context changes nothing, which is a truth as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtr
+
+from cxrhf.data.planted_context import context_truth
+from cxrhf.data.planted_slices import shortcut_truth, slices_truth
+from cxrhf.data.planted_subgroups import subgroups_truth
+from cxrhf.data.synthetic.laws import DEFAULT, ContextLaw, Law, ShortcutLaw, SliceLaw, SubgroupLaw, support_pretest
+from cxrhf.data.synthetic.people import RACES
+from cxrhf.data.synthetic.scores import (
+    BIAS,
+    STEP,
+    DevicesLaw,
+    Mixture,
+    ScoreLaw,
+    by_finding,
+    check_kind,
+    lean,
+    log_odds,
+    score_law,
+)
+
+Floats = NDArray[np.float64]
+
+_REACH = 9.0
+_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(200)
+_Z = _REACH * _NODES
+_MASS = _REACH * _NODE_WEIGHTS * np.exp(-_Z * _Z / 2) / np.sqrt(2 * np.pi)
+
+
+def model_truth(laws: tuple[Law, ...] = DEFAULT, model: str = "ideal") -> dict[str, dict[str, Any]]:
+    """finding -> what is true of the model there, by name of the value.
+
+    `standard`, `att`, `ipw`, `matched` AUROC, `strata` (lowest quarter, middle half, highest quarter of the pre-test
+    probability), `sensitivity` at 95% specificity, `brier`, `brier_skill_score`, `prevalence`. Some findings have
+    more: `by_sex` and `drains_equalised`, `slices`, `by_race`, `calibration`. All are values of the law of one image
+    row; the miscalibrated model ranks as the ideal one but for less than 1e-4 of AUROC.
+    """
+    check_kind(model)
+    named = by_finding(laws)
+    if model == "context":
+        return {
+            name: pretest_truth(*(_pretest_of_devices(named) if isinstance(law, DevicesLaw) else _pretest_of(law)))
+            for name, law in named.items()
+        }
+    return {name: _of_law(law, model) for name, law in named.items()}
+
+
+def _of_law(law: Law, model: str) -> dict[str, Any]:
+    scored = score_law(law, model)
+    if isinstance(law, ContextLaw):
+        g = 0.0 if model == "image_only" else law.g
+        found = asdict(context_truth(pi=law.pi, m=law.m, g=g, eta=law.eta, d0=law.d0))
+    else:
+        found = _independent(scored)
+    found |= _brier(scored, law, model)
+    if isinstance(law, ShortcutLaw):
+        by_sex = shortcut_truth(effect=lean(law, model), drains=law.drains)
+        found |= {"by_sex": dict(by_sex.auroc), "drains_equalised": by_sex.auroc_equalised}
+    if isinstance(law, SliceLaw) and model != "miscalibrated":
+        found["slices"] = asdict(slices_truth(share=law.share, gap=law.gap))
+    if isinstance(law, SubgroupLaw):
+        by_race = asdict(subgroups_truth(shift=law.shift + (BIAS if model == "biased" else 0.0)))
+        found["threshold"] = by_race.pop("threshold")
+        found["by_race"] = {
+            race: {name: float(values[at]) for name, values in by_race.items()} for at, race in enumerate(RACES)
+        }
+    if model == "miscalibrated":
+        found["calibration"] = _calibration(scored)
+    return found
+
+
+def _independent(scored: ScoreLaw) -> dict[str, Any]:
+    """Score and chart independent given the label: one AUROC, whatever is done about context."""
+    one, zero = scored.positive, scored.negative
+    wins = ndtr((one.mean[:, None] - zero.mean) / np.sqrt(one.sd[:, None] ** 2 + zero.sd**2))
+    auroc = float(one.share @ wins @ zero.share)
+    low, high = -40.0, 40.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if zero.above(middle) > 0.05 else (low, middle)
+    same = dict.fromkeys(("standard", "att", "ipw", "matched"), auroc)
+    return {"prevalence": scored.pi, **same, "strata": (auroc,) * 3, "sensitivity": one.above(high)}
+
+
+def _brier(scored: ScoreLaw, law: Law, model: str) -> dict[str, float]:
+    def error(part: Mixture, label: int) -> float:
+        score = part.mean[:, None] + part.sd[:, None] * _Z
+        return float(part.share @ ((expit(log_odds(score, law, model)) - label) ** 2 @ _MASS))
+
+    positive, negative = error(scored.positive, 1), error(scored.negative, 0)
+    brier = scored.pi * positive + (1 - scored.pi) * negative
+    return {
+        "brier": brier,
+        "brier_positive": positive,
+        "brier_negative": negative,
+        "brier_skill_score": 1 - brier / (scored.pi * (1 - scored.pi)),
+    }
+
+
+def _calibration(scored: ScoreLaw) -> dict[str, float]:
+    """Too high by one step everywhere, so nothing cancels within a bin: the mean distance, whatever the bins."""
+
+    def too_high(part: Mixture) -> float:
+        exact = scored.posterior(part.mean[:, None] + part.sd[:, None] * _Z)
+        return float(part.share @ ((expit(exact + STEP) - expit(exact)) @ _MASS))
+
+    error = scored.pi * too_high(scored.positive) + (1 - scored.pi) * too_high(scored.negative)
+    return {"adaptive_calibration_error": error, "slope": 1.0, "in_the_large": -STEP}
+
+
+def _pretest_of(law: Law) -> tuple[Floats, Floats]:
+    """A fine grid over the chart context: pre-test probabilities and their mass."""
+    c, mass = _context_grid(law, 40_000)
+    return law.pretest(c), mass
+
+
+def _context_grid(law: Law, points: int) -> tuple[Floats, Floats]:
+    c = np.linspace(-_REACH, _REACH + law.m, points)
+    mass = law.pi * np.exp(-((c - law.m) ** 2) / 2) + (1 - law.pi) * np.exp(-(c**2) / 2)
+    return c, mass / mass.sum()
+
+
+def pretest_truth(q: Floats, mass: Floats) -> dict[str, Any]:
+    """A model whose score is the pre-test probability, from the law of q: once context is controlled nothing is left.
+
+    Matching leaves a little: positives beyond the supply of negatives with the same q take lower ones (see
+    planted_context). Only for positives in the minority.
+    """
+    order = np.argsort(q)
+    q, mass = q[order], mass[order]
+    positive, negative = q * mass, (1 - q) * mass
+    pi = float(positive.sum())
+    # From the top down all negatives are taken, until as many were taken as there are positives.
+    excess = np.cumsum((positive - negative)[::-1])[::-1]
+    all_taken = np.flatnonzero(excess > 0)
+    cut = int(all_taken[0]) if len(all_taken) and pi < 0.5 else len(q)
+    chosen = np.r_[positive[:cut], negative[cut:]]
+    edges = np.searchsorted(np.cumsum(mass), [0.25, 0.75])
+    parts = [slice(None, edges[0]), slice(edges[0], edges[1]), slice(edges[1], None)]
+    below = np.cumsum(negative[::-1])[::-1]
+    threshold = int(np.searchsorted(-below, -0.05 * (1 - pi)))
+    brier = float(mass @ (q * (1 - q)))
+    return {
+        "prevalence": pi,
+        "standard": _ordered_auroc(positive, negative),
+        "att": 0.5,
+        "ipw": 0.5,
+        "matched": _ordered_auroc(positive, chosen) if pi < 0.5 else None,
+        "strata": tuple(_ordered_auroc(positive[part], negative[part]) for part in parts),
+        "sensitivity": float(positive[threshold:].sum() / pi),
+        "brier": brier,
+        "brier_skill_score": 1 - brier / (pi * (1 - pi)),
+    }
+
+
+def _ordered_auroc(positive: Floats, negative: Floats) -> float:
+    """AUROC of two masses along one rising score; within a point they tie."""
+    beaten = np.cumsum(negative) - negative / 2
+    return float(positive @ beaten / (positive.sum() * negative.sum()))
+
+
+def _pretest_of_devices(laws: Mapping[str, Law]) -> tuple[Floats, Floats]:
+    """The pre-test probability of support devices is a function of two contexts: the drain's and the hidden slice's."""
+    mass, q = np.ones(1), {"": np.zeros(1)}
+    for name, law in laws.items():
+        if isinstance(law, (ShortcutLaw, SliceLaw)):
+            c, part = _context_grid(law, 500)
+            q = {other: np.repeat(values, len(c)) for other, values in q.items()}
+            q[name] = np.tile(law.pretest(c), len(mass))
+            mass = np.outer(mass, part).ravel()
+    return support_pretest(laws, q), mass

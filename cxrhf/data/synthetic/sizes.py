@@ -1,0 +1,139 @@
+"""A share, or a number of patients -> how many patients, admissions, notes, studies and images the twin has, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from cxrhf.errors import ConfigError
+
+_MOST_ADMISSIONS, _MOST_STUDIES = 40, 170
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Totals of a twin; the defaults are those of MIMIC-CXR-JPG 2.0.0, MIMIC-IV 3.0 and MIMIC-IV-Note 2.2.
+
+    `imaged_*` count only what belongs to patients with labelled images. `studies` are those of the metadata file, of
+    which `unlabelled` are in no label file; `admitted_studies` are labelled studies of patients with an admission.
+    """
+
+    imaged: int = 65_379
+    imaged_admitted: int = 51_851
+    admitted: int = 223_452
+    admissions: int = 546_028
+    imaged_admissions: int = 219_727
+    noted: int = 145_914
+    imaged_noted: int = 45_921
+    notes: int = 331_793
+    imaged_notes: int = 162_996
+    studies: int = 227_835
+    unlabelled: int = 8
+    admitted_studies: int = 204_036
+    images: int = 377_110
+
+    def __post_init__(self) -> None:
+        """Say which totals contradict each other, before any patient is drawn."""
+        labelled = self.studies - self.unlabelled
+        not_admitted = self.imaged - self.imaged_admitted
+        rules = {
+            "0 <= imaged_admitted <= imaged, imaged_admitted <= admitted": (
+                1 <= self.imaged and 0 <= self.imaged_admitted <= min(self.imaged, self.admitted)
+            ),
+            "imaged_admitted <= imaged_admissions <= 40 * imaged_admitted": (
+                self.imaged_admitted <= self.imaged_admissions <= _MOST_ADMISSIONS * self.imaged_admitted
+            ),
+            "others: admitted <= admissions <= 40 * admitted": (
+                self.admitted - self.imaged_admitted
+                <= self.admissions - self.imaged_admissions
+                <= _MOST_ADMISSIONS * (self.admitted - self.imaged_admitted)
+            ),
+            "imaged_noted <= imaged_admitted, imaged_noted <= imaged_notes": (
+                self.imaged_noted <= min(self.imaged_admitted, self.imaged_notes)
+            ),
+            "imaged_notes <= imaged_admissions - (imaged_admitted - imaged_noted)": (
+                self.imaged_notes <= self.imaged_admissions - (self.imaged_admitted - self.imaged_noted)
+            ),
+            "others: noted <= notes <= admissions - (admitted - noted)": (
+                self.noted - self.imaged_noted <= self.notes - self.imaged_notes
+                and self.notes - self.imaged_notes
+                <= (self.admissions - self.imaged_admissions)
+                - (self.admitted - self.imaged_admitted - self.noted + self.imaged_noted)
+                and self.noted - self.imaged_noted <= self.admitted - self.imaged_admitted
+            ),
+            "notes only of patients with notes": (
+                (self.imaged_notes == 0 or self.imaged_noted > 0)
+                and (self.notes == self.imaged_notes or self.noted > self.imaged_noted)
+            ),
+            "imaged_admitted <= admitted_studies <= 170 * imaged_admitted": (
+                self.imaged_admitted <= self.admitted_studies <= _MOST_STUDIES * self.imaged_admitted
+            ),
+            "labelled studies of patients without admission: at least one a patient, at most 170": (
+                not_admitted <= labelled - self.admitted_studies <= _MOST_STUDIES * not_admitted
+            ),
+            "studies <= images <= 3 * studies": self.studies <= self.images <= 3 * self.studies,
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise ConfigError("sizes of the twin contradict each other", got=str(self), allowed=rule)
+
+    @property
+    def patients(self) -> int:
+        """Everybody: admitted, imaged or both."""
+        return self.admitted + self.imaged - self.imaged_admitted
+
+    def scaled(self, share: float) -> Sizes:
+        """The same shape at a share of the size: every total rounded, then moved by a few where rounding disagrees."""
+        if not 0 < share <= 1:
+            raise ConfigError("share of the size", got=share, allowed="above 0, at most 1")
+        return _repaired({each.name: round(getattr(self, each.name) * share) for each in fields(self)})
+
+
+MIMIC_SIZE = Sizes()
+
+
+def sizes_for(n_patients: int) -> Sizes:
+    """A small twin: `n_patients` with images in MIMIC's proportions, and a quarter as many without any image."""
+    if n_patients < 1:
+        raise ConfigError("patients of the twin", got=n_patients, allowed="at least 1")
+    part = n_patients / MIMIC_SIZE.imaged
+    whole = {each.name: round(getattr(MIMIC_SIZE, each.name) * part) for each in fields(Sizes)}
+    others = 0.25 * n_patients / (MIMIC_SIZE.admitted - MIMIC_SIZE.imaged_admitted)
+    for total, of_imaged in (
+        ("admitted", "imaged_admitted"),
+        ("admissions", "imaged_admissions"),
+        ("noted", "imaged_noted"),
+        ("notes", "imaged_notes"),
+    ):
+        rest = getattr(MIMIC_SIZE, total) - getattr(MIMIC_SIZE, of_imaged)
+        whole[total] = whole[of_imaged] + round(rest * others)
+    whole["studies"] -= whole["unlabelled"]
+    whole["unlabelled"] = 0
+    return _repaired(whole)
+
+
+def _repaired(counts: dict[str, int]) -> Sizes:
+    """Rounded totals with the smallest changes that make them agree; totals that agree already stay as they are."""
+
+    def between(low: int, value: int, high: int) -> int:
+        return max(low, min(value, high))
+
+    at = dict(counts)
+    at["imaged"] = max(1, at["imaged"])
+    at["imaged_admitted"] = between(0, at["imaged_admitted"], at["imaged"])
+    rest = {name: max(0, at[name] - at[f"imaged_{name}"]) for name in ("admitted", "admissions", "noted", "notes")}
+    own = {name: at[f"imaged_{name}"] for name in rest}
+    for group in (own, rest):
+        people = group["admitted"]
+        group["admissions"] = between(people, group["admissions"], _MOST_ADMISSIONS * people)
+        group["noted"] = between(0, group["noted"], people)
+        most = group["admissions"] - (people - group["noted"]) if group["noted"] else 0
+        group["notes"] = between(group["noted"], group["notes"], most)
+    for name in rest:
+        at[f"imaged_{name}"] = own[name]
+        at[name] = own[name] + rest[name]
+    at["admitted_studies"] = between(own["admitted"], at["admitted_studies"], _MOST_STUDIES * own["admitted"])
+    others = at["imaged"] - own["admitted"]
+    labelled = between(others, at["studies"] - at["unlabelled"] - at["admitted_studies"], _MOST_STUDIES * others)
+    at["studies"] = at["admitted_studies"] + labelled + at["unlabelled"]
+    at["images"] = between(at["studies"], at["images"], 3 * at["studies"])
+    return replace(MIMIC_SIZE, **at)

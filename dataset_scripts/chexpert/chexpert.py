@@ -1,0 +1,12 @@
+"""Images and labels of CheXpert, with race and ethnicity where the demographic file is there, as a `datasets` builder.
+
+`cxrhf build chexpert` runs the same functions. README.md beside this file says which files are needed.
+"""
+
+from cxrhf.data.hf import builder_base
+
+
+class Chexpert(builder_base()):
+    """CheXpert. Settings are those of the command: root, labels, views, split, seed, size and so on."""
+
+    DATASET = "chexpert"

@@ -1,0 +1,137 @@
+"""ChestX-ray14's tables of both years, the lists, pictures in many folders; against the real table and pictures."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from pathlib import Path
+
+import pytest
+
+from cxrhf.config_build import BuildConfig
+from cxrhf.data import nih
+from cxrhf.data.attrition import Steps
+from cxrhf.errors import SourceError
+from tests.real_data import real_data
+
+HEADER = (
+    "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
+    "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
+)
+SIZE = "2682,2749,0.143,0.143"
+
+
+def read(*root: Path, steps: Steps | None = None):
+    return nih.read(BuildConfig("nih_chestxray14", root=root), steps or Steps("nih_chestxray14"))
+
+
+def write_entries(folder: Path, *rows: tuple[str, str, str], name: str = "Data_Entry_2017_v2020.csv", end: str = ""):
+    lines = [
+        f"{image}.png,{labels},{int(image[-3:])},{int(image[:8])},{age},M,PA,{SIZE}{end}" for image, labels, age in rows
+    ]
+    (folder / name).write_text("\n".join((HEADER + end, *lines)) + "\n")
+
+
+def test_labels_ids_and_people(tmp_path):
+    write_entries(
+        tmp_path,
+        ("00000001_000", "Effusion|Pleural_Thickening", "58"),
+        ("00000001_001", "No Finding", "59"),
+        ("00000002_000", "", "4"),
+    )
+    steps = Steps("nih_chestxray14")
+    source = read(tmp_path, steps=steps)
+    images = source.images
+    assert images["image_id"].to_list() == ["00000001_000", "00000001_001", "00000002_000"]
+    assert images["study_id"].to_list() == images["image_id"].to_list()
+    assert images["patient_id"].to_list() == ["1", "1", "2"]
+    assert (images["sex"].to_list(), images["view"].to_list()) == (["M"] * 3, ["PA"] * 3)
+    assert images["age"].to_list() == [58.0, 59.0, 4.0]
+    assert images["pleural_effusion"].to_list() == [1, 0, None]
+    assert images["pleural_thickening"].to_list() == [1, 0, None]
+    assert images["mass"].to_list() == [0, 0, None]
+    assert images["no_finding"].to_list() == [0, 1, None]
+    assert len(source.findings) == 15
+    assert "split" not in images.columns
+    assert "no label at all: 1" in steps.rows[0]["note"]
+
+
+def test_the_table_of_2017_has_units_and_a_comma_too_many(tmp_path):
+    rows = [("058Y", 58.0), ("018M", 1.5), ("012D", 12 / 365.25), ("411Y", None), ("148Y", None), ("000Y", 0.0)]
+    write_entries(
+        tmp_path,
+        *((f"{at:08d}_000", "Mass", age) for at, (age, _) in enumerate(rows)),
+        name="Data_Entry_2017.csv",
+        end=",",
+    )
+    steps = Steps("nih_chestxray14")
+    assert read(tmp_path, steps=steps).images["age"].to_list() == [years for _, years in rows]
+    assert steps.rows[0]["note"] == "age above 120, left empty: 2"
+
+
+def test_official_lists(tmp_path):
+    write_entries(tmp_path, *((f"0000000{at}_000", "Mass", "50") for at in range(1, 5)))
+    (tmp_path / "train_val_list.txt").write_text("00000001_000.png\n00000003_000.png\n00000099_000.png\n")
+    (tmp_path / "test_list.txt").write_text("00000002_000.png")
+    steps = Steps("nih_chestxray14")
+    assert read(tmp_path, steps=steps).images["split"].to_list() == ["train", "test", "train", None]
+    step = next(step for step in steps.rows if step["step"] == "official split")
+    assert step["note"] == "images in no list: 1; names in the lists that the table lacks: 1"
+    (tmp_path / "test_list.txt").write_text("00000001_000.png\n")
+    with pytest.raises(SourceError, match=r"image '00000001_000' is in train_val_list.txt and in test_list.txt"):
+        read(tmp_path)
+
+
+def test_pictures_in_many_folders(tmp_path):
+    write_entries(tmp_path, *((f"0000000{at}_000", "Mass", "50") for at in range(1, 6)))
+    there = ["images/00000001_000.png", "images_001/images/00000002_000.png", "images_012/images/00000003_000.jpg"]
+    there.append("images-224/images-224/00000004_000.png")
+    for each in there:
+        (tmp_path / each).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / each).write_bytes(b"")
+    steps = Steps("nih_chestxray14")
+    paths = read(tmp_path, steps=steps).images["path"].to_list()
+    assert paths == [str(tmp_path / each) for each in (*there, "images/00000005_000.png")]
+    assert steps.rows[-1]["note"] == "4 of 5 are there"
+
+
+def test_drains_become_attributes(tmp_path):
+    write_entries(tmp_path, ("00000001_000", "Pneumothorax", "58"))
+    (tmp_path / "drain_annotations.csv").write_text("Image Index,Drain\n00000001_000.png,1\n00000007_000.png,0\n")
+    steps = Steps("nih_chestxray14")
+    assert read(tmp_path, steps=steps).attributes.rows() == [("00000001_000", "drain", "1")]
+    assert "not in the set (1 pictures): 1" in steps.rows[-1]["note"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([("00000001_000", "Mass|Efusion", "58")], r"record 1: column 'Finding Labels'.*Got: Efusion.*did you mean"),
+        ([("00000001_000", "Mass", "58")] * 2, r"image '00000001_000' stands 2 times"),
+        ([("00000001_000", "Mass", "58 years")], r"record 1: column 'Patient Age' is not an age. Got: 58 years"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error(tmp_path, rows, said):
+    write_entries(tmp_path, *rows)
+    with pytest.raises(SourceError, match=said):
+        read(tmp_path)
+
+
+def test_the_real_table_and_its_pictures():
+    spec = importlib.util.find_spec("torchxrayvision")  # found, not imported: that would load torch
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("torchxrayvision is not installed")
+    pictures = real_data("nih/images")
+    steps = Steps("nih_chestxray14")
+    begun = time.perf_counter()
+    source = read(Path(spec.submodule_search_locations[0]) / "data", pictures.parent, steps=steps)
+    assert time.perf_counter() - begun < 10  # about 0.7 s alone
+    images = source.images
+    assert (steps.rows[0]["images"], steps.rows[0]["patients"]) == (112_120, 30_805)
+    assert steps.rows[0]["note"] is None
+    sums = images.select(source.findings).sum().row(0, named=True)
+    # Known counts of the published table.
+    assert (sums["infiltration"], sums["pleural_effusion"], sums["hernia"]) == (19_894, 13_317, 227)
+    assert sums["no_finding"] == 60_361
+    assert steps.rows[-1]["note"] == "621 of 112,120 are there"
+    assert sum(Path(path).exists() for path in images["path"].to_list() if path.startswith(str(pictures))) == 621

@@ -1,0 +1,123 @@
+"""The 25 class ratios of IMBALANCE and Table 1 of ENCODING, from the metadata tables in the wheel torchxrayvision.
+
+What reproduces the ratios: frontal images (PA, AP), stitched labels, masked policy with No Finding a negative for the
+others; patients in the order of the table, torch's random_split into int(.8 n) and the rest with seeds 0-4; the rest is
+the test set; the ratio is positives / (positives + negatives) in each test set, averaged over the five.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cxrhf.config_build import BuildConfig
+from cxrhf.data import chexpert as chexpert_reader
+from cxrhf.data import nih as nih_reader
+from cxrhf.data.attrition import Steps
+from cxrhf.data.choose import frontal, one_per_patient, without_devices
+from cxrhf.data.labels import apply_policy, disease_group
+from cxrhf.data.permutation import torch_random_split
+from cxrhf.data.splits import file_split
+from cxrhf.findings import CHEXPERT, NIH
+from tests.real_data import real_data
+
+CHEXPERT_PERCENT = {
+    "lung_opacity": 66.34, "pleural_effusion": 46.77, "edema": 42.04, "atelectasis": 47.26, "cardiomegaly": 34.16,
+    "consolidation": 19.30, "enlarged_cardiomediastinum": 20.29, "fracture": 22.22, "pneumothorax": 11.83,
+    "lung_lesion": 22.41, "pneumonia": 15.94,
+}  # fmt: skip
+NIH_PERCENT = {
+    "infiltration": 11.07, "atelectasis": 5.30, "nodule": 5.40, "mass": 4.03, "pleural_effusion": 3.89,
+    "cardiomegaly": 2.48, "pleural_thickening": 2.38, "fibrosis": 1.87, "consolidation": 1.37, "pneumothorax": 0.85,
+    "emphysema": 0.83, "pneumonia": 0.51, "hernia": 0.26, "edema": 0.24,
+}  # fmt: skip
+
+
+def tables() -> Path:
+    """The wheel's data folder; the package itself is not imported, for it would bring torch."""
+    found = importlib.util.find_spec("torchxrayvision")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("torchxrayvision is not installed (pip install cxrhf[dev])")
+    return Path(found.submodule_search_locations[0]) / "data"
+
+
+@cache
+def chexpert() -> pl.DataFrame:
+    return chexpert_reader.read(BuildConfig("chexpert", root=(str(tables()),)), Steps("chexpert")).images
+
+
+@cache
+def nih() -> pl.DataFrame:
+    name = "nih_chestxray14"
+    return nih_reader.read(BuildConfig(name, root=(str(tables()),)), Steps(name)).images
+
+
+def ratios(images: pl.DataFrame, findings: Sequence[str], choice: str = "stitched") -> dict[str, float]:
+    """Positives among the labels that are known, in percent, averaged over the five test sets."""
+    patients = apply_policy(one_per_patient(images, findings, choice), findings, "masked")
+    train = int(0.8 * patients.height)
+    drawn = [torch_random_split(patients.height, [train, patients.height - train], seed)[1] for seed in range(5)]
+    return {
+        name: 100 * float(np.mean([np.nanmean(labels[test]) for test in drawn]))
+        for name in findings
+        for labels in [patients.get_column(name).cast(pl.Float64).to_numpy()]
+    }
+
+
+def test_the_tables_are_the_published_ones() -> None:
+    assert (chexpert().height, chexpert()["patient_id"].n_unique()) == (223_414, 64_540)
+    assert (nih().height, nih()["patient_id"].n_unique()) == (112_120, 30_805)
+
+
+def test_chexpert_ratios() -> None:
+    found = ratios(frontal(chexpert()), CHEXPERT)
+    assert {name: round(found[name], 2) for name in CHEXPERT_PERCENT} == CHEXPERT_PERCENT
+
+
+def test_nih_ratios() -> None:
+    found = ratios(frontal(nih()), NIH)
+    assert {name: round(found[name], 2) for name in NIH_PERCENT} == NIH_PERCENT
+
+
+def test_neither_first_images_nor_images_without_devices_give_them() -> None:
+    """What the text says (devices excluded) and our default (the first image) are other sets: the numbers tell."""
+    images = frontal(chexpert())
+    for other in (ratios(images, CHEXPERT, "first"), ratios(without_devices(images), CHEXPERT)):
+        assert sum(round(other[name], 2) == percent for name, percent in CHEXPERT_PERCENT.items()) == 0
+
+
+def test_what_stitching_does_to_chexpert() -> None:
+    images = frontal(chexpert())
+    first, stitched = (one_per_patient(images, CHEXPERT, choice) for choice in ("first", "stitched"))
+    for aside, percent in (("", 43.5), ("support_devices", 42.8)):
+        counted = [name for name in CHEXPERT if name != aside]
+        changed = pl.any_horizontal(pl.col(name).ne_missing(stitched.get_column(name)) for name in counted)
+        assert round(100 * first.filter(changed).height / first.height, 1) == percent
+    diseases = [name for name in CHEXPERT if name not in ("no_finding", "support_devices")]
+    both = (pl.col("no_finding") == 1) & pl.any_horizontal(pl.col(*diseases) == 1)
+    assert (images.filter(both).height, stitched.filter(both).height) == (0, 5_480)
+
+
+@pytest.mark.real
+def test_encoding_table_1() -> None:
+    """By ENCODING's split file, which names rows of train.csv: patients, scans, women, no finding, effusion."""
+    images = file_split(chexpert(), real_data("chexpert/split_2021_08_20.csv.gz"))
+    sample = images.with_columns(disease_group(images)).drop_nulls("split")
+
+    def counted(part: pl.DataFrame) -> tuple[int, ...]:
+        groups = part["disease_group"]
+        scans = (part["sex"] == "F", groups == "no_finding", groups == "pleural_effusion")
+        return part["patient_id"].n_unique(), part.height, *(int(each.sum()) for each in scans)
+
+    assert counted(sample) == (42_884, 127_118, 52_436, 10_916, 51_574)
+    by_split = {str(split): counted(part) for (split,), part in sample.group_by("split")}
+    assert by_split["train"][:2] == (25_730, 76_205)
+    assert by_split["validate"][:2] == (4_288, 12_673)
+    assert by_split["test"] == (12_866, 38_240, 15_974, 3_316, 15_510)
+    assert set(sample["view"]) == {"PA", "AP"}
