@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cxrhf.tables.reading import Loaded, Reading
 
 __all__ = [
-    "ATTRIBUTE", "CURVE", "EMBEDDING", "GENERATION", "IMAGE", "NOTE", "PREDICTION", "RESULT", "SLICE", "TABLES", "WORD",
+    "ATTRIBUTE", "ATTRITION", "CURVE", "EMBEDDING", "GENERATION", "IMAGE", "NOTE", "PREDICTION", "RESULT", "SLICE", "TABLES", "WORD",
     "Columns", "Loaded", "PredictionArrays", "Reading", "arrays", "check", "display_name", "finding_name",
     "image_schema", "load_predictions", "read_predictions", "read_table", "table_of", "write_table",
 ]  # fmt: skip
@@ -197,6 +197,17 @@ SLICE = pa.schema(
     ],
     metadata={"table": "SLICE"},
 )
+# What every step of a build left; expected_* are the published counts, where there are any.
+_COUNTED = ("images", "studies", "patients", "admissions", "notes")
+ATTRITION = pa.schema(
+    [
+        _need("step", _TEXT),
+        *(_may(name, _COUNT) for name in _COUNTED),
+        *(_may(f"expected_{name}", _COUNT) for name in _COUNTED),
+        _may("note", _TEXT),
+    ],
+    metadata={"table": "ATTRITION"},
+)
 
 # The name of a table in a run folder -> what it holds.
 TABLES: dict[str, pa.Schema] = {
@@ -210,6 +221,7 @@ TABLES: dict[str, pa.Schema] = {
     "curves": CURVE,
     "words": WORD,
     "slices": SLICE,
+    "attrition": ATTRITION,
 }
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
+
+from cxrhf.schema import ATTRITION, table_of
 
 COUNTS = ("images", "studies", "patients", "admissions", "notes")
 
@@ -33,12 +36,6 @@ EXPECTED: Mapping[str, Mapping[str, Mapping[str, int]]] = {
     "nih_chestxray14": {"entries": {"images": 112_120, "patients": 30_805}},
     "rexgradient": {"studies": {"images": 273_004, "studies": 160_000, "patients": 109_487}},
     "chexpert_plus": {"table": {"images": 223_462, "patients": 64_725}},
-}
-ATTRITION = {
-    "step": pl.String,
-    **dict.fromkeys(COUNTS, pl.Int64),
-    **{f"expected_{name}": pl.Int64 for name in COUNTS},
-    "note": pl.String,
 }
 
 
@@ -67,9 +64,9 @@ class Steps:
             {"step": step, **found, **{f"expected_{name}": public.get(name) for name in COUNTS}, "note": note or None}
         )
 
-    def table(self) -> pl.DataFrame:
-        """One row a step."""
-        return pl.DataFrame(self.rows, schema=ATTRITION)
+    def table(self) -> pa.Table:
+        """ATTRITION: one row a step."""
+        return table_of(self.rows, ATTRITION, source="attrition")
 
     def lines(self) -> list[str]:
         """The table as people read it: counts, and the published ones in brackets beside them."""

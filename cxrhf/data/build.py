@@ -134,8 +134,8 @@ def _finish(
         )
     if prepared.resampled is not None:
         write_table(prepared.resampled.to_arrow(), folder / "resampled.parquet")
-    write_table(steps.table().to_arrow(), folder / "attrition.parquet")
-    _text(folder / "attrition.csv", steps.table().write_csv())
+    write_table(steps.table(), folder / "attrition.parquet")
+    write_table(steps.table(), folder / "attrition.csv")
     _text(folder / "flow.svg", flow(steps.rows, f"{config.dataset}: from the published files to this dataset"))
     record = {
         "format": 1,
@@ -171,7 +171,7 @@ def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
         for each in (draft, source):
             shutil.rmtree(each, ignore_errors=True)
         write("mimic", draft, n_patients=config.n_patients, seed=config.seed, dirty=config.dirty,
-              pixels=not config.no_pixels, size=min(config.size, 512))  # fmt: skip
+              pixels=not config.no_pixels, size=min(config.size, 256))  # fmt: skip
         _text(draft / "made.json", json.dumps(said))
         draft.replace(source)
     return config.with_root(source)
@@ -194,7 +194,11 @@ def _opened(folder: Path, fingerprint: str, *, overwrite: bool) -> dict[str, Any
         raise RunError(f"{folder} is a file, not a folder", next_step="choose another --out")
     record, begun = _json(folder / RECORD), _json(folder / WORK / "begun.json")
     known = (record or begun or {}).get("fingerprint")
-    strange = folder.is_dir() and known is None and any(each.name not in ("source", WORK) for each in folder.iterdir())
+    strange = (
+        folder.is_dir()
+        and known is None
+        and any(each.name not in ("source", "source.part", WORK) for each in folder.iterdir())
+    )
     if strange and not overwrite:
         raise RunError(f"{folder} is not empty and holds no build", next_step=other)
     _sweep(folder)

@@ -203,7 +203,7 @@ def _encoding_sample(images: pl.DataFrame, demo: Path | None, config: BuildConfi
         )
     listed = read_csv(split_file, ["index"])
     rows = numbers(listed, "index", pl.Int64, split_file)
-    last = images.get_column("source_row").max()
+    last = images.get_column("source_row").count() - 1
     if rows.null_count() or not rows.is_between(0, last).all():
         raise SourceError(
             f"{split_file.name}: column 'index' names rows that the table does not have",

@@ -34,7 +34,7 @@ _LABEL_SCHEMA = {"path_to_image": pl.String, **dict.fromkeys(LABELS, pl.Float64)
 
 
 def read(config: BuildConfig, steps: Steps) -> Source:
-    """Every row of the table, with raw labels where a file of labels is there."""
+    """Every row of the table, with raw labels; they are null throughout where no file of labels is there."""
     path = layout.require(config.root, DATASET, "table")
     raw = read_csv(path, _COLUMNS, optional=_OPTIONAL)
     age, nonsense = fields.ages(raw, "age", path)
@@ -74,15 +74,15 @@ def read(config: BuildConfig, steps: Steps) -> Source:
     )
     images = _with_paths(images, folders(config.root, path))
     label_file = layout.find(config.root, DATASET, "labels")
-    found: tuple[str, ...] = ()
     if label_file is None:
+        images = images.with_columns(pl.lit(None, pl.Int8).alias(name) for name in CHEXPERT)
         steps.add("labels", images, note=f"none: {layout.needed(DATASET, 'labels').lies} was not found")
     else:
-        images, found = _with_labels(images, label_file, steps), CHEXPERT
+        images = _with_labels(images, label_file, steps)
     if config.sample == "encoding":
         images = images.filter(in_encoding_sample() & (pl.col("split") == "train"))
         steps.add("sample encoding", images, note="by the table's race and ethnicity")
-    return Source(DATASET, images.drop("frontal", "tail", "listed", "deid_patient_id"), found)
+    return Source(DATASET, images.drop("frontal", "tail", "listed", "deid_patient_id"), CHEXPERT)
 
 
 def _with_paths(images: pl.DataFrame, places: list[Path]) -> pl.DataFrame:

@@ -93,9 +93,7 @@ def read(config: BuildConfig, steps: Steps) -> Source:
         (patient + "/" + pl.coalesce(day_text, fields.text("filename"))).alias("study_id"),
         patient.alias("patient_id"),
         fields.view("view"),
-        (pl.lit(EPOCH) + pl.duration(seconds=(day * 86_400).round().cast(pl.Int64))).cast(pl.Datetime("us")).alias(
-            "study_time"
-        ),
+        _time(day),
         age,
         fields.sex("sex"),
         *_labels(raw.get_column("finding"), path),
@@ -124,6 +122,11 @@ def read(config: BuildConfig, steps: Steps) -> Source:
     attributes = _attributes(images)
     aside = ("modality", "finding", "licence", "intubation_present", "row")
     return Source(DATASET, images.drop(aside), FINDINGS, attributes, notes)
+
+
+def _time(day: pl.Series) -> pl.Expr:
+    seconds = pl.duration(seconds=pl.lit((day * 86_400).round().cast(pl.Int64)))
+    return (pl.lit(EPOCH) + seconds).cast(pl.Datetime("us")).alias("study_time")
 
 
 def _folder(config: BuildConfig, table: Path) -> Path:

@@ -46,7 +46,7 @@ def _read(data: bytes) -> Any:
     if "TransferSyntaxUID" not in dataset.file_meta:
         raise BadImage("truncated", "the DICOM file ends within its header")
     if "Rows" not in dataset or "Columns" not in dataset:
-        raise BadImage("not an image", "a DICOM file without a picture")
+        raise BadImage("not an image", "a DICOM file without a picture, or cut before it")
     if "PixelData" not in dataset:
         raise BadImage("truncated", "the DICOM file ends before its pixels")
     check_sides(int(dataset.Columns), int(dataset.Rows))

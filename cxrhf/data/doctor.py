@@ -6,12 +6,10 @@ Tables are read, notes only begun, and a few pictures looked for, so that an ans
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-import polars as pl
+from typing import Any, Literal
 
 from cxrhf.config_build import BuildConfig
 from cxrhf.data import layout
@@ -89,11 +87,11 @@ def _tables(dataset: str, roots: Sequence[str]) -> Iterator[Check]:
     else:
         lost = next((each for each in some if not Path(each).is_file()), "no path can be formed")
         yield Check("absent", "pictures", f"{said}; not there: {lost}. A build leaves such images out, or: --no-pixels")
-    yield from _differences(steps.table())
+    yield from _differences(steps.rows)
 
 
-def _differences(table: pl.DataFrame) -> Iterator[Check]:
-    for row in table.iter_rows(named=True):
+def _differences(rows: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
+    for row in rows:
         for name in ("images", "studies", "patients", "admissions"):
             here, public = row[name], row[f"expected_{name}"]
             if here is not None and public is not None and here != public:

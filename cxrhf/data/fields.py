@@ -60,11 +60,9 @@ def view(column: str) -> pl.Expr:
 def race(column: str) -> pl.Expr:
     """`White, non-Hispanic` -> white, likewise black and asian; other names are lower-cased; no answer is null."""
     named = pl.col(column).str.strip_chars().str.to_lowercase()
-    # ENCODING's rule and order: whoever is called White, Black or Asian in the text, Black first.
-    plain = pl.when(named.str.contains(_NO_ANSWER)).then(None)
-    for each in ("black", "white", "asian"):
-        plain = plain.when(named.str.contains(each, literal=True)).then(pl.lit(each))
-    return plain.otherwise(named).alias("race")
+    # ENCODING's rule and order: whoever is called Black, White or Asian in the text. A whole word: "caucasian" is not.
+    called = [pl.when(named.str.contains(rf"\b{each}\b")).then(pl.lit(each)) for each in ("black", "white", "asian")]
+    return pl.when(~named.str.contains(_NO_ANSWER)).then(pl.coalesce(*called, named)).alias("race")
 
 
 def ethnicity(column: str) -> pl.Expr:

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 PICTURES = (".png", ".jpg", ".jpeg", ".dcm")
-_LOOKS = 24
+_LOOKS, _MANY = 24, 500
 _FOUND = {"stem": pl.String, "found": pl.String}
 
 
@@ -24,18 +24,35 @@ def folders(roots: Iterable[str | Path], *files: Path | None) -> list[Path]:
 
 
 def holding(candidates: Sequence[Path], names: pl.Series, endings: Sequence[str] = ("",)) -> tuple[Path, str] | None:
-    """The first folder below which one of a few of the names exists, and the ending that had to be put behind it."""
+    """The first folder below which one of the names exists, and the ending that had to be put behind it.
+
+    A few names are tried. Where none is there, as in a copy of a few patients, the folders two levels down are listed
+    once and the names that lie in them are tried.
+    """
     some = names.drop_nulls()
-    step = max(1, some.len() // _LOOKS)
-    looked = [*some.head(4), *some.gather_every(step)]
-    for folder in candidates:
-        if not folder.is_dir():
-            continue
-        for name in looked:
-            for ending in endings:
-                if (folder / f"{name}{ending}").is_file():
-                    return folder, ending
+    few = [*some.head(4), *some.gather_every(max(1, some.len() // _LOOKS))]
+    there = [folder for folder in candidates if folder.is_dir()]
+    for folder in there:
+        if (ending := _ending(folder, few, endings)) is not None:
+            return folder, ending
+    parts = some.str.extract_groups(r"^(?<outer>[^/]+)/(?<inner>[^/]+)/").struct
+    outer, inner = parts.field("outer"), parts.field("inner")
+    for folder in there:
+        for top in outer.drop_nulls().unique().sort():
+            inside = _entries(folder / top)
+            listed_here = some.filter((outer == top) & inner.is_in(inside)) if inside else some.clear()
+            if (ending := _ending(folder, listed_here.head(_MANY).to_list(), endings)) is not None:
+                return folder, ending
     return None
+
+
+def _ending(folder: Path, names: Sequence[str], endings: Sequence[str]) -> str | None:
+    tries = (ending for name in names for ending in endings if (folder / f"{name}{ending}").is_file())
+    return next(tries, None)
+
+
+def _entries(folder: Path) -> list[str]:
+    return os.listdir(folder) if folder.is_dir() else []
 
 
 def below(folder: Path, name: pl.Expr) -> pl.Expr:

@@ -90,20 +90,24 @@ def write_shards(
     """
     from tqdm import tqdm
 
-    results: list[ShardResult] = []
     about = {**(metadata or {}), "fingerprint": fingerprint}
-    with tqdm(total=plan.rows.num_rows, desc=plan.split, unit=" images", disable=None if progress else True) as bar:
-        for number, name in enumerate(plan.names):
-            rows, beside = plan.shard(number), build / f"{name.removesuffix('.parquet')}.quarantine.parquet"
-            done = _resumed(folder / name, beside, fingerprint, rows.num_rows)
-            if done is None:
+    kept = [build / f"{name.removesuffix('.parquet')}.quarantine.parquet" for name in plan.names]
+    results = [
+        _resumed(folder / name, beside, fingerprint, plan.shard(number).num_rows)
+        for number, (name, beside) in enumerate(zip(plan.names, kept, strict=True))
+    ]
+    total, before = plan.rows.num_rows, sum(each.rows + each.quarantined.num_rows for each in results if each)
+    quiet = None if progress else True  # None: where stderr is no terminal
+    with tqdm(total=total, initial=before, desc=plan.split, unit=" images", disable=quiet) as bar:
+        for number, (name, beside) in enumerate(zip(plan.names, kept, strict=True)):
+            if results[number] is None:
+                for draft in folder.glob(f".{name}.*.tmp"):
+                    draft.unlink()  # of a run that was killed
+                rows = plan.shard(number)
                 done = write_shard(rows, folder / name, size=size, threads=threads, metadata=about, heard=bar.update)
                 _write_quarantine(done.quarantined, beside, about)
-            else:
-                bar.initial += rows.num_rows  # nothing was read: not counted into the rate
-                bar.update(rows.num_rows)
-            results.append(done)
-    return results
+                results[number] = done
+    return [each for each in results if each is not None]
 
 
 def write_shard(
@@ -151,12 +155,6 @@ def finished(target: Path, fingerprint: str) -> bool:
     except (OSError, pa.ArrowInvalid):  # not there, or no Parquet footer at its end
         return False
     return about is not None and json.loads(about).get("fingerprint") == fingerprint
-
-
-def read_quarantine(build: Path) -> pa.Table:
-    """The bad pictures of all shards whose builds are remembered in a folder, in the order of the shards."""
-    files = sorted(build.glob("*.quarantine.parquet"))
-    return pa.concat_tables([QUARANTINE.empty_table(), *(_plain_quarantine(file) for file in files)])
 
 
 def shown_name(path: str | Path) -> str:

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from cxrhf.report import figures
 from cxrhf.report.book import MACRO, Book, Cell, open_books
 from cxrhf.report.figures import Fall, Line, known, number
-from cxrhf.report.tables import Table, context_tables, overview_tables
+from cxrhf.report.tables import Table, attrition_table, context_tables, overview_tables
 from cxrhf.report.words import FEW_PATIENTS, Sentence, beside, headline, sentence
 from cxrhf.schema import display_name
 
@@ -63,14 +63,23 @@ def write_page(run: Path) -> Path:
     curves = (
         opened.table("curves").to_pylist() if (run / "curves.parquet").is_file() else CURVE.empty_table().to_pylist()
     )
+    steps = opened.table("attrition").to_pylist() if (run / "attrition.parquet").is_file() else []
+    flow = run / "figures" / "flow.svg"
+    picture = flow.read_bytes() if steps and flow.is_file() else b""
     target, beside_it = run / "report.html", run / "report.html.part"
-    beside_it.write_text(render(results, curves, opened.record), encoding="utf-8")
+    beside_it.write_text(render(results, curves, opened.record, steps, picture), encoding="utf-8")
     beside_it.replace(target)
     return target
 
 
-def render(results: Sequence[Mapping[str, Any]], curves: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> str:
-    """The page as text."""
+def render(
+    results: Sequence[Mapping[str, Any]],
+    curves: Sequence[Mapping[str, Any]],
+    record: Mapping[str, Any],
+    steps: Sequence[Mapping[str, Any]] = (),
+    flow: bytes = b"",
+) -> str:
+    """The page as text; `steps` is the attrition of the dataset, `flow` its picture as SVG."""
     config = _mapping(record.get("config"))
     level = f"{100 * float(config.get('level') or 0.95):.4g}%"
     books = open_books(results)
@@ -91,6 +100,8 @@ def render(results: Sequence[Mapping[str, Any]], curves: Sequence[Mapping[str, A
         policy=policy,
         title=_title(books),
         sections=[_section(book, drawn, level, f"m{at}", len(books) > 1) for at, book in enumerate(books)],
+        attrition=attrition_table(steps) if steps else None,
+        flow=f"data:image/svg+xml;base64,{base64.b64encode(flow).decode()}" if flow else "",
         warnings=[str(each) for each in record.get("notes") or []],
         reading=[str(each) for each in record.get("reading") or []],
         level=level,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from cxrhf.report.book import MACRO, Book, Cell
 from cxrhf.report.figures import known, number
@@ -216,3 +216,25 @@ def _diagnostics(book: Book) -> Table:
         Column("Slope of context", "Calibration slope of the pre-test probability; should be 1"),
     ]
     return _table(book, "What the comparison rests on", columns, rows)
+
+
+def attrition_table(steps: Sequence[Mapping[str, Any]]) -> Table:
+    """What every step of the dataset's build left, with the published count below where there is one."""
+    counts = ("images", "studies", "patients", "admissions", "notes")
+    used = [name for name in counts if any(step[name] is not None for step in steps)]
+    noted = any(step["note"] for step in steps)
+    rows = []
+    for at, step in enumerate(steps):
+        cells = []
+        for name in used:
+            here, public = step[name], step[f"expected_{name}"]
+            below = "" if public is None else f"published {public:,}"
+            cells.append(Entry("" if here is None else f"{here:,}", below, "" if here is None else str(here)))
+        said = [Entry(step["note"] or "", words=True)] if noted else []
+        rows.append([Entry(step["step"], key=f"{at:04d}"), *cells, *said])
+    columns = [
+        Column("Step"),
+        *(Column(name.capitalize()) for name in used),
+        *([Column("", words=True)] if noted else []),
+    ]
+    return Table("What every step left", columns, rows)

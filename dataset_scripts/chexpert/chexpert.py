@@ -7,6 +7,6 @@ from cxrhf.data.hf import builder_base
 
 
 class Chexpert(builder_base()):
-    """CheXpert. Settings are those of the command: root, labels, views, split, seed, size and so on."""
+    """CheXpert. Settings are those of the command: root, labels, views, split, seed and so on."""
 
     DATASET = "chexpert"

@@ -7,6 +7,6 @@ from cxrhf.data.hf import builder_base
 
 
 class ChexpertPlus(builder_base()):
-    """CheXpert Plus. Settings are those of the command: root, labels, views, split, seed, size and so on."""
+    """CheXpert Plus. Settings are those of the command: root, labels, views, split, seed and so on."""
 
     DATASET = "chexpert_plus"

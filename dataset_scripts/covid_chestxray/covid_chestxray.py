@@ -7,6 +7,6 @@ from cxrhf.data.hf import builder_base
 
 
 class CovidChestxray(builder_base()):
-    """COVID-19 image data collection. Settings are those of the command: root, labels, views, split, seed, size and so on."""
+    """COVID-19 image data collection. Settings are those of the command: root, labels, views, split, seed and so on."""
 
     DATASET = "covid_chestxray"

@@ -7,6 +7,6 @@ from cxrhf.data.hf import builder_base
 
 
 class MimicCxrContext(builder_base()):
-    """MIMIC-CXR with prior notes. Settings are those of the command: root, labels, views, split, seed, size and so on."""
+    """MIMIC-CXR with prior notes. Settings are those of the command: root, labels, views, split, seed and so on."""
 
     DATASET = "mimic_cxr_context"

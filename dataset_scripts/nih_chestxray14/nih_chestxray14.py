@@ -7,6 +7,6 @@ from cxrhf.data.hf import builder_base
 
 
 class NihChestxray14(builder_base()):
-    """NIH ChestX-ray14. Settings are those of the command: root, labels, views, split, seed, size and so on."""
+    """NIH ChestX-ray14. Settings are those of the command: root, labels, views, split, seed and so on."""
 
     DATASET = "nih_chestxray14"

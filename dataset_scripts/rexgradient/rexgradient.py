@@ -7,6 +7,6 @@ from cxrhf.data.hf import builder_base
 
 
 class Rexgradient(builder_base()):
-    """ReXGradient-160K. Settings are those of the command: root, labels, views, split, seed, size and so on."""
+    """ReXGradient-160K. Settings are those of the command: root, labels, views, split, seed and so on."""
 
     DATASET = "rexgradient"

@@ -7,6 +7,6 @@ from cxrhf.data.hf import builder_base
 
 
 class Synthetic(builder_base()):
-    """Synthetic twin. Settings are those of the command: root, labels, views, split, seed, size and so on."""
+    """Synthetic twin. Settings are those of the command: root, labels, views, split, seed and so on."""
 
     DATASET = "synthetic"

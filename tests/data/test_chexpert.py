@@ -13,8 +13,10 @@ import pytest
 from cxrhf.config_build import BuildConfig
 from cxrhf.data import chexpert
 from cxrhf.data.attrition import Steps
+from cxrhf.data.synthetic.chexpert_files import write_chexpert
 from cxrhf.errors import SourceError
 from cxrhf.findings import CHEXPERT
+from tests.data.twin import check_planted, write_twin
 from tests.real_data import real_data
 
 HEADER = "Path,Sex,Age,Frontal/Lateral,AP/PA," + ",".join(chexpert.LABELS)
@@ -101,9 +103,9 @@ def test_rows_of_both_tables_in_their_order(tmp_path):
 def test_pictures_are_found_wherever_they_lie(tmp_path, where, said):
     """The table may name another edition than the folder that is there."""
     folder = write_table(tmp_path / where, *(row(name(each, top=f"{said}/train")) for each in range(1, 60)))
-    there = picture(folder, "train/patient00041/study1/view1_frontal.jpg")
+    there = picture(folder, "train/patient00042/study1/view1_frontal.jpg")  # the only one, between those tried first
     images = read(tmp_path).images
-    assert images["path"][40] == str(there)
+    assert images["path"][41] == str(there)
     assert images["path"][0] == str(folder / "train/patient00001/study1/view1_frontal.jpg")
 
 
@@ -129,7 +131,7 @@ DEMO = [
     ("patient00001", "White, non-Hispanic", "Non-Hispanic/Non-Latino"),
     ("patient00002", "Black or African American", "Not Hispanic"),
     ("patient00003", "Asian", "Hispanic/Latino"),
-    ("patient00004", "Other", "Non-Hispanic/Non-Latino"),
+    ("patient00004", "Caucasian", "Non-Hispanic/Non-Latino"),  # not Asian
     ("patient00005", "Race and Ethnicity Unknown", "Unknown"),
     ("patient00006", "Asian", None),
     ("patient00007", "White", "Non-Hispanic/Non-Latino"),
@@ -151,7 +153,7 @@ def test_race_and_the_sample_from_the_workbook(tmp_path):
     write_encoding(tmp_path)
     write_demo(tmp_path / "CHEXPERT DEMO.xlsx", *DEMO)
     images = read(tmp_path).images
-    assert images["race"].to_list()[:9] == ["white", "black", "asian", "other", None, "asian", None, "asian", None]
+    assert images["race"].to_list()[:9] == ["white", "black", "asian", "caucasian", None, "asian", None, "asian", None]
     known, hispanic = "non-hispanic", "hispanic"
     assert images["ethnicity"].to_list()[:9] == [known, known, hispanic, known, None, None, known, known, None]
     steps = Steps("chexpert")
@@ -254,3 +256,28 @@ def test_encoding_table_1_from_the_real_table():
     assert of_split["validate"][:2] == (4_288, 12_673)
     assert of_split["test"] == (12_866, 38_240, 15_974, 3_316, 15_510)
     assert joined["view"].is_in(["PA", "AP"]).all()
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_the_twin_is_read_as_it_was_planted(tmp_path, small):
+    planted, _ = write_twin(write_chexpert, tmp_path, small=small)
+    source = read(tmp_path)
+    check_planted(source, planted)
+    assert source.images.filter(pl.col("pneumothorax") == 1).height > 0
+    by_workbook = read(tmp_path, sample="encoding").images
+    split_file = tmp_path / "chexpert_split_2021_08_20.csv"
+    (tmp_path / "CHEXPERT DEMO.xlsx").unlink()
+    by_split = read(tmp_path, sample="encoding", split_file=str(split_file)).images
+    assert by_workbook["image_id"].to_list() == by_split["image_id"].to_list()
+    assert 0 < by_split.height < source.images.height
+
+
+def test_the_dirty_twin(tmp_path):
+    planted, defects = write_twin(write_chexpert, tmp_path, dirty=True)
+    source = read(tmp_path)
+    check_planted(source, planted)
+    images = source.images
+    assert sorted(images.filter(pl.col("sex").is_null())["patient_id"].unique()) == defects["unknown_sex"]
+    assert sorted(images.filter(pl.col("age") == 0)["patient_id"].unique()) == defects["age_zero"]
+    uncertain = sum(int((images[finding] == -1).sum()) for finding in CHEXPERT)
+    assert uncertain == len(defects["uncertain_label"])

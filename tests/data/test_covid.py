@@ -6,14 +6,17 @@ import csv
 from datetime import datetime
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from cxrhf.config_build import BuildConfig
 from cxrhf.data import covid
 from cxrhf.data.attrition import Steps
 from cxrhf.data.link import link
+from cxrhf.data.synthetic.covid_files import write_covid
 from cxrhf.errors import SourceError
 from cxrhf.schema import ATTRIBUTE, NOTE, check
+from tests.data.twin import check_planted, write_twin
 from tests.real_data import real_data
 
 COLUMNS = ["patientid", "offset", "sex", "age", "finding", "view", "modality", "filename", "clinical_notes", "license"]
@@ -177,3 +180,20 @@ def test_the_real_table():
     joined = prior.join(texts, left_on="prior", right_on="note_id")
     assert joined["image_id"].n_unique() == 89
     assert joined.filter(joined["own_text"] == joined["text"]).height == 0
+
+
+@pytest.mark.parametrize("dirty", [False, True])
+def test_the_twin_is_read_as_it_was_planted(tmp_path, dirty):
+    planted, defects = write_twin(write_covid, tmp_path, dirty=dirty)
+    source = read(tmp_path)
+    check_planted(source, planted)
+    assert not source.images["image_id"].is_in(defects.get("ct", [])).any()
+    assert source.notes.height > 0
+    words = r"(?i)covid|streptococcus|pneumocystis|pneumonia"
+    assert not source.notes["text"].str.contains(words).any()
+    kept = read(tmp_path, keep_label_notes=True).notes
+    assert kept["text"].str.contains(words).any()
+    pairs = source.images.select("own_text", prior=link(source.images, kept)).explode("prior").drop_nulls("prior")
+    assert pairs.height > 0
+    joined = pairs.join(kept, left_on="prior", right_on="note_id")
+    assert joined.filter(pl.col("own_text") == pl.col("text")).height == 0

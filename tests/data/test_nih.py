@@ -6,12 +6,15 @@ import importlib.util
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from cxrhf.config_build import BuildConfig
 from cxrhf.data import nih
 from cxrhf.data.attrition import Steps
+from cxrhf.data.synthetic.nih_files import write_nih
 from cxrhf.errors import SourceError
+from tests.data.twin import check_planted, write_twin
 from tests.real_data import real_data
 
 HEADER = (
@@ -135,3 +138,25 @@ def test_the_real_table_and_its_pictures():
     assert sums["no_finding"] == 60_361
     assert steps.rows[-1]["note"] == "621 of 112,120 are there"
     assert sum(Path(path).exists() for path in images["path"].to_list() if path.startswith(str(pictures))) == 621
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_the_twin_is_read_as_it_was_planted(tmp_path, old):
+    planted, _ = write_twin(write_nih, tmp_path, old=old)
+    source = read(tmp_path)
+    check_planted(source, planted)
+    assert source.images["age"].null_count() == 0
+    assert set(source.images["split"]) == {"train", "test"}
+    assert set(source.attributes["name"]) == {"drain"}
+    assert set(source.attributes["value"]) == {"0", "1"}
+
+
+def test_the_dirty_twin(tmp_path):
+    planted, defects = write_twin(write_nih, tmp_path, dirty=True)
+    source = read(tmp_path)
+    check_planted(source, planted)
+    images = source.images
+    assert sorted(images.filter(pl.col("age").is_null())["image_id"]) == defects["odd_age"]
+    assert sorted(images.filter(pl.col("split").is_null())["image_id"]) == defects["in_no_list"]
+    assert sorted(images.filter(pl.col("sex").is_null())["patient_id"].unique()) == defects["unknown_sex"]
+    assert not source.attributes["image_id"].is_in(defects["annotation_without_image"]).any()

@@ -1,1 +1,73 @@
-"""Layout and size -> the files of a published dataset with invented patients, and what is planted in them."""
+"""Layout and size -> the files of a published dataset with invented patients, and what is planted in them.
+
+`write("mimic", folder, n_patients=300, seed=0)` writes MIMIC as PhysioNet hands it out; the other layouts are named in
+LAYOUTS. Beside the files lie planted.parquet (what is true of every image) and truth.json (the population values that
+audits must find), so every number that the package reports can be held against a known answer.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cxrhf.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from cxrhf.data.synthetic.laws import Law
+    from cxrhf.data.synthetic.people import People
+    from cxrhf.data.synthetic.sizes import Sizes
+
+# Layout -> the module beside this one that writes it, with a function write_<layout>.
+LAYOUTS = {
+    "mimic": "mimic_files",
+    "chexpert": "chexpert_files",
+    "nih": "nih_files",
+    "rexgradient": "rexgradient_files",
+    "chexpert_plus": "chexpert_plus_files",
+    "covid": "covid_files",
+}
+_DATASETS = {"mimic_cxr_context": "mimic", "nih_chestxray14": "nih", "covid_chestxray": "covid", "synthetic": "mimic"}
+
+
+def write(
+    layout: str,
+    folder: str | Path,
+    *,
+    n_patients: int = 300,
+    seed: int = 0,
+    sizes: Sizes | None = None,
+    findings: tuple[Law, ...] | None = None,
+    dirty: bool = False,
+    pixels: bool = True,
+    size: int = 256,
+    overwrite: bool = False,
+    **options: Any,
+) -> People:
+    """Make people and write them in a layout below an empty folder; returns them.
+
+    `n_patients` have images; `sizes` sets every total instead (sizes.MIMIC_SIZE, or MIMIC_SIZE.scaled(.01)).
+    `findings` are laws (laws.changed). `dirty` plants the defects of real copies and lists them in defects.json.
+    `options` go to the layout's own writer, such as note_length="full".
+    """
+    from cxrhf.data.synthetic.laws import DEFAULT
+    from cxrhf.data.synthetic.people import people
+    from cxrhf.data.synthetic.truth import write_truth
+
+    name = _DATASETS.get(layout.replace("-", "_"), layout.replace("-", "_"))
+    if name not in LAYOUTS:
+        raise ConfigError(
+            "no such layout", got=layout, allowed=", ".join(LAYOUTS), next_step=did_you_mean(layout, LAYOUTS)
+        )
+    root = Path(folder)
+    if root.exists() and not root.is_dir():
+        raise ConfigError(f"{root} is a file", next_step="name a folder that is not there yet")
+    if root.is_dir() and any(root.iterdir()) and not overwrite:
+        raise ConfigError(f"{root} is not empty", next_step="name another folder, or say overwrite")
+    made = people(n_patients, seed, sizes=sizes, findings=DEFAULT if findings is None else findings)
+    root.mkdir(parents=True, exist_ok=True)
+    writer = getattr(import_module(f"{__name__}.{LAYOUTS[name]}"), f"write_{name}")
+    writer(made, root, seed=seed, dirty=dirty, pixels=pixels, size=size, **options)
+    if name != "mimic":  # which writes its own
+        write_truth(made, root)
+    return made

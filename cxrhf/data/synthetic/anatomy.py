@@ -21,10 +21,10 @@ from cxrhf.data.synthetic.canvas import (
     curve,
     disc,
     enlarged,
-    make_grid,
     rise,
     spot,
 )
+
 
 @dataclass(slots=True)
 class Layers:
@@ -76,8 +76,9 @@ def make_chest(grid: Grid, build: Build, patient: np.random.Generator) -> Chest:
     # Lung behind the dome, seen through the abdomen.
     behind = rise(floor + 0.07 - y, 0, 0.07) * rise(1 - across, 0, 0.2) * rise(y - floor, 0, soft)
     # The body has no fine edges: half the size is enough for it.
-    tissue = enlarged(_body(make_grid(grid.size // 2), build), grid.size) - 0.1 * behind * free
-    tissue = _abdomen(grid, build, tissue, floor, patient)
+    rough = grid.half()
+    tissue = enlarged(_body(rough, build) + _abdomen(rough, build, patient), grid.size)
+    tissue -= 0.1 * behind * free
     sink = 0.41 + 0.02 * build.old
     hila = ((-0.088 + build.pull, sink + 0.012), (0.092 + build.pull, sink - 0.012))
     markings = _vessels(grid, build, hila, patient)
@@ -111,16 +112,15 @@ def borders(grid: Grid, build: Build) -> tuple[Layer, Layer]:
     k, up, s = build.heart, build.upper, build.dome[0] - 0.69
     right = [(0.0, 0.075), (0.13, 0.068), (0.2, 0.05 + up), (0.34, 0.052 + up), (0.42, 0.056 + up / 2)]
     right += [(0.48 + s, 0.07 * k), (0.56 + s, 0.086 * k), (0.63 + s, 0.084 * k), (0.71 + s, 0.066 * k), (0.85, 0.05)]
-    knob = 0.062 + 0.014 * build.old - 0.008 * build.young
-    left = [
-        (0.0, 0.075),
-        (0.13, 0.066),
-        (0.2, 0.046 + up),
-        (0.26, 0.047 + up),
-        (0.285, knob + up),
+    knob = build.knob
+    left = [(0.0, 0.075), (0.13, 0.066), (0.2, 0.046 + up), (0.26, 0.047 + up), (0.285, knob + up)]
+    left += [
         (0.325, knob + 0.002 + up),
+        (0.355, 0.05 + up),
+        (0.39, 0.064 + up),
+        (0.43 + s / 2, 0.07 + 0.01 * (k - 1)),
+        (0.5 + s, 0.106 * k),
     ]
-    left += [(0.355, 0.05 + up), (0.39, 0.064 + up), (0.43 + s / 2, 0.07 + 0.01 * (k - 1)), (0.5 + s, 0.106 * k)]
     left += [(0.57 + s, 0.143 * k), (0.63 + s, 0.165 * k), (0.68 + s, 0.165 * k), (0.72 + s, 0.14 * k), (0.8, 0.07 * k)]
     return curve(grid.y, right, 0.016), curve(grid.y, left, 0.012)
 
@@ -129,18 +129,14 @@ def _mediastinum(grid: Grid, build: Build, patient: np.random.Generator) -> Laye
     right, left = borders(grid, build)
     shift = (build.pull + 0.6 * build.turn) * curve(grid.y, [(0.1, 0.3), (0.5, 1), (0.8, 1)], 0.05)
     wobble = curve(grid.y, [(float(at), 0.003 * float(patient.standard_normal())) for at in np.linspace(0, 1, 14)])
-    x, edge = grid.x - shift - wobble, 0.005 + 1.2 * grid.pixel + 0.003 * build.portable
+    x, fine = grid.x - shift - wobble, 0.005 + 1.2 * grid.pixel + 0.003 * build.portable
     # Above the arch the edges are those of soft parts of the neck: blurred.
-    edge = edge + curve(grid.y, [(0.0, 0.02), (0.13, 0.016), (0.24, 0.002), (0.28, 0.0)])
-    inside = _step((x + right) / edge) * _step((left - x) / edge)
+    edge = fine + curve(grid.y, [(0.0, 0.02), (0.13, 0.016), (0.24, 0.002), (0.28, 0.0)])
+    inside = rise((x + right) / edge, -1, 1) * rise((left - x) / edge, -1, 1)
     middle, half = (left - right) / 2, (left + right) / 2
     thick = np.sqrt(np.clip(1 - ((x - middle) / (half + 0.004)) ** 2, 0, 1))
     # A border in the lung is met at once, the middle takes nearly all of the depth.
     return inside * (0.5 + 0.44 * thick)
-
-
-def _step(t: Layer) -> Layer:
-    return rise(t, -1, 1)
 
 
 def _body(grid: Grid, build: Build) -> Layer:
@@ -184,8 +180,9 @@ def _arm(grid: Grid, build: Build) -> Layer:
     return 0.5 * np.sqrt(np.clip(d, 0, 1)) * rise(grid.y, build.shoulder, build.shoulder + 0.1)
 
 
-def _abdomen(grid: Grid, build: Build, tissue: Layer, floor: Layer, patient: np.random.Generator) -> Layer:
-    x, y = grid.x, grid.y
+def _abdomen(grid: Grid, build: Build, patient: np.random.Generator) -> Layer:
+    """Liver and gas, on top of the body's own thickness."""
+    x, y, floor = grid.x, grid.y, _diaphragm(grid, build)
     below = rise(y - floor, 0, 0.02) * rise(0.42 - np.abs(x), 0, 0.05)
     liver = 0.12 * rise(-x, -0.06, 0.06) * rise(y - floor, 0, 0.12)
     a = patient.uniform(size=6)
@@ -196,7 +193,7 @@ def _abdomen(grid: Grid, build: Build, tissue: Layer, floor: Layer, patient: np.
     for i in range(2):
         at = (-0.1 + 0.28 * float(a[3 + i]), left + 0.17 + 0.06 * float(a[5]) + 0.05 * i)
         gas = np.maximum(gas, 0.3 * disc(grid, *at, 0.035, 0.02, 0.6, lean=float(a[3 + i])))
-    return tissue + below * (0.04 + liver) - 0.6 * gas * below
+    return below * (0.04 + liver - 0.6 * gas)
 
 
 def _vessels(grid: Grid, build: Build, hila: tuple[Point, Point], patient: np.random.Generator) -> Layer:

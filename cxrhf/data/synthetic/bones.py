@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cxrhf.data.synthetic.anatomy import LEFT, RIGHT, Chest
-from cxrhf.data.synthetic.canvas import Layer, Point, Strokes, curve, rise
+from cxrhf.data.synthetic.anatomy import Chest
+from cxrhf.data.synthetic.build import LEFT, RIGHT, Build
+from cxrhf.data.synthetic.canvas import Grid, Layer, Point, Strokes, curve, enlarged, rise
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +26,9 @@ class Break:
 
 
 def bones(chest: Chest, breaks: list[Break], patient: np.random.Generator) -> Layer:
-    return (
-        _ribs(chest, breaks, patient)
-        + _collar(chest)
-        + _blades(chest, patient)
-        + _spine(chest)
-        - 0.17 * windpipe(chest)
-    )
-
-
-def rib_height(chest: Chest, rib: float, out: float) -> float:
-    """y of the back of a rib at a distance from the spine."""
-    first, spacing, slope = _cage(chest)
-    return float(first + slope * (1 - np.sqrt(1 - out * out)) + spacing * (rib + 0.5))
+    rough = chest.grid.half()
+    soft = _shoulders(rough, chest.build, patient) - 0.17 * _windpipe(rough, chest.build)
+    return _ribs(chest, breaks, patient) + _collar(chest) + _spine(chest) + enlarged(soft, chest.grid.size)
 
 
 def _cage(chest: Chest) -> tuple[float, float, float]:
@@ -55,19 +46,21 @@ def _ribs(chest: Chest, breaks: list[Break], patient: np.random.Generator) -> La
     strength = (0.8 + 0.4 * patient.uniform(size=16)).astype(np.float32)
     back = (grid.y - first - slope * (1 - s)) * (1 / spacing)
     front = (grid.y - first - slope - 0.2 * (1 - u) ** 1.15) * (1 / spacing) + np.float32(0.25)
-    cleft = None
+    cleft, ends = None, np.float32(0)
     for each in breaks:
         far = rise(each.side * grid.x / chest.wall, each.out - 0.012, each.out + 0.012)
         near = np.exp(-(((back - each.rib - 0.5) / 0.55) ** 4))
         # The outer end drops, and a dark gap opens between the ends.
-        back = back - 0.36 * each.step * far * near * rise(chest.across, each.out + 0.5, each.out)
-        gap = np.exp(-(((each.side * grid.x / chest.wall - each.out) / 0.022) ** 2)) * near * each.step
+        back = back - 0.5 * each.step * far * near * rise(chest.across, each.out + 0.5, each.out)
+        gap = np.exp(-(((each.side * grid.x / chest.wall - each.out) / 0.03) ** 2)) * near * each.step
         cleft = gap if cleft is None else np.maximum(cleft, gap)
+        ends = ends + np.exp(-(((each.side * grid.x / chest.wall - each.out) / 0.1) ** 2)) * near * each.step
     cage = rise(chest.across, 1.07, 1.0)
     backs = _rails(back, 0.34, spacing, grid.pixel, strength) * rise(chest.across, 0.1, 0.2)
     backs *= rise(back, 0.0, 0.3) * rise(back, 11.6, 10.5)
     if cleft is not None:
-        backs = backs * (1 - 0.95 * cleft) + 0.5 * cleft * rise(chest.across, 0, 0.1) * (backs > 0.2)
+        # Splintered ends and new bone are denser than the rib.
+        backs *= (1 - cleft) * (1 + 1.1 * ends)
     fronts = _rails(front, 0.46, spacing, grid.pixel, strength[::-1])
     fronts *= rise(u, 0.38, 0.62) * rise(front, 0.2, 0.6) * rise(front, 8.6, 7.6)
     # Seen edge-on, the ribs of the flank close to a line.
@@ -102,9 +95,8 @@ def _collar(chest: Chest) -> Layer:
     return 0.22 * (0.7 + 0.3 * build.bone) * total
 
 
-def _blades(chest: Chest, patient: np.random.Generator) -> Layer:
-    """Shoulder blades and arm bones: outside the lungs on a standing film, over them in bed."""
-    grid, build = chest.grid, chest.build
+def _shoulders(grid: Grid, build: Build, patient: np.random.Generator) -> Layer:
+    """Shoulder blades and arm bones: outside the lungs on a standing film, over them in bed. And lime of the aorta."""
     strokes = Strokes(grid)
     inward = 0.225 if build.portable else 0.315
     low = 0.45 + 0.02 * float(patient.standard_normal())
@@ -121,6 +113,9 @@ def _blades(chest: Chest, patient: np.random.Generator) -> Layer:
         strokes.line([(s * 0.425, top + 0.045), (s * 0.452, top + 0.16), (s * shaft, 0.75)], 0.036, 0.75)
         strokes.line([(s * 0.43, top + 0.09), (s * 0.453, top + 0.18), (s * shaft, 0.75)], 0.018, 0.5)
         strokes.dot((s * 0.418, top + 0.05), 0.04, 0.75)
+    lime = max(0.0, build.old - 0.4)
+    out = build.knob + build.upper + build.pull + 0.6 * build.turn - 0.005
+    strokes.line([(out - 0.03, 0.276), (out - 0.01, 0.283), (out, 0.298), (out - 0.001, 0.322)], 0.006, 1.6 * lime)
     return 0.27 * (0.7 + 0.3 * build.bone) * strokes.layer(0.003)
 
 
@@ -142,12 +137,11 @@ def _spine(chest: Chest) -> Layer:
     return density * body * (0.13 + 0.05 * plates + 0.06 * knobs) + density * 0.025 * rims
 
 
-def windpipe(chest: Chest) -> Layer:
+def _windpipe(grid: Grid, build: Build) -> Layer:
     """Air of trachea and main bronchi."""
-    grid = chest.grid
     strokes = Strokes(grid)
-    fork = 0.345 + 0.02 * chest.build.old
-    lean = -0.006 + 0.3 * chest.build.turn + chest.build.pull
+    fork = 0.345 + 0.02 * build.old
+    lean = -0.006 + 0.3 * build.turn + build.pull
     strokes.line([(lean / 2, 0.0), (lean / 2, 0.2), (lean, fork)], 0.034, 0.95)
     strokes.line([(lean, fork - 0.012), (lean - 0.04, fork + 0.045), (lean - 0.06, fork + 0.075)], 0.02, 0.6)
     strokes.line([(lean, fork - 0.012), (lean + 0.05, fork + 0.042), (lean + 0.075, fork + 0.06)], 0.018, 0.55)

@@ -26,8 +26,10 @@ class Build:
     turn: float  # front of the chest against the spine: how far the patient is rotated
     pull: float  # mediastinum drawn to a side (volume loss)
     bone: float  # density of the ribs
-    shoulder: float
-    breast: float
+    shoulder: float  # y of the shoulders
+    breast: float  # 0 none, about 1
+    # How far the aortic arch stands out to the left: it unrolls with the years.
+    knob: float
 
 
 def make_build(
@@ -56,4 +58,5 @@ def make_build(
         bone=(1 - 0.42 * old) * (1 + 0.08 * float(a[7])),
         shoulder=0.1 + 0.012 * float(a[8]) - 0.02 * portable,
         breast=(0.75 + 0.25 * float(a[9])) * female * (1 - 0.3 * young),
+        knob=0.062 + 0.016 * old - 0.008 * young,
     )

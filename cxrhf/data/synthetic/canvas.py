@@ -9,12 +9,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-Layer = NDArray[np.float32]
+Layer = NDArray[np.floating[Any]]  # float32 at run time
 Point = tuple[float, float]
 
 
@@ -29,6 +30,10 @@ class Grid:
     @property
     def pixel(self) -> float:
         return 1 / self.size
+
+    def half(self) -> Grid:
+        """For what has no fine edges: a quarter of the work."""
+        return make_grid(self.size // 2)
 
 
 @lru_cache(maxsize=8)
@@ -81,9 +86,10 @@ def disc(grid: Grid, x: float, y: float, width: float, height: float, edge: floa
 
 
 def enlarged(small: Layer, size: int) -> Layer:
+    """A layer of another grid, made (size, size)."""
     from PIL import Image
 
-    return np.asarray(Image.fromarray(small).resize((size, size), Image.Resampling.BICUBIC))
+    return np.asarray(Image.fromarray(small).resize((size, size), Image.Resampling.BICUBIC)).copy()
 
 
 def clouds(rng: np.random.Generator, grid: Grid, scale: float) -> Layer:
@@ -93,12 +99,13 @@ def clouds(rng: np.random.Generator, grid: Grid, scale: float) -> Layer:
 
 
 class Strokes:
-    """Lines, polygons and dots drawn at twice the size, each with its strength 0..1; the last drawn hides the others."""
+    """Lines, polygons and dots drawn at twice the size, each of a strength 0..1; the last drawn hides the others."""
 
     def __init__(self, grid: Grid) -> None:
         from PIL import Image, ImageDraw
 
         self.grid = grid
+        self.ink = 1.0  # times every strength
         self.side = 2 * grid.size
         self.image = Image.new("L", (self.side, self.side))
         self.pen = ImageDraw.Draw(self.image)
@@ -106,27 +113,26 @@ class Strokes:
     def _pixels(self, points: Sequence[Point]) -> list[Point]:
         return [((x + 0.5) * self.side, y * self.side) for x, y in points]
 
+    def _fill(self, strength: float) -> int:
+        return max(0, min(255, round(255 * self.ink * strength)))
+
     def line(self, points: Sequence[Point], width: float, strength: float) -> None:
         wanted = width * self.side
         # What is thinner than a pixel is drawn a pixel wide and fainter.
         strength *= min(1.0, wanted)
-        self.pen.line(self._pixels(points), fill=_ink(strength), width=max(1, round(wanted)), joint="curve")
+        self.pen.line(self._pixels(points), fill=self._fill(strength), width=max(1, round(wanted)), joint="curve")
 
     def polygon(self, points: Sequence[Point], strength: float) -> None:
-        self.pen.polygon(self._pixels(points), fill=_ink(strength))
+        self.pen.polygon(self._pixels(points), fill=self._fill(strength))
 
     def dot(self, at: Point, radius: float, strength: float) -> None:
         (x, y), r = self._pixels([at])[0], max(0.7, radius * self.side)
-        self.pen.ellipse((x - r, y - r, x + r, y + r), fill=_ink(strength))
+        self.pen.ellipse((x - r, y - r, x + r, y + r), fill=self._fill(strength))
 
     def layer(self, blur: float = 0) -> Layer:
         """The drawing in 0..1; `blur` is in unit coordinates."""
         drawn = np.asarray(self.image.reduce(2), dtype=np.float32) * np.float32(1 / 255)
         return ndimage.gaussian_filter(drawn, blur * self.grid.size, truncate=2.5) if blur else drawn
-
-
-def _ink(strength: float) -> int:
-    return max(0, min(255, round(255 * strength)))
 
 
 def bend(points: Sequence[Point], steps: int = 8) -> list[Point]:

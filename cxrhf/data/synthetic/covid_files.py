@@ -139,7 +139,7 @@ def _table(people: People, names: pl.DataFrame, rng: np.random.Generator) -> pl.
     tube = people.images.get_column("et_tube").gather(rows)
     view = [str(rng.choice(_VIEWS.get(each, (each,)))) for each in names.get_column("view")]
     swab = (pl.Series(y) == 1) & (names.get_column("cause") == 0)
-    filled = {
+    filled: dict[str, pl.Expr | pl.Series] = {
         "patientid": pl.col("patient_id"),
         "offset": pl.col("day"),
         "sex": of_patients(people, "sex", names),

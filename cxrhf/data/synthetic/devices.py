@@ -10,23 +10,20 @@ from cxrhf.data.synthetic.canvas import Grid, Layer, Point, Strokes, bend
 
 # The order of this table is part of the seeds: add at its end only.
 DEVICES = ("drain", "ecg_wires", "pacemaker", "central_line", "et_tube", "sternotomy")
-DENSITY = {"drain": 0.3, "ecg_wires": 0.5, "pacemaker": 1.6, "central_line": 0.34, "et_tube": 0.26, "sternotomy": 0.8}
+DENSITY = {"drain": 0.3, "ecg_wires": 0.5, "pacemaker": 1.5, "central_line": 0.34, "et_tube": 0.26, "sternotomy": 0.8}
 
 
-def add_devices(
-    grid: Grid, worn: Collection[str], lateral: bool, side: float, patient_seed: int, seed: int
-) -> Layer | None:
-    """`side` is where a drain lies: -1 the patient's right, 1 left. Implants stay as they are in all films of a patient."""
-    total = None
+def add_devices(grid: Grid, worn: Collection[str], lateral: bool, side: float, patient_seed: int, seed: int) -> Layer:
+    """`side` is where a drain lies: -1 the patient's right, 1 left. Implants are the same in all films of a patient."""
+    strokes = Strokes(grid)
+    densest = max(DENSITY.values())
     for which, name in enumerate(DEVICES):
         if name in worn:
             implanted = name in ("pacemaker", "sternotomy")
             rng = np.random.default_rng([patient_seed, 200 + which, 0 if implanted else seed])
-            strokes = Strokes(grid)
+            strokes.ink = DENSITY[name] / densest
             (LATERAL if lateral else FRONTAL)[name](strokes, side, rng)
-            layer = DENSITY[name] * strokes.layer(0.0008)
-            total = layer if total is None else total + layer
-    return total
+    return densest * strokes.layer(0.0008)
 
 
 def _tube(strokes: Strokes, path: list[Point], width: float, wall: float = 0.9, inside: float = 0.45) -> None:

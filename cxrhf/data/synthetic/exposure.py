@@ -41,7 +41,7 @@ def expose(
 def _placed(
     thick: Layer, grid: Grid, zoom: float, portable: bool, patient: np.random.Generator, film: np.random.Generator
 ) -> Layer:
-    """The upright drawing turned, shifted and enlarged as the patient stood, and bent a little as no two people are alike."""
+    """The upright drawing turned, shifted and scaled as the patient stood, and bent: no two people are alike."""
     tilt = math.radians(float(film.normal(0, 2.2 if portable else 0.8)))
     stature = 0.03 * float(np.clip(patient.standard_normal(), -2, 2))
     zoom = zoom + stature + 0.015 * float(film.standard_normal())

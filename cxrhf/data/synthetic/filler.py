@@ -137,7 +137,7 @@ _TEMPLATES: Mapping[str, tuple[str, ...]] = {
         "___ {h}:{mm}AM URINE Color-Yellow Sp ___-1.0{n2} pH-{n1}.{n1} Ketone-{n2} {test} {test}\n",
     ),
     "stay": (
-        "# {problem}: {who} {said} {how} {symptom} {when}. This {course}; {team} {did}. {drug} {dose} {often} resumed.\n",
+        "# {problem}: {who} {said} {how} {symptom} {when}. This {course}; {team} {did}. {drug} {dose} resumed.\n",
         "# {problem}: {how} at first, {course}, and {symptom} {course}. {team} {did} {when}.\n",
         "# {problem}: Started on {drug} {dose} {often}, then {drug} {dose} {often} {when}. {who} {said} {symptom}.\n",
         'Of note, {who} {said} {symptom} ("{quote}") {when}; {team} {did}. {problem} {course}.\n',

@@ -147,5 +147,8 @@ def text_truth(pi: float, m: float) -> dict[str, Any]:
         "level_given_negative": negative.tolist(),
         "level_given_positive": positive.tolist(),
         "pretest_of_level": probability.tolist(),
-        "mentioned": {"negative": float(negative[MENTIONED_FROM:].sum()), "positive": float(positive[MENTIONED_FROM:].sum())},
+        "mentioned": {
+            "negative": float(negative[MENTIONED_FROM:].sum()),
+            "positive": float(positive[MENTIONED_FROM:].sum()),
+        },
     }

@@ -17,6 +17,7 @@ from scipy.special import expit, ndtr
 from cxrhf.data.planted_context import context_truth
 from cxrhf.data.planted_slices import shortcut_truth, slices_truth
 from cxrhf.data.planted_subgroups import subgroups_truth
+from cxrhf.data.synthetic.histories import EDGES, MENTIONED_FROM
 from cxrhf.data.synthetic.laws import DEFAULT, ContextLaw, Law, ShortcutLaw, SliceLaw, SubgroupLaw, support_pretest
 from cxrhf.data.synthetic.people import RACES
 from cxrhf.data.synthetic.scores import (
@@ -44,7 +45,7 @@ def model_truth(laws: tuple[Law, ...] = DEFAULT, model: str = "ideal") -> dict[s
     """finding -> what is true of the model there, by name of the value.
 
     `standard`, `att`, `ipw`, `matched` AUROC, `strata` (lowest quarter, middle half, highest quarter of the pre-test
-    probability), `sensitivity` at 95% specificity, `brier`, `brier_skill_score`, `prevalence`. Some findings have
+    probability), `by_mention`, `sensitivity` at 95% specificity, `brier`, `brier_skill_score`, `prevalence`. Some have
     more: `by_sex` and `drains_equalised`, `slices`, `by_race`, `calibration`. All are values of the law of one image
     row; the miscalibrated model ranks as the ideal one but for less than 1e-4 of AUROC.
     """
@@ -63,6 +64,7 @@ def _of_law(law: Law, model: str) -> dict[str, Any]:
     if isinstance(law, ContextLaw):
         g = 0.0 if model == "image_only" else law.g
         found = asdict(context_truth(pi=law.pi, m=law.m, g=g, eta=law.eta, d0=law.d0))
+        found["by_mention"] = _by_mention(law, g)
     else:
         found = _independent(scored)
     found |= _brier(scored, law, model)
@@ -92,7 +94,19 @@ def _independent(scored: ScoreLaw) -> dict[str, Any]:
         middle = (low + high) / 2
         low, high = (middle, high) if zero.above(middle) > 0.05 else (low, middle)
     same = dict.fromkeys(("standard", "att", "ipw", "matched"), auroc)
-    return {"prevalence": scored.pi, **same, "strata": (auroc,) * 3, "sensitivity": one.above(high)}
+    same_parts = {"strata": (auroc,) * 3, "by_mention": {"mentioned": auroc, "not_mentioned": auroc}}
+    return {"prevalence": scored.pi, **same, **same_parts, "sensitivity": one.above(high)}
+
+
+def _by_mention(law: ContextLaw, g: float) -> dict[str, float]:
+    """AUROC among images whose patient's notes name the finding, and among the others."""
+    edge, out = EDGES[MENTIONED_FROM - 1], {}
+    for name, low, high in (("mentioned", edge, _REACH + law.m), ("not_mentioned", -_REACH, edge)):
+        c, width = (low + high) / 2 + (high - low) / 2 * _NODES, (high - low) / 2 * _NODE_WEIGHTS
+        positive, negative = (width * np.exp(-((c - law.m * label) ** 2) / 2) for label in (1, 0))
+        wins = ndtr((law.d0 + (g - law.eta) * c[:, None] - g * c) / np.sqrt(2))
+        out[name] = float(positive @ wins @ negative / (positive.sum() * negative.sum()))
+    return out
 
 
 def _brier(scored: ScoreLaw, law: Law, model: str) -> dict[str, float]:

@@ -93,9 +93,9 @@ def people(
     drawn = {name: draw(law, rows, label, streams[name]) for name, law in laws.items()}
 
     flags = _devices(laws, {name: each.flag for name, each in drawn.items()}, male, patient, streams["support_devices"])
-    age = pl.Series((times.studies.get_column("time").dt.year().to_numpy() - patients["birth_year"].to_numpy()[patient]))
+    age = times.studies.get_column("time").dt.year().to_numpy() - patients.get_column("birth_year").to_numpy()[patient]
     images = times.images.with_columns(
-        age.cast(pl.Float64)[study].alias("age"),
+        pl.Series("age", age[study].astype(np.float64)),
         pl.Series("age_band", band[patient][study]),
         *(pl.Series(name, values[study]) for name, values in flags.items()),
     )
@@ -121,7 +121,10 @@ def people(
         times.studies,
         images,
         names,
-        *(np.column_stack([values[name] for name in names]) for values in (y, c, q, s)),
+        y=np.column_stack([y[name] for name in names]),
+        c=np.column_stack([c[name] for name in names]),
+        q=np.column_stack([q[name] for name in names]),
+        s=np.column_stack([s[name] for name in names]),
         laws=tuple(laws.values()),
     )
 

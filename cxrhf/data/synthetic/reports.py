@@ -1,4 +1,4 @@
-"""People -> radiology reports in sections, which follow labels and devices, with words that the sexes share unequally."""
+"""People -> radiology reports in sections that follow labels and devices, with words the sexes share unequally."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ _DEVICES = {
 }
 # What is said where the finding is there, and what stands for it in the impression.
 _POSITIVE = {
-    "enlarged_cardiomediastinum": ("The mediastinum is widened.", "Broad mediastinum as before.", "Widened mediastinum"),
+    "enlarged_cardiomediastinum": (
+        "The mediastinum is widened.",
+        "Broad mediastinum as before.",
+        "Widened mediastinum",
+    ),
     "cardiomegaly": ("There is cardiomegaly.", "The cardiac silhouette is enlarged.", "Cardiomegaly"),
     "lung_opacity": ("A patchy opacity lies in the mid lung.", "Scattered opacities are seen.", "Opacity in the lung"),
     "lung_lesion": ("A rounded nodule lies in the upper lobe.", "There is a new nodule.", "Pulmonary nodule"),
@@ -59,7 +63,16 @@ _NEGATIVE = {
     "pleural_effusion": ("No pleural effusion.", 0.7),
     "fracture": ("No fracture is seen.", 0.1),
 }
-_REASONS = ("cough", "fever", "shortness of breath", "chest pain", "a fall", "follow up", "weakness", "preoperative study")
+_REASONS = (
+    "cough",
+    "fever",
+    "shortness of breath",
+    "chest pain",
+    "a fall",
+    "follow up",
+    "weakness",
+    "preoperative study",
+)
 _PERSON = {"F": "woman", "M": "man"}
 
 
@@ -97,7 +110,9 @@ def report_sections(people: People, seed: int = 0) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "study": first.get_column("study"),
-            "indication": pl.select(pl.format("___ year old {} with {}.", pl.Series(person), pl.Series(reason))).to_series(),
+            "indication": pl.select(
+                pl.format("___ year old {} with {}.", pl.Series(person), pl.Series(reason))
+            ).to_series(),
             "comparison": np.where(earlier, "Chest radiograph from ___.", "None."),
             "findings": _sentences(parts),
             "impression": _sentences(short),
@@ -110,7 +125,7 @@ def report_text(indication: str, comparison: str, findings: str, impression: str
     sections = {"INDICATION": indication, "COMPARISON": comparison, "FINDINGS": findings, "IMPRESSION": impression}
     lines = [" " * 33 + "FINAL REPORT"]
     for heading, text in sections.items():
-        lines += textwrap.wrap(f"{heading}:  {text}", 78, initial_indent=" ", subsequent_indent=" ") + [" "]
+        lines += [*textwrap.wrap(f"{heading}:  {text}", 78, initial_indent=" ", subsequent_indent=" "), " "]
     return "\n".join(lines) + "\n"
 
 

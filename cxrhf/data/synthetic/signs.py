@@ -1,7 +1,7 @@
 """A finding and its severity -> the layers of a frontal chest changed as the finding changes them.
 
-Severity 0 leaves every pixel alone and more is always more to see. Where a sign sits comes from the patient's stream, its
-details from the film's, so that a patient's nodule stays where it is while a pneumonia may come back elsewhere.
+Severity 0 leaves every pixel alone and more is always more to see. The side of a sign comes from the patient's stream,
+its details from the film's: a nodule stays where it is, a pneumonia may come back elsewhere.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from cxrhf.data.synthetic.anatomy import LEFT, RIGHT, Chest, grow
+from cxrhf.data.synthetic.anatomy import Chest, grow
 from cxrhf.data.synthetic.bones import Break
+from cxrhf.data.synthetic.build import LEFT, RIGHT
 from cxrhf.data.synthetic.canvas import Layer, Point, Strokes, clouds, rise, spot
 
 Streams = tuple[np.random.Generator, np.random.Generator]  # of the patient, of the film
@@ -60,7 +61,7 @@ def breaks_of(severity: float, patient_seed: int) -> list[Break]:
         return []
     rng = streams(patient_seed, 0, "fracture")[0]
     side, first = pick_side(rng), int(rng.integers(3, 6))
-    out = 0.55 + 0.22 * float(rng.uniform())
+    out = 0.5 + 0.2 * float(rng.uniform())
     steps = [min(1.0, max(0.0, 2.2 * severity - 0.6 * i)) for i in range(3)]
     return [Break(side, first + i, out + 0.03 * i, step) for i, step in enumerate(steps) if step > 0]
 

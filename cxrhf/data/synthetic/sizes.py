@@ -1,4 +1,4 @@
-"""A share, or a number of patients -> how many patients, admissions, notes, studies and images the twin has, exactly."""
+"""A share, or a number of patients -> how many patients, admissions, notes, studies and images there are, exactly."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from cxrhf.errors import ConfigError
 
 _MOST_ADMISSIONS, _MOST_STUDIES = 40, 170
+_GROUPED = ("admitted", "admissions", "noted", "notes")  # counted for imaged patients and for the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,45 +34,29 @@ class Sizes:
 
     def __post_init__(self) -> None:
         """Say which totals contradict each other, before any patient is drawn."""
-        labelled = self.studies - self.unlabelled
-        not_admitted = self.imaged - self.imaged_admitted
+        labelled, not_admitted = self.studies - self.unlabelled, self.imaged - self.imaged_admitted
+        others = {name: getattr(self, name) - getattr(self, f"imaged_{name}") for name in _GROUPED}
         rules = {
-            "0 <= imaged_admitted <= imaged, imaged_admitted <= admitted": (
-                1 <= self.imaged and 0 <= self.imaged_admitted <= min(self.imaged, self.admitted)
-            ),
-            "imaged_admitted <= imaged_admissions <= 40 * imaged_admitted": (
-                self.imaged_admitted <= self.imaged_admissions <= _MOST_ADMISSIONS * self.imaged_admitted
-            ),
-            "others: admitted <= admissions <= 40 * admitted": (
-                self.admitted - self.imaged_admitted
-                <= self.admissions - self.imaged_admissions
-                <= _MOST_ADMISSIONS * (self.admitted - self.imaged_admitted)
-            ),
-            "imaged_noted <= imaged_admitted, imaged_noted <= imaged_notes": (
-                self.imaged_noted <= min(self.imaged_admitted, self.imaged_notes)
-            ),
-            "imaged_notes <= imaged_admissions - (imaged_admitted - imaged_noted)": (
-                self.imaged_notes <= self.imaged_admissions - (self.imaged_admitted - self.imaged_noted)
-            ),
-            "others: noted <= notes <= admissions - (admitted - noted)": (
-                self.noted - self.imaged_noted <= self.notes - self.imaged_notes
-                and self.notes - self.imaged_notes
-                <= (self.admissions - self.imaged_admissions)
-                - (self.admitted - self.imaged_admitted - self.noted + self.imaged_noted)
-                and self.noted - self.imaged_noted <= self.admitted - self.imaged_admitted
-            ),
-            "notes only of patients with notes": (
-                (self.imaged_notes == 0 or self.imaged_noted > 0)
-                and (self.notes == self.imaged_notes or self.noted > self.imaged_noted)
-            ),
-            "imaged_admitted <= admitted_studies <= 170 * imaged_admitted": (
+            "1 <= imaged, 0 <= imaged_admitted <= imaged": self.imaged >= 1
+            and 0 <= self.imaged_admitted <= self.imaged,
+            "labelled studies of imaged_admitted: 1 to 170 a patient": (
                 self.imaged_admitted <= self.admitted_studies <= _MOST_STUDIES * self.imaged_admitted
             ),
-            "labelled studies of patients without admission: at least one a patient, at most 170": (
+            "labelled studies of the other imaged: 1 to 170 a patient": (
                 not_admitted <= labelled - self.admitted_studies <= _MOST_STUDIES * not_admitted
             ),
-            "studies <= images <= 3 * studies": self.studies <= self.images <= 3 * self.studies,
+            "0 <= unlabelled, studies <= images <= 3 * studies": (
+                self.unlabelled >= 0 and self.studies <= self.images <= 3 * self.studies
+            ),
         }
+        for who, group in {
+            "imaged": {name: getattr(self, f"imaged_{name}") for name in _GROUPED},
+            "others": others,
+        }.items():
+            people, stays, noted, notes = (group[name] for name in _GROUPED)
+            rules[f"{who}: 1 to 40 admissions an admitted patient"] = 0 <= people <= stays <= _MOST_ADMISSIONS * people
+            rules[f"{who}: noted <= admitted, noted <= notes"] = 0 <= noted <= min(people, notes)
+            rules[f"{who}: notes <= admissions of the noted"] = notes <= (stays - people + noted if noted else 0)
         for rule, holds in rules.items():
             if not holds:
                 raise ConfigError("sizes of the twin contradict each other", got=str(self), allowed=rule)
@@ -98,14 +83,9 @@ def sizes_for(n_patients: int) -> Sizes:
     part = n_patients / MIMIC_SIZE.imaged
     whole = {each.name: round(getattr(MIMIC_SIZE, each.name) * part) for each in fields(Sizes)}
     others = 0.25 * n_patients / (MIMIC_SIZE.admitted - MIMIC_SIZE.imaged_admitted)
-    for total, of_imaged in (
-        ("admitted", "imaged_admitted"),
-        ("admissions", "imaged_admissions"),
-        ("noted", "imaged_noted"),
-        ("notes", "imaged_notes"),
-    ):
-        rest = getattr(MIMIC_SIZE, total) - getattr(MIMIC_SIZE, of_imaged)
-        whole[total] = whole[of_imaged] + round(rest * others)
+    for name in _GROUPED:
+        rest = getattr(MIMIC_SIZE, name) - getattr(MIMIC_SIZE, f"imaged_{name}")
+        whole[name] = whole[f"imaged_{name}"] + round(rest * others)
     whole["studies"] -= whole["unlabelled"]
     whole["unlabelled"] = 0
     return _repaired(whole)
@@ -120,15 +100,15 @@ def _repaired(counts: dict[str, int]) -> Sizes:
     at = dict(counts)
     at["imaged"] = max(1, at["imaged"])
     at["imaged_admitted"] = between(0, at["imaged_admitted"], at["imaged"])
-    rest = {name: max(0, at[name] - at[f"imaged_{name}"]) for name in ("admitted", "admissions", "noted", "notes")}
-    own = {name: at[f"imaged_{name}"] for name in rest}
+    rest = {name: max(0, at[name] - at[f"imaged_{name}"]) for name in _GROUPED}
+    own = {name: at[f"imaged_{name}"] for name in _GROUPED}
     for group in (own, rest):
         people = group["admitted"]
         group["admissions"] = between(people, group["admissions"], _MOST_ADMISSIONS * people)
         group["noted"] = between(0, group["noted"], people)
         most = group["admissions"] - (people - group["noted"]) if group["noted"] else 0
         group["notes"] = between(group["noted"], group["notes"], most)
-    for name in rest:
+    for name in _GROUPED:
         at[f"imaged_{name}"] = own[name]
         at[name] = own[name] + rest[name]
     at["admitted_studies"] = between(own["admitted"], at["admitted_studies"], _MOST_STUDIES * own["admitted"])

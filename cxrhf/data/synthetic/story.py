@@ -25,7 +25,15 @@ Length = Literal["short", "full"]
 _BATCH = 2000  # notes made at a time
 _MEAN, _SPREAD = 10_650, 0.45  # characters of a full note aimed at (10,500 reached), and the SD of their logarithm
 _SERVICES = ("MEDICINE", "SURGERY", "CARDIOTHORACIC", "NEUROLOGY", "ORTHOPAEDICS", "UROLOGY", "OBSTETRICS/GYNECOLOGY")
-_COMPLAINTS = ("weakness", "fall, dizziness", "abdominal pain", "fever", "confusion", '"not feeling right"', "weight loss")
+_COMPLAINTS = (
+    "weakness",
+    "fall, dizziness",
+    "abdominal pain",
+    "fever",
+    "confusion",
+    '"not feeling right"',
+    "weight loss",
+)
 _ALLERGIES = ("No Known Allergies / Adverse Drug Reactions", "Penicillins", "latex, shellfish", "Sulfa (Sulfonamides)")
 # Heading, pool, share of a full note's filler. Headings in the order of the note; the histories follow the second.
 _SECTIONS = (
@@ -44,16 +52,20 @@ _HEAD = (
     " \nDate of Birth:  ___             Sex:   {sex}\n \nService: {service}\n \nAllergies: \n{allergy}\n \n"
     "Attending: ___.\n \nChief Complaint:\n{complaint}\n \n"
 )
-_SHORT_HEAD = "Name: ___ Unit No: ___\nAdmission Date: ___\nSex: {sex}\nService: {service}\nChief Complaint:\n{complaint}\n"
+_SHORT_HEAD = (
+    "Name: ___ Unit No: ___\nAdmission Date: ___\nSex: {sex}\nService: {service}\nChief Complaint:\n{complaint}\n"
+)
 
 
-def notes(people: People, *, length: Length = "short", seed: int = 0) -> Iterator[tuple[pl.DataFrame, list[str]]]:
-    """Batches of (rows of `people.admissions` that have a note, their texts), in the order of the admissions."""
+def notes(
+    people: People, *, length: Length = "short", seed: int = 0, order: pl.Series | None = None
+) -> Iterator[tuple[pl.DataFrame, list[str]]]:
+    """Batches of (rows of `people.admissions` that have a note, their texts), in `order` of admissions if given."""
     if length not in ("short", "full"):
         raise ConfigError("length of the notes", got=length, allowed="short, full")
     rng = np.random.default_rng([seed, 41])
     made = pools(seed, 1.0 if length == "full" else 0.05)
-    noted = people.admissions.filter("noted")
+    noted = people.admissions.filter("noted") if order is None else people.admissions[order]
     history = _histories(people)
     sex = people.patients.get_column("sex").to_list()
     for start in range(0, noted.height, _BATCH):

@@ -64,9 +64,7 @@ def _admissions(sizes: Sizes, rng: np.random.Generator) -> tuple[pl.DataFrame, F
     people = np.r_[np.arange(own), np.arange(sizes.imaged, sizes.patients)]
     number = np.r_[
         counts(own, sizes.imaged_admissions, _MOST_ADMISSIONS, rng.gamma(0.7, size=own), rng),
-        counts(
-            others, sizes.admissions - sizes.imaged_admissions, _MOST_ADMISSIONS, rng.gamma(0.5, size=others), rng
-        ),
+        counts(others, sizes.admissions - sizes.imaged_admissions, _MOST_ADMISSIONS, rng.gamma(0.5, size=others), rng),
     ].astype(np.int64)
     start = np.floor(rng.uniform(0, 80 * 365.25, size=sizes.patients))
     free = 30 + 365.25 * np.minimum(11, rng.exponential(3.5, size=sizes.patients))
@@ -124,9 +122,7 @@ def _noted(sizes: Sizes, at: Integers, number: Integers, own: int, rng: np.rando
     return noted
 
 
-def _studies(
-    sizes: Sizes, stays: pl.DataFrame, start: Floats, days: Floats, rng: np.random.Generator
-) -> pl.DataFrame:
+def _studies(sizes: Sizes, stays: pl.DataFrame, start: Floats, days: Floats, rng: np.random.Generator) -> pl.DataFrame:
     own, others = sizes.imaged_admitted, sizes.imaged - sizes.imaged_admitted
     labelled = sizes.studies - sizes.unlabelled
     admissions = np.bincount(stays.get_column("patient").to_numpy(), minlength=sizes.patients)

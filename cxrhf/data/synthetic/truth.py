@@ -68,7 +68,9 @@ def truth(findings: Sequence[Law]) -> dict[str, Any]:
         elif isinstance(law, SubgroupLaw):
             values = asdict(subgroups_truth(shift=law.shift))
             by_race = {
-                name: dict(zip(RACES, each.tolist(), strict=True)) for name, each in values.items() if name != "threshold"
+                name: dict(zip(RACES, each.tolist(), strict=True))
+                for name, each in values.items()
+                if name != "threshold"
             }
             said["subgroups"] = {
                 "finding": law.finding,
@@ -105,7 +107,11 @@ def auroc_of(law: Law) -> float:
     assert isinstance(law, SubgroupLaw)
     joint = np.stack([SHARE * (1 - PREVALENCE), SHARE * PREVALENCE])[:, :, None] * AGE
     low = np.arange(3) == 2
-    centre = 0.4 * np.arange(3) + np.array([0.0, 1.4])[:, None, None] - law.shift * low[:, None] * np.array([0, 1])[:, None, None]
+    centre = (
+        0.4 * np.arange(3)
+        + np.array([0.0, 1.4])[:, None, None]
+        - law.shift * low[:, None] * np.array([0, 1])[:, None, None]
+    )
     negative, positive = (joint[label].ravel() / joint[label].sum() for label in (0, 1))
     wins = ndtr((centre[1].ravel()[:, None] - np.broadcast_to(centre[0], (3, 3)).ravel()[None, :]) / np.sqrt(2))
     return float(positive @ wins @ negative)

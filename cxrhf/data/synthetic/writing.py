@@ -52,6 +52,16 @@ def ordered_images(people: People) -> pl.DataFrame:
     )
 
 
+def default_ids(people: People) -> pl.DataFrame:
+    """image, image_id, study_id, patient_id of everybody, for tables that belong to no layout."""
+    return people.images.select(
+        pl.int_range(pl.len()).alias("image"),
+        pl.format("image{}", pl.col("image").cast(pl.String).str.zfill(6)).alias("image_id"),
+        pl.format("study{}", pl.col("study").cast(pl.String).str.zfill(6)).alias("study_id"),
+        pl.format("patient{}", pl.col("patient").cast(pl.String).str.zfill(5)).alias("patient_id"),
+    )
+
+
 def of_patients(people: People, column: str, names: pl.DataFrame) -> pl.Series:
     """A column of `people.patients` for every row of `names`."""
     return people.patients.get_column(column).gather(names.get_column("patient"))
