@@ -25,7 +25,7 @@ from cxrhf.data.flow import flow
 from cxrhf.data.labels import label_counts
 from cxrhf.data.notes import QUARANTINE
 from cxrhf.data.prepare import Prepared, prepare
-from cxrhf.data.shards import ShardPlan, write_shards
+from cxrhf.data.shards import ROWS_PER_SHARD, ROWS_WITHOUT_PIXELS, ShardPlan, write_shards
 from cxrhf.errors import RunError
 from cxrhf.schema import ATTRIBUTE, check, image_schema, write_table
 from cxrhf.tables.files import write_atomically
@@ -81,13 +81,14 @@ def image_table(prepared: Prepared) -> pa.Table:
     return table.drop_columns(["image"]).append_column("path", paths)
 
 
-def plans(prepared: Prepared) -> list[ShardPlan]:
+def plans(prepared: Prepared, *, pixels: bool) -> list[ShardPlan]:
     """What is to be written, a split each."""
     if not prepared.images.height:
         return []
     table = image_table(prepared)
     parts = {split: table.filter(pc.equal(table["split"], split)) for split in ORDER}
-    return [ShardPlan(split, part) for split, part in parts.items() if part.num_rows]
+    rows = ROWS_PER_SHARD if pixels else ROWS_WITHOUT_PIXELS
+    return [ShardPlan(split, part, rows) for split, part in parts.items() if part.num_rows]
 
 
 def write_images(
@@ -95,7 +96,7 @@ def write_images(
 ) -> tuple[pl.DataFrame, dict[str, int]]:
     """Write the shards of every split; what could not be used, and how many rows of each split could."""
     bad, rows = [prepared.quarantine], {}
-    for plan in plans(prepared):
+    for plan in plans(prepared, pixels=not config.no_pixels):
         done = write_shards(
             plan,
             folder / "images",

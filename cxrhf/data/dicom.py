@@ -85,7 +85,8 @@ def _values(dataset: Any) -> NDArray[Any]:
 def _packages(syntax: str) -> str:
     if "JPEG-LS" in syntax:
         return "pyjpegls"
-    return "pylibjpeg pylibjpeg-openjpeg" if "2000" in syntax else "pylibjpeg pylibjpeg-libjpeg"
+    kind = "rle" if "RLE" in syntax else "openjpeg" if "2000" in syntax else "libjpeg"
+    return f"pylibjpeg pylibjpeg-{kind}"
 
 
 def _shown(dataset: Any, values: NDArray[Any]) -> NDArray[np.uint8]:

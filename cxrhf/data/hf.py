@@ -151,7 +151,7 @@ def _prepared(known: BuildConfig, work: Path, key: str) -> None:
     made: dict[str, list[str]] = {}
     if known.configuration == "notes":
         made["train"] = [str(path.relative_to(work)) for path in sorted((work / "notes").glob("*.parquet"))]
-    for plan in plans(prepared):
+    for plan in plans(prepared, pixels=not known.no_pixels):
         for number, name in enumerate(plan.names):
             target = work / "rows" / name
             shard = plan.shard(number)

@@ -58,7 +58,8 @@ class BadImage(CxrhfError):
 def stored(path: Path, size: int) -> bytes:
     """The picture as a shard keeps it: grey JPEG of quality 95, longest side at most `size`, never enlarged.
 
-    A file that already is an upright 8-bit grey baseline JPEG within `size` is kept byte for byte.
+    A file that already is an upright 8-bit grey baseline JPEG within `size` keeps its coded pixels bit for bit; only
+    what else it carries (comments, EXIF and the like, which may name people) is taken off.
     """
     data = _read(path)
     if _looks_like_dicom(path, data):
@@ -168,9 +169,9 @@ def _stored(data: bytes, size: int) -> bytes:
     picture = _opened(data)
     turn = picture.getexif().get(_ORIENTATION, 1)
     fits = max(picture.size) <= size
-    if fits and picture.mode == "L" and turn not in _UPRIGHT and _is_baseline(data):
+    if fits and picture.mode == "L" and turn not in _UPRIGHT and (plain := _baseline(data)) is not None:
         picture.load()  # a truncated one must not slip through
-        return data
+        return plain
     target = _fitted(picture.size, size)
     # libjpeg decodes at 1/2, 1/4 or 1/8 for less; twice the wanted size leaves the rest to a good filter.
     drafted = picture.draft("L", (2 * target[0], 2 * target[1]))
@@ -185,18 +186,26 @@ def _stored(data: bytes, size: int) -> bytes:
     return _jpeg(grey)
 
 
-def _is_baseline(data: bytes) -> bool:
-    """Whether the frame marker of a JPEG is baseline: progressive ones decode slower, others not everywhere."""
-    at = 2
+def _baseline(data: bytes) -> bytes | None:
+    """A baseline JPEG without its comments and application data; None where the frame is of another kind.
+
+    Progressive pictures decode slower, others not everywhere. What stands behind the end marker is cut off.
+    """
+    kept, at, baseline = [data[:2]], 2, False
     while at + 4 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]
         if marker == 0xFF:  # padding
             at += 1
-        elif 0xC0 <= marker <= 0xCF and marker not in {0xC4, 0xC8, 0xCC}:
-            return marker == 0xC0
-        else:
-            at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return False
+            continue
+        if marker == 0xDA:  # the coded pixels, to the end
+            return b"".join([*kept, data[at : data.rfind(b"\xff\xd9") + 2]]) if baseline else None
+        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        if 0xC0 <= marker <= 0xCF and marker not in {0xC4, 0xC8, 0xCC}:
+            baseline = marker == 0xC0
+        if marker != 0xFE and not 0xE1 <= marker <= 0xEF:
+            kept.append(data[at:end])
+        at = end
+    return None
 
 
 def _fitted(sides: tuple[int, int], size: int) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from cxrhf.schema import IMAGE, check
 from cxrhf.tables.files import write_atomically
 
 ROWS_PER_SHARD = 500
+ROWS_WITHOUT_PIXELS = 100_000
 ROWS_PER_GROUP = 100  # some 4 MB of pictures at 512 pixels: what a streaming reader takes at a time
 METADATA_KEY = b"cxrhf"
 QUARANTINE = pa.schema([(name, pa.string()) for name in ("image_id", "study_id", "patient_id", "path", "kind", "said")])
@@ -123,8 +124,22 @@ def write_shard(
 
     `heard` is told how many more pictures are done. Equal rows and pictures give equal bytes, whatever the threads.
     """
+    table, quarantined = fill(rows, size=size, threads=threads, heard=heard, source=target.name)
+    _write(table, target, metadata or {})
+    return ShardResult(target, table.num_rows, quarantined)
+
+
+def fill(
+    rows: pa.Table,
+    *,
+    size: int | None,
+    threads: int = 0,
+    heard: Callable[[], object] | None = None,
+    source: str = "images",
+) -> tuple[pa.Table, pa.Table]:
+    """IMAGE rows with their pictures in the place of `path`, in the same order, and the QUARANTINE of the bad ones."""
     paths = rows.column("path").to_pylist()
-    table = check(rows.drop_columns(["path"]), IMAGE, source=target.name)
+    table = check(rows.drop_columns(["path"]), IMAGE, source=source)
     found: list[bytes | BadImage | None] = [None] * len(paths)
     if size is not None:
         with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:  # Pillow decodes outside the GIL
@@ -144,8 +159,7 @@ def write_shard(
         names = pa.array([shown_name(path) for path in paths], pa.string())
         pictures = pa.StructArray.from_arrays([pa.array(found, pa.binary()), names], fields=list(_IMAGE_TYPE))
         table = table.set_column(table.schema.get_field_index("image"), IMAGE.field("image"), pictures)
-    _write(table, target, metadata or {})
-    return ShardResult(target, table.num_rows, quarantined)
+    return table, quarantined
 
 
 def finished(target: Path, fingerprint: str) -> bool:

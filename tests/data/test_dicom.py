@@ -171,6 +171,9 @@ def test_compressed() -> None:
     eight, out = (RAMP // 16).astype(np.uint8), io.BytesIO()
     Image.fromarray(eight).save(out, "JPEG", quality=95)
     assert np.abs(grey(with_frame(out.getvalue(), JPEGBaseline8Bit, eight, 8)).astype(int) - eight).mean() < 2
+    values, out = RAMP.astype(np.uint16) * 16, io.BytesIO()
+    Image.fromarray(values).save(out, "JPEG2000", no_jp2=True, irreversible=False)
+    assert (grey(with_frame(out.getvalue(), JPEG2000Lossless, values, 16)) == grey(saved(dataset(values, 16)))).all()
     for syntax, package in ((JPEGLosslessSV1, "pylibjpeg-libjpeg"), (JPEGLSLossless, "pyjpegls")):
         said = reason(with_frame(b"\xff\xd8....", syntax, RAMP, 12))
         assert said.kind == "unreadable"
@@ -186,6 +189,9 @@ def test_colour() -> None:
     colour = np.dstack([RAMP % 256, RAMP // 16, (RAMP * 3) % 256]).astype(np.uint8)
     made = dataset(colour, 8, SamplesPerPixel=3, PhotometricInterpretation="RGB", PlanarConfiguration=0)
     assert np.abs(grey(saved(made)) - colour @ np.array([0.299, 0.587, 0.114])).max() <= 1
+    other = np.asarray(Image.fromarray(colour).convert("YCbCr"))
+    made = dataset(other, 8, SamplesPerPixel=3, PhotometricInterpretation="YBR_FULL", PlanarConfiguration=0)
+    assert np.abs(grey(saved(made)).astype(int) - other[..., 0]).mean() <= 1.5  # back and forth in whole numbers
 
 
 @pytest.mark.filterwarnings("ignore")

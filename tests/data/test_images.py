@@ -116,7 +116,7 @@ def test_16_bits_of_one_value_and_1_bit(tmp_path: Path) -> None:
 
 def test_never_enlarged_and_small_grey_jpegs_are_kept(tmp_path: Path) -> None:
     small = chest(100, 80)
-    kept = save(tmp_path / "a.jpg", small, quality=70, comment=b"x")
+    kept = save(tmp_path / "a.jpg", small, quality=70)
     assert stored(kept, SIZE) == kept.read_bytes()
     assert stored(kept, 100) == kept.read_bytes()
     assert stored(kept, 99) != kept.read_bytes()
@@ -241,3 +241,17 @@ def test_real_pictures() -> None:
         assert stored(path, 512) == path.read_bytes()  # grey JPEGs of 512 already
         exact = straight(np.asarray(Image.open(path)))
         assert np.abs(shown(stored(path, SIZE)) - exact).mean() < 1.5
+
+
+def test_a_kept_picture_carries_nothing_but_itself(tmp_path):
+    plain = io.BytesIO()
+    picture = Image.fromarray(np.arange(64 * 48, dtype=np.uint8).reshape(64, 48))
+    exif = Image.Exif()
+    exif[0x010E] = "patient Doe"
+    picture.save(plain, "JPEG", quality=90, comment=b"seen by Dr Roe", exif=exif)
+    path = tmp_path / "named.jpg"
+    path.write_bytes(plain.getvalue() + b"behind the end")
+    kept = stored(path, 512)
+    assert b"Doe" in path.read_bytes()
+    assert all(word not in kept for word in (b"Doe", b"Roe", b"behind"))
+    assert np.array_equal(decoded(kept), np.asarray(Image.open(io.BytesIO(plain.getvalue()))))

@@ -201,6 +201,11 @@ def test_all_bad(rows: pa.Table, tmp_path: Path) -> None:
     assert len(open_shards(tmp_path / "a.parquet")) == 0
 
 
+def test_progress_is_for_terminals(rows: pa.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build(rows, tmp_path, progress=True)
+    assert capsys.readouterr() == ("", "")
+
+
 def test_shown_name() -> None:
     assert shown_name("/a/b/c.dcm") == "c.jpg"
     assert shown_name("c.JPG") == "c.JPG"

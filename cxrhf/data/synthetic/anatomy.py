@@ -6,10 +6,10 @@ Everything is drawn upright and straight; exposure.py turns, shifts and bends th
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cxrhf.data.synthetic.build import LEFT, RIGHT, Build
 from cxrhf.data.synthetic.canvas import (
@@ -202,8 +202,7 @@ def _vessels(grid: Grid, build: Build, hila: tuple[Point, Point], patient: np.ra
     drawn: list[tuple[float, list[Point]]] = []
     for s, hilum in zip((RIGHT, LEFT), hila, strict=True):
         fan = np.linspace(-1.4, 1.5, 8) + 0.2 * patient.standard_normal(8)
-        for angle in fan:
-            grow(drawn, patient, hilum, float(angle), s, 0.0085 + 0.0035 * math.sin(float(angle)), 0.055, 5)
+        drawn += grow(patient, hilum, fan, s, 0.0085, 5)
     for width, path in sorted(drawn, key=lambda each: each[0]):
         strokes.line(path, width, 0.2 + 60 * width)
     layer = strokes.layer(0.002 + 0.0008 * build.portable)
@@ -214,25 +213,25 @@ def _vessels(grid: Grid, build: Build, hila: tuple[Point, Point], patient: np.ra
 
 
 def grow(
-    drawn: list[tuple[float, list[Point]]],
-    rng: np.random.Generator,
-    start: Point,
-    angle: float,
-    side: float,
-    width: float,
-    length: float,
-    depth: int,
-) -> None:
-    """One vessel and its branches, added to `drawn` as (width, path). An angle of 0 points to the side, pi/2 down."""
-    bends = rng.normal(0, 0.22, 4)
-    x, y = start
-    path = [start]
-    for i in range(3):
-        angle += float(bends[i])
-        x, y = x + side * length / 3 * math.cos(angle), y + length / 3 * math.sin(angle)
-        path.append((x, y))
-    drawn.append((width, path))
-    if depth > 1:
-        spread = 0.32 + 0.3 * abs(float(bends[3]))
-        for turn in (-spread, spread) if depth % 2 or depth == 4 else (float(bends[3]),):
-            grow(drawn, rng, (x, y), angle + turn, side, width * 0.76, length * 0.9, depth - 1)
+    rng: np.random.Generator, start: Point, angles: NDArray[np.float64], side: float, width: float, levels: int
+) -> list[tuple[float, list[Point]]]:
+    """Vessels from one root with their branches, as (width, path). An angle of 0 points to the side, pi/2 down."""
+    angle, length = angles, 0.055
+    at = np.tile(np.array(start), (len(angles), 1))
+    # The lower lobes are larger, and so are their vessels.
+    widths = width * (1 + 0.4 * np.sin(angles))
+    drawn: list[tuple[float, list[Point]]] = []
+    for level in range(levels, 0, -1):
+        bends = rng.normal(0, 0.22, (len(angle), 4))
+        way = angle[:, None] + np.cumsum(bends[:, :3], axis=1)
+        steps = length / 3 * np.stack([side * np.cos(way), np.sin(way)], axis=2)
+        paths = np.concatenate([at[:, None], at[:, None] + np.cumsum(steps, axis=1)], axis=1)
+        drawn += zip(widths.tolist(), paths.tolist(), strict=True)
+        at, angle, fork = paths[:, -1], way[:, -1], 0.32 + 0.3 * np.abs(bends[:, 3])
+        if level == 2:
+            angle = angle + bends[:, 3]
+        else:
+            at, angle = np.tile(at, (2, 1)), np.concatenate([angle - fork, angle + fork])
+            widths = np.tile(widths, 2)
+        widths, length = 0.76 * widths, 0.9 * length
+    return drawn

@@ -220,4 +220,6 @@ def _write_split(path: Path, names: pl.DataFrame, patients: pl.DataFrame, rng: n
     listed = chosen.get_column("patient_id").unique(maintain_order=True).to_list()
     split = dict(zip(listed, splits_of(len(listed), _ENCODING, rng).tolist(), strict=True))
     table = chosen.select("index", split=pl.col("patient_id").replace_strict(split, return_dtype=pl.String))
-    table.select(pl.int_range(pl.len()).alias(""), "index", "split").write_csv(path)
+    # polars would put quotes around the nameless first column, which the published file does not have.
+    text = table.select(pl.int_range(pl.len()).alias("row"), "index", "split").write_csv(include_header=False)
+    path.write_text(",index,split\n" + text, encoding="utf-8")

@@ -45,6 +45,8 @@ def write_chexpert_plus(
     if dirty:
         labels, defects = blur_labels(labels, names, rng)
         unlabelled = pick(names.get_column("image_id").to_list(), 0.02, rng)
+        for kind, cells in defects.items():  # where there is no line there is no cell
+            defects[kind] = [cell for cell in cells if cell.split(" ")[0] not in unlabelled]
         table, more = _spoil_table(table, names, rng)
         defects |= {"no_labels": unlabelled, **more}
     table.write_csv(root / TABLE)

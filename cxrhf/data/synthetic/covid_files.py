@@ -20,6 +20,7 @@ from cxrhf.data.synthetic.writing import (
     write_defects,
     write_planted,
 )
+from cxrhf.errors import ConfigError
 
 COLUMNS = (
     "patientid", "offset", "sex", "age", "finding", "RT_PCR_positive", "survival", "intubated", "intubation_present",
@@ -66,10 +67,12 @@ def write_covid(
     `dirty`: further unknown diagnoses, odd ages, sex not said, CT slices in the table, and pictures that are missing
     or cannot be opened, all listed in defects.json.
     """
+    if "pneumonia" not in people.findings:
+        raise ConfigError("covid: the people have no pneumonia", got=", ".join(people.findings))
     root = Path(folder)
     (root / "images").mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng([seed, 47])
-    names = covid_names(people, rng)
+    names = covid_names(people, seed)
     findings = covid_findings(people, names)
     table = _table(people, names, rng)
     defects: dict[str, list[str]] = {}
@@ -87,12 +90,13 @@ def write_covid(
     write_planted(root, names, findings)
 
 
-def covid_names(people: People, rng: np.random.Generator) -> pl.DataFrame:
+def covid_names(people: People, seed: int = 0) -> pl.DataFrame:
     """The first studies of every patient with patient_id, study_id, image_id, filename, day and the cause by lot.
 
     A name keeps its ending in the id, and a study is a patient's day, or a file where the day is not known: as the
     reader has it. Studies lie a few days apart here, not years.
     """
+    rng = np.random.default_rng([seed, 47, 1])
     frame = ordered_images(people).filter(pl.col("nth_study") <= _MOST_STUDIES)
     numbers = int(frame.get_column("number").max() or 0)  # type: ignore[arg-type]
     cause = rng.choice(len(CAUSES), size=numbers, p=[share for _, share, _ in CAUSES])

@@ -33,10 +33,12 @@ TEMPLATE = "The lungs are clear. No acute cardiopulmonary process."
 class Edit:
     """What the planted writer does with the sentences that hold a word.
 
-    `said`: P(the report has it | sex), drawn anew, or None to keep the reference's own sentences, each with P `kept`.
+    `said`: the share of reports of each sex that have it, chosen anew; or `kept`: the share that keep the reference's
+    own sentences; neither: they stay. `moves_with`: the other words of these sentences.
     """
 
     category: str
+    moves_with: tuple[str, ...] = ()
     said: Mapping[str, float] | None = None
     kept: Mapping[str, float] | None = None
 
@@ -45,15 +47,19 @@ def _mean(word: str) -> float:
     return (SEX_WORDS[word]["F"] + SEX_WORDS[word]["M"]) / 2
 
 
+def _exchanged(word: str) -> dict[str, float]:
+    return {"F": SEX_WORDS[word]["M"], "M": SEX_WORDS[word]["F"]}
+
+
 # Sentences about effusion and pneumothorax are left out at rates that cost both sexes about as many words, so that
 # the other words keep their share of the text.
 EDITS: Mapping[str, Edit] = {
-    "mastectomy": Edit("omitted", said={"F": 0.0, "M": 0.0}),
-    "scoliosis": Edit("neutralised", said={"F": _mean("scoliosis"), "M": _mean("scoliosis")}),
-    "pacemaker": Edit("flip", said={"F": SEX_WORDS["pacemaker"]["M"], "M": SEX_WORDS["pacemaker"]["F"]}),
-    "hyperinflated": Edit("amplified", said={"F": 0.02, "M": 0.21}),
-    "effusion": Edit("new", kept={"F": 1.0, "M": 0.6}),
-    "pneumothorax": Edit("new", kept={"F": 0.1, "M": 1.0}),
+    "mastectomy": Edit("omitted", ("after", "axilla", "clips", "project", "over"), said={"F": 0.0, "M": 0.0}),
+    "scoliosis": Edit("neutralised", ("spine", "thoracic"), said=dict.fromkeys("FM", _mean("scoliosis"))),
+    "pacemaker": Edit("flip", ("chest", "projects", "over", "upper"), said=_exchanged("pacemaker")),
+    "hyperinflated": Edit("amplified", ("lungs",), said={"F": 0.02, "M": 0.21}),
+    "effusion": Edit("new", ("angle", "blurs", "layering", "pleural", "no"), kept={"F": 1.0, "M": 0.6}),
+    "pneumothorax": Edit("new", ("apical", "seen", "small", "no"), kept={"F": 0.1, "M": 1.0}),
     "sternotomy": Edit("preserved"),
     "breast": Edit("preserved"),
 }
@@ -116,8 +122,10 @@ def generations(
 def generation_truth(kind: str = "planted") -> dict[str, Any]:
     """What happened to each of the twin's words: category, P(a report has it | sex) in references and generations.
 
-    Words that share a sentence with one of these move with it. "new" takes for granted that the reference has no
-    association, which a sample may deny by chance. A faithful writer displaces nothing; a collapsed one omits all.
+    Words that share a sentence with one of these move with it. "new" words are equally frequent in reports of both
+    sexes; but reports of women are a little longer, and a sample has its chances, so that the share of all words may
+    show a weak association in the references: then new reads as flip or amplified. A faithful writer displaces
+    nothing; a collapsed one omits everything.
     """
     everywhere = {word: dict(rates) for word, rates in SEX_WORDS.items()}
     if kind != "planted":
@@ -129,6 +137,7 @@ def generation_truth(kind: str = "planted") -> dict[str, Any]:
             "category": edit.category,
             "reference": everywhere.get(word),
             "generated": dict(edit.said) if edit.said is not None else everywhere.get(word),
+            "moves_with": list(edit.moves_with),
             "sentences_kept": dict(edit.kept) if edit.kept is not None else None,
         }
         for word, edit in EDITS.items()
@@ -161,5 +170,11 @@ def _edited(reference: list[str], sexes: list[str], rng: np.random.Generator) ->
 
 
 def _lot(chance: Mapping[str, float], female: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Drawn once a report, so that its sentences about one word stand or fall together."""
-    return np.asarray(rng.random(len(female)) < np.where(female, chance["F"], chance["M"]))
+    """Exactly the stated share of each sex, who by lot; once a report, so its sentences about a word stand together.
+
+    Were it a coin for each report, a word that the truth calls neutral would look associated in one sample of three.
+    """
+    chosen = np.zeros(len(female), dtype=bool)
+    for sex, those in (("F", np.flatnonzero(female)), ("M", np.flatnonzero(~female))):
+        chosen[rng.permutation(those)[: round(chance[sex] * len(those))]] = True
+    return chosen

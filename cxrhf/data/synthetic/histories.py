@@ -47,8 +47,8 @@ HISTORIES: Mapping[str, tuple[str, str, str, str, str, str]] = {
         "Progressive airspace disease, nintedanib started.",
     ),
     "lung_lesion": (
-        "Cancer screening complete.",
-        "An aunt had bowel cancer.",
+        "Colonoscopy and dermoscopy clean.",
+        "Great aunt had colon cancer.",
         "Basement radon above limit.",
         "Incidental subcentimeter nodule, interval imaging suggested.",
         "Biopsy of spiculated nodule scheduled by pulmonologist.",

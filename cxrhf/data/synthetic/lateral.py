@@ -11,7 +11,7 @@ import numpy as np
 
 from cxrhf.data.synthetic.anatomy import Layers, grow
 from cxrhf.data.synthetic.build import Build
-from cxrhf.data.synthetic.canvas import Grid, Layer, Point, Strokes, bend, clouds, curve, disc, enlarged, rise, spot
+from cxrhf.data.synthetic.canvas import Grid, Layer, Strokes, bend, clouds, curve, disc, enlarged, rise, spot
 
 
 @dataclass(slots=True)
@@ -88,10 +88,8 @@ def _body(grid: Grid, build: Build) -> Layer:
 
 def _vessels(grid: Grid, patient: np.random.Generator) -> Layer:
     strokes = Strokes(grid)
-    drawn: list[tuple[float, list[Point]]] = []
-    for angle in np.linspace(-2.6, 3.2, 11) + 0.2 * patient.standard_normal(11):
-        grow(drawn, patient, (0.0, 0.44), float(angle), 1.0, 0.008, 0.055, 4)
-    for width, path in sorted(drawn, key=lambda each: each[0]):
+    fan = np.linspace(-2.6, 3.2, 11) + 0.2 * patient.standard_normal(11)
+    for width, path in sorted(grow(patient, (0.0, 0.44), fan, 1.0, 0.008, 4), key=lambda each: each[0]):
         strokes.line(path, width, 0.2 + 55 * width)
     return strokes.layer(0.002) + 0.06 * clouds(patient, grid, 0.02)
 

@@ -155,7 +155,7 @@ def admissions_table(people: People, names: Names, iv_version: str, rng: np.rand
         name: pl.Series(np.array(words)[rng.integers(0, len(words), size=n)]).replace("", None)
         for name, words in _STAYS.items()
     }
-    # Nobody is admitted or imaged after his death.
+    # Nobody is admitted or imaged after death.
     seen = people.studies.group_by("patient").agg(pl.col("time").max())
     seen_last = stays.select("patient").join(seen, on="patient", how="left", maintain_order="left").get_column("time")
     over = (seen_last < stays.get_column("discharged")).fill_null(True).to_numpy()

@@ -137,7 +137,7 @@ def _calibration(scored: ScoreLaw) -> dict[str, float]:
 
 def _pretest_of(law: Law) -> tuple[Floats, Floats]:
     """A fine grid over the chart context: pre-test probabilities and their mass."""
-    c, mass = _context_grid(law, 40_000)
+    c, mass = _context_grid(law, 30_000)
     return law.pretest(c), mass
 
 
@@ -191,7 +191,7 @@ def _pretest_of_devices(laws: Mapping[str, Law]) -> tuple[Floats, Floats]:
     mass, q = np.ones(1), {"": np.zeros(1)}
     for name, law in laws.items():
         if isinstance(law, (ShortcutLaw, SliceLaw)):
-            c, part = _context_grid(law, 500)
+            c, part = _context_grid(law, 250)
             q = {other: np.repeat(values, len(c)) for other, values in q.items()}
             q[name] = np.tile(law.pretest(c), len(mass))
             mass = np.outer(mass, part).ravel()

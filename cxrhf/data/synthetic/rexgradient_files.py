@@ -41,7 +41,7 @@ def write_rexgradient(
     root = Path(folder)
     (root / "metadata").mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng([seed, 41])
-    names = rexgradient_names(people, rng)
+    names = rexgradient_names(people, seed)
     studies = _studies(people, names, seed)
     defects = _spoil_studies(studies, rng) if dirty else {}
     for split in SPLITS:
@@ -60,8 +60,9 @@ def write_rexgradient(
     write_planted(root, names, planted_findings(people))
 
 
-def rexgradient_names(people: People, rng: np.random.Generator) -> pl.DataFrame:
+def rexgradient_names(people: People, seed: int = 0) -> pl.DataFrame:
     """The images with patient_id, study_id (the key of the JSON), image_id (the instance), path, split, shown view."""
+    rng = np.random.default_rng([seed, 41, 1])
     frame = ordered_images(people)
     numbers = frame.get_column("number").unique(maintain_order=True).to_list()
     patients = pl.DataFrame(

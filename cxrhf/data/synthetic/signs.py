@@ -14,7 +14,7 @@ import numpy as np
 from cxrhf.data.synthetic.anatomy import Chest, grow
 from cxrhf.data.synthetic.bones import Break
 from cxrhf.data.synthetic.build import LEFT, RIGHT
-from cxrhf.data.synthetic.canvas import Layer, Point, Strokes, clouds, rise, spot
+from cxrhf.data.synthetic.canvas import Layer, Strokes, clouds, rise, spot
 
 Streams = tuple[np.random.Generator, np.random.Generator]  # of the patient, of the film
 Sign = Callable[[Chest, float, Streams], None]
@@ -133,11 +133,9 @@ def _consolidation(chest: Chest, severity: float, rngs: Streams) -> None:
     reach = 0.07 + 0.06 * severity
     white = lobe * rise(1.6 * spot(grid, side * 0.18, y, 1.3 * reach, reach) + lumps, 0.15, 0.85)
     tubes = Strokes(grid)
-    drawn: list[tuple[float, list[Point]]] = []
     hx, hy = chest.hila[0 if side == RIGHT else 1]
-    for angle in (-0.9, -0.45) if upper else (0.5, 0.95, 1.3):
-        grow(drawn, film, (hx, hy), angle, side, 0.009, 0.06, 4)
-    for width, path in drawn:
+    fan = np.array([-0.9, -0.45] if upper else [0.5, 0.95, 1.3])
+    for width, path in grow(film, (hx, hy), fan, side, 0.0085, 4):
         tubes.line(path, width, 0.8)
     chest.cover((0.2 + 0.75 * severity) * min(1.0, 4 * severity) * white * (1 - 0.45 * tubes.layer(0.0015)))
 

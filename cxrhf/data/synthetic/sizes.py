@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 
 from cxrhf.errors import ConfigError
 
-_MOST_ADMISSIONS, _MOST_STUDIES = 40, 170
+MOST_ADMISSIONS, MOST_STUDIES = 40, 170  # of one patient
 _GROUPED = ("admitted", "admissions", "noted", "notes")  # counted for imaged patients and for the others
 
 
@@ -40,10 +40,10 @@ class Sizes:
             "1 <= imaged, 0 <= imaged_admitted <= imaged": self.imaged >= 1
             and 0 <= self.imaged_admitted <= self.imaged,
             "labelled studies of imaged_admitted: 1 to 170 a patient": (
-                self.imaged_admitted <= self.admitted_studies <= _MOST_STUDIES * self.imaged_admitted
+                self.imaged_admitted <= self.admitted_studies <= MOST_STUDIES * self.imaged_admitted
             ),
             "labelled studies of the other imaged: 1 to 170 a patient": (
-                not_admitted <= labelled - self.admitted_studies <= _MOST_STUDIES * not_admitted
+                not_admitted <= labelled - self.admitted_studies <= MOST_STUDIES * not_admitted
             ),
             "0 <= unlabelled, studies <= images <= 3 * studies": (
                 self.unlabelled >= 0 and self.studies <= self.images <= 3 * self.studies
@@ -54,7 +54,7 @@ class Sizes:
             "others": others,
         }.items():
             people, stays, noted, notes = (group[name] for name in _GROUPED)
-            rules[f"{who}: 1 to 40 admissions an admitted patient"] = 0 <= people <= stays <= _MOST_ADMISSIONS * people
+            rules[f"{who}: 1 to 40 admissions an admitted patient"] = 0 <= people <= stays <= MOST_ADMISSIONS * people
             rules[f"{who}: noted <= admitted, noted <= notes"] = 0 <= noted <= min(people, notes)
             rules[f"{who}: notes <= admissions of the noted"] = notes <= (stays - people + noted if noted else 0)
         for rule, holds in rules.items():
@@ -104,16 +104,16 @@ def _repaired(counts: dict[str, int]) -> Sizes:
     own = {name: at[f"imaged_{name}"] for name in _GROUPED}
     for group in (own, rest):
         people = group["admitted"]
-        group["admissions"] = between(people, group["admissions"], _MOST_ADMISSIONS * people)
+        group["admissions"] = between(people, group["admissions"], MOST_ADMISSIONS * people)
         group["noted"] = between(0, group["noted"], people)
         most = group["admissions"] - (people - group["noted"]) if group["noted"] else 0
         group["notes"] = between(group["noted"], group["notes"], most)
     for name in _GROUPED:
         at[f"imaged_{name}"] = own[name]
         at[name] = own[name] + rest[name]
-    at["admitted_studies"] = between(own["admitted"], at["admitted_studies"], _MOST_STUDIES * own["admitted"])
+    at["admitted_studies"] = between(own["admitted"], at["admitted_studies"], MOST_STUDIES * own["admitted"])
     others = at["imaged"] - own["admitted"]
-    labelled = between(others, at["studies"] - at["unlabelled"] - at["admitted_studies"], _MOST_STUDIES * others)
+    labelled = between(others, at["studies"] - at["unlabelled"] - at["admitted_studies"], MOST_STUDIES * others)
     at["studies"] = at["admitted_studies"] + labelled + at["unlabelled"]
     at["images"] = between(at["studies"], at["images"], 3 * at["studies"])
     return replace(MIMIC_SIZE, **at)

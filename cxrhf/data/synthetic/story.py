@@ -77,7 +77,7 @@ def notes(
 
 
 def _histories(people: People) -> dict[int, str]:
-    """patient -> the sentences that tell his levels, for everybody with a note."""
+    """patient -> the sentences that tell the levels, for everybody with a note."""
     those = people.admissions.filter("noted").get_column("patient").unique().sort()
     names = [name for name in HISTORIES if f"context_{name}" in people.patients.columns]
     rows = those.to_numpy()

@@ -1,6 +1,6 @@
 """Sizes -> when everybody was admitted, discharged, noted and imaged, in shifted years from 2110 on.
 
-Each patient has a window of at most 16 years, so that nobody leaves his age band between two images. Admissions of a
+Each patient has a window of at most 16 years, so that nobody leaves an age band between two images. Admissions of a
 patient never overlap. Two in five studies of an admitted patient fall into an admission, the others anywhere in the
 window, so some images have no prior note and some have many. Nothing here depends on any finding.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cxrhf.data.synthetic.sizes import Sizes
+from cxrhf.data.synthetic.sizes import MOST_ADMISSIONS, MOST_STUDIES, Sizes
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -22,7 +22,6 @@ FIRST_YEAR = 2110
 _ORIGIN = np.datetime64(f"{FIRST_YEAR}-01-01", "us")
 _DAY = 86_400_000_000  # microseconds
 _MINUTE = 60_000_000
-_MOST_ADMISSIONS, _MOST_STUDIES = 40, 170
 _LONGEST_STAY = 40.0
 _INSIDE = 0.4  # share of an admitted patient's studies that fall into an admission
 
@@ -63,8 +62,8 @@ def _admissions(sizes: Sizes, rng: np.random.Generator) -> tuple[pl.DataFrame, F
     own, others = sizes.imaged_admitted, sizes.admitted - sizes.imaged_admitted
     people = np.r_[np.arange(own), np.arange(sizes.imaged, sizes.patients)]
     number = np.r_[
-        counts(own, sizes.imaged_admissions, _MOST_ADMISSIONS, rng.gamma(0.7, size=own), rng),
-        counts(others, sizes.admissions - sizes.imaged_admissions, _MOST_ADMISSIONS, rng.gamma(0.5, size=others), rng),
+        counts(own, sizes.imaged_admissions, MOST_ADMISSIONS, rng.gamma(0.7, size=own), rng),
+        counts(others, sizes.admissions - sizes.imaged_admissions, MOST_ADMISSIONS, rng.gamma(0.5, size=others), rng),
     ].astype(np.int64)
     start = np.floor(rng.uniform(0, 80 * 365.25, size=sizes.patients))
     free = 30 + 365.25 * np.minimum(11, rng.exponential(3.5, size=sizes.patients))
@@ -128,8 +127,8 @@ def _studies(sizes: Sizes, stays: pl.DataFrame, start: Floats, days: Floats, rng
     admissions = np.bincount(stays.get_column("patient").to_numpy(), minlength=sizes.patients)
     busy = rng.gamma(1.0, size=own) * np.sqrt(admissions[:own])
     number = np.r_[
-        counts(own, sizes.admitted_studies, _MOST_STUDIES, busy, rng),
-        counts(others, labelled - sizes.admitted_studies, _MOST_STUDIES, rng.gamma(1.0, size=others), rng),
+        counts(own, sizes.admitted_studies, MOST_STUDIES, busy, rng),
+        counts(others, labelled - sizes.admitted_studies, MOST_STUDIES, rng.gamma(1.0, size=others), rng),
     ].astype(np.int64)
     patient = np.repeat(np.arange(sizes.imaged), number)
     # A study without labels is one more of somebody who has labelled ones.

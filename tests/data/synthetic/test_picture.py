@@ -1,4 +1,4 @@
-"""Drawn chest films: the same film gives the same bytes, every sign and device shows, and a small network learns them."""
+"""Drawn chest films: the same film gives the same bytes, every sign and device shows, a small network learns them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_lateral_has_two_names() -> None:
 @pytest.mark.parametrize("view", ["PA", "AP", "LATERAL"])
 @pytest.mark.parametrize("finding", ORDER)
 def test_more_severity_is_more_to_see(view: str, finding: str) -> None:
-    for patient in (1, 2, 3):
+    for patient in (1, 2):
         film = Film(view, "MF"[patient % 2], 40 + 12 * patient, patient, patient, {})
         none = draw(film, SIZE)
         assert np.array_equal(none, draw(replace(film, severity={finding: 0.0}), SIZE))
@@ -132,7 +132,9 @@ def test_the_heart_lies_left_and_lungs_are_dark() -> None:
     middle = SIZE // 2
     assert row[middle + 10 : middle + 20].mean() > row[middle - 20 : middle - 10].mean() + 15
     lung, belly, outside = mean[45:60, 25:40].mean(), mean[110:120, 30:100].mean(), mean[2:8, 2:20].mean()
-    assert outside < 30 < 60 < lung < 140 < 190 < belly
+    assert outside < 30
+    assert 60 < lung < 140
+    assert belly > 190
 
 
 def test_enlarge() -> None:
@@ -184,7 +186,7 @@ def test_quick_enough() -> None:
 def learnt() -> dict[str, float]:
     """Held-out AUROC of one tiny network for effusion, drain and sex; patients are never shared."""
     torch = pytest.importorskip("torch")
-    n, train, size = 640, 440, 64
+    n, train, size = 600, 400, 64
     rng = np.random.default_rng(5)
     truth = rng.integers(0, 2, (n, 3))
     pictures = np.stack(
@@ -206,7 +208,7 @@ def learnt() -> dict[str, float]:
         ]
     )
     threads = torch.get_num_threads()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)  # so small a net only waits for a second thread
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
@@ -214,17 +216,20 @@ def learnt() -> dict[str, float]:
             x = (x - x[:train].mean(0)) / 40
             y = torch.from_numpy(truth).float()
             layers: list[Any] = []
-            for inside, out in ((1, 16), (16, 32), (32, 32)):
-                layers += [torch.nn.Conv2d(inside, out, 3, 2, 1), torch.nn.BatchNorm2d(out), torch.nn.ReLU()]
-            net = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(2048, 3))
-            step = torch.optim.AdamW(net.parameters(), lr=2e-3, weight_decay=0.05)
-            for _ in range(12):
-                net.train()
-                for batch in torch.randperm(train).split(40):
+            for inside, out, stride in ((1, 12, 2), (12, 24, 1), (24, 32, 1)):
+                layers += [torch.nn.Conv2d(inside, out, 3, stride, 1), torch.nn.BatchNorm2d(out), torch.nn.ReLU()]
+                layers += [torch.nn.MaxPool2d(2)]
+            net = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Dropout(0.3), torch.nn.Linear(512, 3))
+            step = torch.optim.AdamW(net.parameters(), lr=8e-3, weight_decay=0.05)
+            epochs, batch_size = 10, 20
+            rate = torch.optim.lr_scheduler.OneCycleLR(step, 8e-3, total_steps=epochs * train // batch_size)
+            for _ in range(epochs):
+                for batch in torch.randperm(train).split(batch_size):
                     loss = torch.nn.functional.binary_cross_entropy_with_logits(net(x[batch]), y[batch])
                     step.zero_grad()
                     loss.backward()
                     step.step()
+                    rate.step()
             net.eval()
             with torch.no_grad():
                 score = net(x[train:]).numpy().astype(float)
