@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from cxrhf.tables.reading import Loaded, Reading
 
 __all__ = [
-    "ATTRIBUTE", "ATTRITION", "CURVE", "EMBEDDING", "GENERATION", "IMAGE", "NOTE", "PREDICTION", "RESULT", "SLICE", "TABLES", "WORD",
-    "Columns", "Loaded", "PredictionArrays", "Reading", "arrays", "check", "display_name", "finding_name",
+    "ATTRIBUTE", "ATTRITION", "CURVE", "EMBEDDING", "GENERATION", "IMAGE", "NOTE", "PREDICTION", "RESULT", "SLICE",
+    "TABLES", "WORD", "Columns", "Loaded", "PredictionArrays", "Reading", "arrays", "check", "display_name", "finding_name",
     "image_schema", "load_predictions", "read_predictions", "read_table", "table_of", "write_table",
 ]  # fmt: skip
 

@@ -1,7 +1,11 @@
-"""Where the real data of the tests lies: CXRHF_REAL_DATA, or ../shared/data beside the repository."""
+"""Where the real data of the tests lies: CXRHF_REAL_DATA, or ../shared/data beside the repository.
+
+Published tables of NIH and CheXpert come inside the wheel torchxrayvision, which the tests install.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -15,3 +19,11 @@ def real_data(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"real data not found: {path.name} (set CXRHF_REAL_DATA to the folder that holds {name})")
     return path
+
+
+def published_tables() -> Path:
+    """The folder of torchxrayvision's wheel with the published tables; found, not imported: that would load torch."""
+    spec = importlib.util.find_spec("torchxrayvision")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("torchxrayvision is not installed (it carries the published tables)")
+    return Path(spec.submodule_search_locations[0]) / "data"

@@ -156,7 +156,7 @@ def _finish(
     counts = label_counts(prepared.images, prepared.findings) if prepared.images.height else None
     _text(folder / "README.md", card(config.dataset, record, steps.rows, counts))
     _text(folder / RECORD, json.dumps(record, indent=2, ensure_ascii=False, default=str) + "\n")
-    shutil.rmtree(folder / WORK, ignore_errors=True)  # after the record: a build killed in between is finished
+    _tidy(folder)  # after the record: a build killed in between is finished
     return Built(folder, record, steps.lines(), notes)
 
 
@@ -204,7 +204,7 @@ def _opened(folder: Path, fingerprint: str, *, overwrite: bool) -> dict[str, Any
         raise RunError(f"{folder} is not empty and holds no build", next_step=other)
     _sweep(folder)
     if record is not None and known == fingerprint:
-        shutil.rmtree(folder / WORK, ignore_errors=True)
+        _tidy(folder)
         return record
     if known is not None and known != fingerprint and not overwrite:
         what = "a finished build" if record is not None else "a build that was begun"
@@ -222,6 +222,11 @@ def _clear(folder: Path) -> None:
     made = ("quarantine.parquet", "attributes.parquet", "resampled.parquet", "attrition.parquet", "attrition.csv")
     for name in (*made, "flow.svg", "README.md", RECORD, "leakage.csv"):
         (folder / name).unlink(missing_ok=True)
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what only an unfinished build needs."""
+    shutil.rmtree(folder / WORK, ignore_errors=True)
 
 
 def _sweep(folder: Path) -> None:

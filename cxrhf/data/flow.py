@@ -19,7 +19,7 @@ def flow(rows: Sequence[Mapping[str, Any]], title: str) -> str:
     chain = [row for row in rows if row["images"] is not None and not row["step"].startswith("split ")]
     parts = [row for row in rows if row["step"].startswith("split ")]
     drawn: list[str] = []
-    y = 44
+    y = 44.0
     if sources:
         lines = [f"{row['step']}: {_counted(row)}" for row in sources]
         height = _box(drawn, _LEFT, y, _WIDTH - 2 * _LEFT, ["Published tables", *lines])

@@ -71,7 +71,7 @@ def builder_base() -> Any:
     ]
     config_class = make_dataclass("CxrConfig", added, bases=(datasets.BuilderConfig,))
 
-    class CxrBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]
+    class CxrBuilder(datasets.ArrowBasedBuilder):
         """Raw files -> tables of IMAGE or NOTE rows. `DATASET` names the dataset."""
 
         DATASET = ""
@@ -88,8 +88,7 @@ def builder_base() -> Any:
 
         def _print(self, kwargs: dict[str, Any]) -> str:
             """The cache key: raw tables and code; `datasets` itself adds the settings that were given."""
-            roots = kwargs.get("root") or ()
-            known = BuildConfig(self.DATASET, root=(roots,) if isinstance(roots, (str, Path)) else tuple(roots))
+            known = BuildConfig(self.DATASET, root=kwargs.get("root") or ())
             script = Path(sys.modules[type(self).__module__].__file__ or __file__)
             inputs = [file_print(path) for path in sources(known)] if known.root else []
             return build_print({"dataset": self.DATASET}, inputs, code_print(script))

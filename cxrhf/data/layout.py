@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from cxrhf.errors import SourceError, did_you_mean
@@ -155,20 +154,9 @@ def check_roots(roots: Iterable[str | Path]) -> None:
 
 
 def _entries(root: Path) -> list[tuple[str, Path, bool]]:
-    return _listed(root.resolve(), _stamp(root))
-
-
-def _stamp(root: Path) -> int:
-    """Changes when something is put into the folder, so that a later look sees it."""
-    try:
-        return root.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-@lru_cache(maxsize=16)
-def _listed(root: Path, stamp: int) -> list[tuple[str, Path, bool]]:
-    return sorted(_walk(root, root.name, _DEPTH), key=lambda each: (each[0].count("/"), each[0]))
+    """(path below the root, path, is a folder) of what may be a table or hold one, the shallowest first."""
+    found = _walk(root.resolve(), root.resolve().name, _DEPTH)
+    return sorted(found, key=lambda each: (each[0].count("/"), each[0]))
 
 
 def _walk(folder: Path, shown: str, depth: int) -> Iterator[tuple[str, Path, bool]]:

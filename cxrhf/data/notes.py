@@ -63,18 +63,18 @@ def stage_notes(
     With `latest=None` every usable note is kept. `stored`: a note is known only once it was stored as well.
     """
     index, quarantine, seen = [], [], []
+    stays = _Stays(admissions, latest)
     known = ("dischtime", "charttime", "storetime") if stored else ("dischtime", "charttime")
 
     def chosen() -> Iterator[pa.Table]:
         for batch in stream_csv(path, COLUMNS, optional=OPTIONAL):
-            facts = _facts(batch, admissions, known)
+            facts = _facts(batch, stays, known)
             seen.append(facts.select(pl.col("patient_id").alias("subject_id"), "hadm_id"))
             bad = facts.filter(pl.col("kind").is_not_null())
             named = bad.with_columns(pl.col("note_id").fill_null("?").alias("id"), pl.lit(path.name).alias("path"))
             quarantine.append(named.select(list(QUARANTINE)))
             good = facts.filter(pl.col("kind").is_null())
             if latest is not None:
-                good = good.join(latest, on="patient_id", how="inner", maintain_order="left")
                 good = good.filter(pl.col("available_at") < pl.col("latest"))
             text = batch.column("text").take(good.get_column("row").to_arrow())
             index.append(good.select("note_id", "patient_id", "available_at").with_columns(text_hash=_hashes(text)))
@@ -92,18 +92,43 @@ def stage_notes(
     return staged
 
 
-def _facts(batch: pa.RecordBatch, admissions: pl.DataFrame, known: tuple[str, ...]) -> pl.DataFrame:
+class _Stays:
+    """Admissions sorted once by patient and number: a join would build its table anew for every block of notes."""
+
+    def __init__(self, admissions: pl.DataFrame, latest: pl.DataFrame | None) -> None:
+        table = admissions.select("subject_id", "dischtime", key=_key("subject_id", "hadm_id")).sort("key")
+        none = pl.lit(None, dtype=pl.Datetime("us")).alias("latest")
+        if latest is None:
+            table = table.with_columns(none)
+        else:
+            table = table.join(
+                latest.rename({"patient_id": "subject_id"}), on="subject_id", how="left", maintain_order="left"
+            )
+        self.times = table.select("dischtime", "latest")
+        self.keys = np.array(table.get_column("key").to_list(), dtype=np.bytes_)
+
+    def of(self, notes: pl.DataFrame) -> pl.DataFrame:
+        """`dischtime` of each note's admission and `latest` of its patient; null where there is no such admission."""
+        wanted = notes.select(_key("patient_id", "hadm_id")).to_series().fill_null("")
+        if not len(self.keys):
+            return self.times.clear(notes.height)
+        keys = np.array(wanted.to_list() or [""], dtype=np.bytes_)[: notes.height]
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        rows = pl.Series(at, dtype=pl.UInt32).set(pl.Series(self.keys[at] != keys), None)
+        return self.times.select(pl.all().gather(rows))
+
+
+def _key(subject: str, stay: str) -> pl.Expr:
+    return pl.concat_str([pl.col(subject), pl.lit("/"), pl.col(stay)])
+
+
+def _facts(batch: pa.RecordBatch, stays: _Stays, known: tuple[str, ...]) -> pl.DataFrame:
     """One row a note without its text: ids, times, and what is wrong with it."""
     frame = pl.from_arrow(batch.drop_columns(["text"]))
     assert isinstance(frame, pl.DataFrame)
     frame = frame.rename({"subject_id": "patient_id"}).with_columns(times("charttime"), times("storetime"))
     frame = frame.with_row_index("row").with_columns(pl.Series("blank", _blank(batch.column("text"))))
-    frame = frame.join(
-        admissions.select(pl.col("subject_id").alias("patient_id"), "hadm_id", "dischtime"),
-        on=["patient_id", "hadm_id"],
-        how="left",
-        maintain_order="left",
-    )
+    frame = pl.concat([frame, stays.of(frame)], how="horizontal")
     frame = available_at(frame, known)
     missing = pl.concat_str(
         [pl.when(pl.col(name).is_null()).then(pl.lit(f"no {name}")) for name in known],

@@ -86,7 +86,8 @@ def header(path: Path) -> list[str]:
         with open_bytes(path) as stream:
             line = stream.readline(1 << 20)
     except (EOFError, zlib.error, OSError) as error:
-        raise SourceError(f"{path.name}: cannot be read ({error})", next_step=f"copy it again: {path}") from None
+        what = "the gzip file is cut or damaged" if path.name.endswith(".gz") else "cannot be read"
+        raise SourceError(f"{path.name}: {what} ({error})", next_step=f"copy it again: {path}") from None
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -134,7 +134,7 @@ def fill(
     *,
     size: int | None,
     threads: int = 0,
-    heard: Callable[[], object] | None = None,
+    heard: Callable[[int], object] | None = None,
     source: str = "images",
 ) -> tuple[pa.Table, pa.Table]:
     """IMAGE rows with their pictures in the place of `path`, in the same order, and the QUARANTINE of the bad ones."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from cxrhf.data.synthetic.chexpert_files import write_chexpert
 from cxrhf.errors import SourceError
 from cxrhf.findings import CHEXPERT
 from tests.data.twin import check_planted, write_twin
-from tests.real_data import real_data
+from tests.real_data import published_tables, real_data
 
 HEADER = "Path,Sex,Age,Frontal/Lateral,AP/PA," + ",".join(chexpert.LABELS)
 BLANK = "," * 13
@@ -53,13 +52,6 @@ def name(patient: int, study: int = 1, view: str = "view1_frontal", top: str = "
 
 def read(*root: Path, steps: Steps | None = None, **settings):
     return chexpert.read(BuildConfig("chexpert", root=root, **settings), steps or Steps("chexpert"))
-
-
-def real_table() -> Path:
-    spec = importlib.util.find_spec("torchxrayvision")  # found, not imported: that would load torch
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("torchxrayvision is not installed")
-    return Path(spec.submodule_search_locations[0]) / "data"
 
 
 def test_rows_of_both_tables_in_their_order(tmp_path):
@@ -229,12 +221,12 @@ def test_a_renamed_column_and_a_missing_table(tmp_path):
         read(tmp_path)
 
 
-def test_encoding_table_1_from_the_real_table():
+def test_encoding_table_1_from_the_published_tables():
     """ENCODING's Table 1, CheXpert "All": patients, scans, female, no finding, pleural effusion."""
     split_file = real_data("chexpert/split_2021_08_20.csv.gz")
     steps = Steps("chexpert")
     begun = time.perf_counter()
-    images = read(real_table(), steps=steps, sample="encoding", split_file=str(split_file)).images
+    images = read(published_tables(), steps=steps, sample="encoding", split_file=str(split_file)).images
     assert time.perf_counter() - begun < 15  # about 1.5 s alone
     assert steps.rows[0]["images"] == 223_414
     assert (steps.rows[-1]["images"], steps.rows[-1]["patients"]) == (127_118, 42_884)

@@ -111,7 +111,8 @@ def test_labels_people_and_times_are_the_planted_ones(twin):
 
 @pytest.mark.parametrize(("version", "iv_version"), [("2.1.0", "1.0"), ("2.0.0", "2.2")])
 def test_other_versions_give_the_same_rows(twin, tmp_path, version, iv_version):
-    write_mimic(small_twin(), tmp_path, seed=1, version=version, iv_version=iv_version, pixels=False, reports=False, size=64)  # fmt: skip
+    settings = {"version": version, "iv_version": iv_version, "pixels": False, "reports": False}
+    write_mimic(small_twin(), tmp_path, seed=1, size=64, **settings)
     columns = ["image_id", "study_id", "patient_id", "view", "study_time", "age", "sex", "race", "edema", "split"]
     ours, theirs = (
         mimic.read(config(each), Steps("mimic_cxr_context")).source.images.select(columns).sort("image_id")

@@ -7,10 +7,8 @@ the test set; the ratio is positives / (positives + negatives) in each test set,
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -25,7 +23,7 @@ from cxrhf.data.labels import apply_policy, disease_group
 from cxrhf.data.permutation import torch_random_split
 from cxrhf.data.splits import file_split
 from cxrhf.findings import CHEXPERT, NIH
-from tests.real_data import real_data
+from tests.real_data import published_tables, real_data
 
 CHEXPERT_PERCENT = {
     "lung_opacity": 66.34, "pleural_effusion": 46.77, "edema": 42.04, "atelectasis": 47.26, "cardiomegaly": 34.16,
@@ -39,23 +37,15 @@ NIH_PERCENT = {
 }  # fmt: skip
 
 
-def tables() -> Path:
-    """The wheel's data folder; the package itself is not imported, for it would bring torch."""
-    found = importlib.util.find_spec("torchxrayvision")
-    if found is None or not found.submodule_search_locations:
-        pytest.skip("torchxrayvision is not installed (pip install cxrhf[dev])")
-    return Path(found.submodule_search_locations[0]) / "data"
-
-
 @cache
 def chexpert() -> pl.DataFrame:
-    return chexpert_reader.read(BuildConfig("chexpert", root=(str(tables()),)), Steps("chexpert")).images
+    return chexpert_reader.read(BuildConfig("chexpert", root=(str(published_tables()),)), Steps("chexpert")).images
 
 
 @cache
 def nih() -> pl.DataFrame:
     name = "nih_chestxray14"
-    return nih_reader.read(BuildConfig(name, root=(str(tables()),)), Steps(name)).images
+    return nih_reader.read(BuildConfig(name, root=(str(published_tables()),)), Steps(name)).images
 
 
 def ratios(images: pl.DataFrame, findings: Sequence[str], choice: str = "stitched") -> dict[str, float]:

@@ -78,10 +78,10 @@ def test_a_cut_archive_is_never_a_shorter_table(tmp_path):
     whole = gzip.compress(rows.encode(), 1, mtime=0)
     for share in (0.1, 0.5, 0.9, 0.999):
         path = written(tmp_path, "t.csv.gz", whole[: int(len(whole) * share)])
-        with pytest.raises(SourceError, match=r"cut or damaged|cannot be read"):
+        with pytest.raises(SourceError, match="cut or damaged"):
             read_csv(path, ["note_id", "text"])
     assert read_csv(written(tmp_path, "t.csv.gz", whole), ["note_id"]).height == 30_000
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(SourceError, match="cut or damaged"):
         header(written(tmp_path, "t.csv.gz", b"no archive at all"))
 
 

@@ -70,7 +70,8 @@ def make_chest(grid: Grid, build: Build, patient: np.random.Generator) -> Chest:
     floor = _diaphragm(grid, build)
     soft = 2 * grid.pixel + 0.003
     lungs = rise(1 - across, -0.01, 0.05) * rise(floor - y, -soft / 2, soft)
-    depth = np.clip(1 - across**2, 0, 1) ** np.float32(0.3)
+    # The fourth root: a fraction as a power would take longer than all the rest of this function.
+    depth = np.sqrt(np.sqrt(np.clip(1 - across * across, 0, 1)))
     depth = depth * (0.82 + 0.18 * rise(y, build.apex, build.apex + 0.3)) * (1 + 0.06 * build.old)
     free = 1 - _mediastinum(grid, build, patient)
     # Lung behind the dome, seen through the abdomen.

@@ -42,39 +42,45 @@ def _ribs(chest: Chest, breaks: list[Break], patient: np.random.Generator) -> La
     grid, build = chest.grid, chest.build
     first, spacing, slope = _cage(chest)
     u = np.minimum(chest.across, 1)
-    s = np.sqrt(1 - u * u)
-    strength = (0.8 + 0.4 * patient.uniform(size=16)).astype(np.float32)
-    back = (grid.y - first - slope * (1 - s)) * (1 / spacing)
-    front = (grid.y - first - slope - 0.2 * (1 - u) ** 1.15) * (1 / spacing) + np.float32(0.25)
-    cleft, ends = None, np.float32(0)
-    for each in breaks:
-        far = rise(each.side * grid.x / chest.wall, each.out - 0.012, each.out + 0.012)
-        near = np.exp(-(((back - each.rib - 0.5) / 0.55) ** 4))
-        # The outer end drops, and a dark gap opens between the ends.
-        back = back - 0.5 * each.step * far * near * rise(chest.across, each.out + 0.5, each.out)
-        gap = np.exp(-(((each.side * grid.x / chest.wall - each.out) / 0.03) ** 2)) * near * each.step
-        cleft = gap if cleft is None else np.maximum(cleft, gap)
-        ends = ends + np.exp(-(((each.side * grid.x / chest.wall - each.out) / 0.1) ** 2)) * near * each.step
-    cage = rise(chest.across, 1.07, 1.0)
-    backs = _rails(back, 0.34, spacing, grid.pixel, strength) * rise(chest.across, 0.1, 0.2)
-    backs *= rise(back, 0.0, 0.3) * rise(back, 11.6, 10.5)
-    if cleft is not None:
-        # Splintered ends and new bone are denser than the rib.
-        backs *= (1 - cleft) * (1 + 1.1 * ends)
-    fronts = _rails(front, 0.46, spacing, grid.pixel, strength[::-1])
-    fronts *= rise(u, 0.38, 0.62) * rise(front, 0.2, 0.6) * rise(front, 8.6, 7.6)
+    back: Layer = (grid.y - first - slope * (1 - np.sqrt(1 - u * u))) * (1 / spacing)
+    front = (grid.y - first - slope - 0.2 * (1 - u) * (0.85 + 0.15 * (1 - u))) * (1 / spacing) + np.float32(0.25)
+    dense = (0.8 + 0.4 * patient.uniform(size=11)).astype(np.float32)
+    seen = rise(chest.across, 0.1, 0.2)
+    if breaks:
+        back, whole = _broken(chest, back, breaks)
+        seen = seen * whole
+    backs = _rails(back, 0.34, spacing, grid.pixel, dense) * seen
+    fronts = _rails(front, 0.46, spacing, grid.pixel, dense[:8]) * rise(u, 0.38, 0.62)
     # Seen edge-on, the ribs of the flank close to a line.
-    flank = np.exp(-(((chest.across - 1.02) / 0.03) ** 2)) * rise(grid.y, build.apex + 0.05, build.apex + 0.15)
-    return build.bone * (cage * (0.15 * backs + 0.085 * fronts) + 0.07 * flank * rise(grid.y, 0.85, 0.7))
+    flank = np.exp(-(((chest.across - 1.02) / 0.03) ** 2))
+    flank *= rise(grid.y, build.apex + 0.05, build.apex + 0.15) * rise(grid.y, 0.85, 0.7)
+    return build.bone * (rise(chest.across, 1.07, 1.0) * (0.15 * backs + 0.085 * fronts) + 0.07 * flank)
 
 
-def _rails(phase: Layer, thick: float, spacing: float, pixel: float, strength: Layer) -> Layer:
-    """Bands at every half phase: a pale middle between two bright rims."""
+def _broken(chest: Chest, back: Layer, breaks: list[Break]) -> tuple[Layer, Layer]:
+    """The ribs' phase with the outer ends dropped, and what to multiply the bone by: 0 in the gap, more beside it."""
+    gap, ends = np.zeros_like(back), np.zeros_like(back)
+    for each in breaks:
+        along = each.side * chest.grid.x / chest.wall - each.out
+        near = ((back - each.rib - 0.5) / 0.55) ** 2
+        near = each.step * np.exp(-near * near)
+        back = back - 0.5 * near * rise(along, -0.012, 0.012) * rise(along, 0.5, 0.0)
+        along = along * along
+        gap = np.maximum(gap, near * np.exp(along * (-1 / 0.03**2)))
+        ends += near * np.exp(along * (-1 / 0.1**2))
+    # Splintered ends and new bone are denser than the rib.
+    return back, (1 - gap) * (1 + 1.1 * ends)
+
+
+def _rails(phase: Layer, thick: float, spacing: float, pixel: float, dense: Layer) -> Layer:
+    """A band at every half phase, one for each of `dense`: a pale middle between two bright rims."""
     which = np.floor(phase)
     q = np.abs(phase - which - 0.5) * (2 / thick)
     soft = 0.22 + 2.4 * pixel / (spacing * thick)
     band = rise(q, 1 + soft / 2, 1 - soft / 2) * (0.62 + 0.38 * q * q)
-    return band * strength[np.clip(which, 0, len(strength) - 1).astype(np.intp)]
+    # Above the first and below the last there are none.
+    table = np.concatenate([[0], dense, [0]]).astype(np.float32)
+    return band * table[np.clip(which + 1, 0, len(table) - 1).astype(np.intp)]
 
 
 def _collar(chest: Chest) -> Layer:

@@ -139,7 +139,7 @@ def _table(people: People, names: pl.DataFrame, rng: np.random.Generator) -> pl.
     y = people.y[rows, at]
     cause = names.get_column("cause").to_list()
     finding = [CAUSES[each][0] if label else "No Finding" for label, each in zip(y.tolist(), cause, strict=True)]
-    todo = rng.random(len(rows)) < 0.06
+    written = np.where(rng.random(len(rows)) < 0.06, "todo", finding)
     tube = people.images.get_column("et_tube").gather(rows)
     view = [str(rng.choice(_VIEWS.get(each, (each,)))) for each in names.get_column("view")]
     swab = (pl.Series(y) == 1) & (names.get_column("cause") == 0)
@@ -148,7 +148,7 @@ def _table(people: People, names: pl.DataFrame, rng: np.random.Generator) -> pl.
         "offset": pl.col("day"),
         "sex": of_patients(people, "sex", names),
         "age": people.images.get_column("age").gather(rows).round().cast(pl.Int64),
-        "finding": pl.Series(np.where(todo, "todo", finding)),
+        "finding": pl.Series(written),
         "RT_PCR_positive": pl.when(swab).then(pl.lit("Y")),
         "intubation_present": pl.when(tube).then(pl.lit("Y")).otherwise(pl.lit("N")),
         "view": pl.Series(view),
@@ -157,28 +157,32 @@ def _table(people: People, names: pl.DataFrame, rng: np.random.Generator) -> pl.
         "location": pl.lit("Twin Hospital, Nowhere"),
         "folder": pl.lit("images"),
         "license": pl.Series(rng.choice(_LICENCES, size=len(rows))),
-        "clinical_notes": pl.Series(_notes(people, names, y, rng), dtype=pl.String),
+        "clinical_notes": pl.Series(_notes(people, names, written, rng), dtype=pl.String),
     }
     blank = {name: pl.lit(None, pl.String) for name in COLUMNS if name not in (*filled, "filename")}
     return names.select(pl.all().exclude("view", "time"), **blank, **filled).select(COLUMNS)
 
 
-def _notes(people: People, names: pl.DataFrame, y: NDArray[np.int64], rng: np.random.Generator) -> list[str | None]:
+def _notes(
+    people: People, names: pl.DataFrame, finding: NDArray[np.str_], rng: np.random.Generator
+) -> list[str | None]:
     """A text for most images: one for the whole patient, or one at the first day and others later."""
     context = people.c[names.get_column("image").to_numpy(), people.findings.index("pneumonia")]
     level = level_of(context)
     frame = names.select("number", "nth_study", "cause", row=pl.int_range(pl.len()))
     texts: list[str | None] = [None] * names.height
-    for (_,), part in frame.group_by("number", maintain_order=True):
+    ill = 0  # patients with pneumonia and a text, so far
+    for _, part in frame.group_by("number", maintain_order=True):
         mine = part.get_column("row").to_list()
-        story = _STORIES[int(level[mine[0]])]
-        ill = bool(y[mine].max())
-        if ill and rng.random() < 1 / 3:
-            story += f" {_named(int(part.get_column('cause')[0]))}"
         kind = rng.random()
+        if kind < 0.15:  # nobody wrote anything
+            continue
+        story = _STORIES[int(level[mine[0]])]
+        if any(each.startswith("Pneumonia") for each in finding[mine].tolist()):
+            if ill % 3 == 0:
+                story += f" {_named(int(part.get_column('cause')[0]))}"
+            ill += 1
         for row, nth in zip(mine, part.get_column("nth_study").to_list(), strict=True):
-            if kind < 0.15:  # nobody wrote anything
-                continue
             if kind < 0.65 or nth == 1:
                 texts[row] = story
             elif rng.random() < 0.7:
@@ -197,7 +201,7 @@ def _spoil_table(
     ids = names.get_column("image_id")
     patients = names.get_column("patient_id")
     defects = {
-        "unknown_diagnosis": pick(ids.to_list(), 0.03, rng),
+        "unknown_diagnosis": pick(ids.filter(table["finding"] == "No Finding").to_list(), 0.03, rng),
         "sex_missing": pick(patients.to_list(), 0.05, rng),
         "age_missing": pick(patients.to_list(), 0.05, rng),
         "odd_age": pick(ids.to_list(), 0.02, rng),

@@ -10,7 +10,7 @@ from cxrhf.data.synthetic.canvas import Grid, Layer, Point, Strokes, bend
 
 # The order of this table is part of the seeds: add at its end only.
 DEVICES = ("drain", "ecg_wires", "pacemaker", "central_line", "et_tube", "sternotomy")
-DENSITY = {"drain": 0.36, "ecg_wires": 0.5, "pacemaker": 1.5, "central_line": 0.34, "et_tube": 0.26, "sternotomy": 0.8}
+DENSITY = {"drain": 0.36, "ecg_wires": 0.5, "pacemaker": 1.5, "central_line": 0.34, "et_tube": 0.36, "sternotomy": 0.8}
 
 
 def add_devices(grid: Grid, worn: Collection[str], lateral: bool, side: float, patient_seed: int, seed: int) -> Layer:

@@ -72,7 +72,7 @@ def _body(grid: Grid, build: Build) -> Layer:
     x, y = grid.x, grid.y
     fat, hump = 0.02 * build.stout, 0.03 * build.old
     chest = [(0.0, -0.13), (0.1, -0.13), (0.18, -0.19), (0.3, -0.25 - fat), (0.5, -0.3 - fat), (1.0, -0.29 - 2 * fat)]
-    breast = curve(y, [(0.36, 0.0), (0.46, 0.035), (0.54, 0.07), (0.59, 0.06), (0.63, 0.0)], 0.018)
+    breast = curve(y, [(0.36, 0.0), (0.46, 0.035), (0.54, 0.07), (0.59, 0.06), (0.64, 0.0)], 0.03)
     skin = curve(y, chest, 0.03) - build.breast * breast
     loin = [(0.0, 0.16), (0.12, 0.24 + hump), (0.35, 0.315 + hump + fat), (0.6, 0.32 + fat), (1.0, 0.26)]
     inside = np.clip(np.minimum(x - skin, curve(y, loin, 0.04) - x) / 0.14, 0, 1)

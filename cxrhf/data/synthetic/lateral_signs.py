@@ -8,7 +8,7 @@ import numpy as np
 
 from cxrhf.data.synthetic.canvas import Strokes, clouds, disc, rise, spot
 from cxrhf.data.synthetic.lateral import Profile
-from cxrhf.data.synthetic.signs import Streams, streams
+from cxrhf.data.synthetic.signs import Streams, fade_in, streams
 
 LateralSign = Callable[[Profile, float, Streams], None]
 
@@ -40,7 +40,7 @@ def _patches(profile: Profile, severity: float, rngs: Streams) -> None:
 def _nodule(profile: Profile, severity: float, rngs: Streams) -> None:
     x, y = (float(v) for v in rngs[0].uniform((-0.15, 0.3), (0.15, 0.55)))
     ball = disc(profile.grid, x, y, 0.014 + 0.034 * severity, 0.014 + 0.034 * severity, 0.3)
-    profile.tissue = profile.tissue + (0.12 + 0.22 * severity) * ball * profile.lungs
+    profile.tissue = profile.tissue + fade_in(severity) * (0.12 + 0.22 * severity) * ball * profile.lungs
 
 
 def _plates(profile: Profile, severity: float, rngs: Streams) -> None:
@@ -55,9 +55,10 @@ def _plates(profile: Profile, severity: float, rngs: Streams) -> None:
 def _fluid(profile: Profile, severity: float, rngs: Streams) -> None:
     """Fluid fills the deep angle behind first, then climbs along the spine."""
     grid = profile.grid
-    level = profile.build.dome[0] + 0.16 - 0.36 * severity
+    level = profile.build.dome[0] + 0.22 - 0.42 * severity
     behind = np.clip((grid.x - profile.front) / (profile.back - profile.front), 0, 1)
-    surface = level - (0.05 + 0.1 * severity) * (behind**4 + 0.5 * (1 - behind) ** 6)
+    near_spine, near_front = behind * behind, (1 - behind) ** 2
+    surface = level - (0.05 + 0.1 * severity) * (near_spine * near_spine + 0.5 * near_front * near_front)
     profile.cover(0.9 * rise(grid.y - surface, -0.02, 0.02))
 
 
@@ -66,17 +67,19 @@ def _free_air(profile: Profile, severity: float, rngs: Streams) -> None:
     grid = profile.grid
     reach = 0.03 + 0.1 * severity
     inner = np.minimum(grid.x - profile.front, 0.8 * (grid.y - profile.build.apex - 0.03) + 0.3 * (grid.x + 0.1))
-    bare = rise(inner, reach + 0.004, reach - 0.004) * min(1.0, 6 * severity)
+    bare = rise(inner, reach + 0.004, reach - 0.004) * fade_in(severity)
     line = np.exp(-(((inner - reach) / (0.003 + grid.pixel)) ** 2))
     profile.markings = profile.markings * (1 - bare)
     profile.depth = profile.depth * (1 + 0.25 * bare)
-    profile.tissue = profile.tissue + 0.1 * min(1.0, 6 * severity) * line * profile.lungs
+    profile.tissue = profile.tissue + 0.1 * fade_in(severity) * line * profile.lungs
 
 
 def _rind(profile: Profile, severity: float, rngs: Streams) -> None:
     ragged = 1 + 0.2 * clouds(rngs[0], profile.grid, 0.08)
     thick = (0.015 + 0.035 * severity) * ragged
-    profile.cover((0.3 + 0.4 * severity) * rise(profile.grid.x - profile.back + 0.055 + thick, 0, 0.01))
+    profile.cover(
+        (0.3 + 0.4 * severity) * fade_in(severity) * rise(profile.grid.x - profile.back + 0.055 + thick, 0, 0.01)
+    )
 
 
 SIGNS: dict[str, LateralSign] = {

@@ -66,6 +66,11 @@ def breaks_of(severity: float, patient_seed: int) -> list[Break]:
     return [Break(side, first + i, out + 0.03 * i, step) for i, step in enumerate(steps) if step > 0]
 
 
+def fade_in(severity: float) -> float:
+    """0 to 1 over the first quarter, for signs of a least size: next to no severity is next to nothing to see."""
+    return min(1.0, 4 * severity)
+
+
 def half(chest: Chest, side: float) -> Layer:
     """1 on a side of the midline: one row."""
     return rise(side * chest.grid.x, -0.002, 0.002)
@@ -96,7 +101,7 @@ def _lung_lesion(chest: Chest, severity: float, rngs: Streams) -> None:
     rim = radius * (1 + 0.06 * np.sin(2 * angle + a) + 0.03 * np.sin(5 * angle + b))
     q = np.sqrt(dx * dx + dy * dy) / rim
     ball = rise(q, 1.12, 0.85) * (0.55 + 0.45 * np.sqrt(np.clip(1 - q * q, 0, 1)))
-    chest.tissue = chest.tissue + (0.12 + 0.22 * severity) * ball * chest.lungs
+    chest.tissue = chest.tissue + fade_in(severity) * (0.12 + 0.22 * severity) * ball * chest.lungs
 
 
 def _edema(chest: Chest, severity: float, rngs: Streams) -> None:
@@ -137,7 +142,7 @@ def _consolidation(chest: Chest, severity: float, rngs: Streams) -> None:
     fan = np.array([-0.9, -0.45] if upper else [0.5, 0.95, 1.3])
     for width, path in grow(film, (hx, hy), fan, side, 0.0085, 4):
         tubes.line(path, width, 0.8)
-    chest.cover((0.2 + 0.75 * severity) * min(1.0, 4 * severity) * white * (1 - 0.45 * tubes.layer(0.0015)))
+    chest.cover((0.2 + 0.75 * severity) * fade_in(severity) * white * (1 - 0.45 * tubes.layer(0.0015)))
 
 
 def _pneumonia(chest: Chest, severity: float, rngs: Streams) -> None:
@@ -171,7 +176,7 @@ def _atelectasis(chest: Chest, severity: float, rngs: Streams) -> None:
 def _pneumothorax(chest: Chest, severity: float, rngs: Streams) -> None:
     """The lung shrinks to its hilum: a fine line, and beyond it blackness without vessels."""
     side, grid = pick_side(rngs[0]), chest.grid
-    keep = 1 - 0.1 * min(1.0, 5 * severity) - 0.34 * severity
+    keep = 1 - 0.1 * fade_in(severity) - 0.34 * severity
     x0, y0 = 0.08, chest.build.dome[0] - 0.05
     wall = np.interp(y0 + (grid.y[:, 0] - y0) / keep, grid.y[:, 0], chest.wall[:, 0]).astype(np.float32)[:, None]
     wall = np.maximum(wall, 0.004)
@@ -182,7 +187,7 @@ def _pneumothorax(chest: Chest, severity: float, rngs: Streams) -> None:
     chest.markings = chest.markings * (1 - bare)
     chest.full = chest.full * (1 - bare)
     chest.depth = chest.depth * (1 + 0.22 * bare) - 0.12 * severity * half(chest, side) * (1 - bare)
-    chest.tissue = chest.tissue + (0.07 + 0.04 * severity) * line * chest.lungs * chest.free
+    chest.tissue = chest.tissue + fade_in(severity) * (0.07 + 0.04 * severity) * line * chest.lungs * chest.free
 
 
 def _pleural_effusion(chest: Chest, severity: float, rngs: Streams) -> None:
@@ -193,9 +198,10 @@ def _pleural_effusion(chest: Chest, severity: float, rngs: Streams) -> None:
         if not amount:
             continue
         dome = chest.build.dome[0 if each == RIGHT else 1]
-        level = dome + 0.075 - 0.36 * amount + 0.008 * float(film.standard_normal())
+        level = dome + 0.13 - 0.42 * amount + 0.008 * float(film.standard_normal())
         climb = 0.05 + 0.075 * amount
-        surface = level - climb * np.clip(chest.across, 0, 1) ** 5 + 0.3 * climb * rise(chest.across, 0.1, 0.6)
+        edge = np.minimum(chest.across, 1) ** 2
+        surface = level - climb * edge * edge + 0.3 * climb * rise(chest.across, 0.1, 0.6)
         soft = 0.012 + 0.012 * amount
         fluid = rise(chest.grid.y - surface, -soft, soft) * half(chest, each)
         veil = 0.26 * amount * rise(chest.grid.y, 0.2, 0.65) * half(chest, each) if chest.build.portable else 0.0
@@ -211,7 +217,7 @@ def _pleural_other(chest: Chest, severity: float, rngs: Streams) -> None:
     thick = (0.05 + 0.12 * severity) * ragged
     rind = rise(chest.across - 1 + thick, -0.02, 0.02)
     cap = rise(build.apex + (0.012 + 0.055 * severity) * ragged - grid.y, -0.006, 0.006)
-    chest.cover((0.3 + 0.4 * severity) * min(1.0, 4 * severity) * np.maximum(rind, cap) * half(chest, side))
+    chest.cover((0.3 + 0.4 * severity) * fade_in(severity) * np.maximum(rind, cap) * half(chest, side))
     lime = rise(clouds(rng, grid, 0.035), 0.9, 1.5) * rise(chest.across, 0.55, 0.85) * half(chest, side)
     chest.tissue = chest.tissue + 0.22 * severity * lime * chest.lungs * rise(grid.y, 0.35, 0.5)
 

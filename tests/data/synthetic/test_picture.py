@@ -64,16 +64,16 @@ def test_lateral_has_two_names() -> None:
 @pytest.mark.parametrize("view", ["PA", "AP", "LATERAL"])
 @pytest.mark.parametrize("finding", ORDER)
 def test_more_severity_is_more_to_see(view: str, finding: str) -> None:
-    for patient in (1, 2):
-        film = Film(view, "MF"[patient % 2], 40 + 12 * patient, patient, patient, {})
-        none = draw(film, SIZE)
-        assert np.array_equal(none, draw(replace(film, severity={finding: 0.0}), SIZE))
-        seen = [far(none, draw(replace(film, severity={finding: s}), SIZE)) for s in (0.15, 0.4, 0.7, 1.0)]
-        assert seen[0] > 0
-        assert np.all(np.diff(seen) > 0), (patient, seen)
-        hazy = replace(film, hazy=True)
-        faint = far(draw(hazy, SIZE), draw(replace(hazy, severity={finding: 1.0}), SIZE))
-        assert 0 < faint < 0.5 * seen[-1], "a hazy film keeps its sign faint"
+    patient = 1 + ORDER.index(finding) + len(view)
+    film = Film(view, "MF"[patient % 2], 30 + 3 * patient, patient, patient, {})
+    none = draw(film, SIZE)
+    assert np.array_equal(none, draw(replace(film, severity={finding: 0.0}), SIZE))
+    seen = [far(none, draw(replace(film, severity={finding: s}), SIZE)) for s in (0.01, 0.15, 0.4, 0.7, 1.0)]
+    assert seen[0] < 0.1 * seen[-1], "next to no severity is next to nothing to see"
+    assert np.all(np.diff(seen) > 0), seen
+    hazy = replace(film, hazy=True)
+    faint = far(draw(hazy, SIZE), draw(replace(hazy, severity={finding: 1.0}), SIZE))
+    assert 0 < faint < 0.5 * seen[-1], "a hazy film keeps its sign faint"
 
 
 def test_no_sign_of_their_own() -> None:

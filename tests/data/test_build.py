@@ -1,0 +1,343 @@
+"""Builds of the twin: what is written, resuming after a kill, damaged sources, read-only sources, refusals."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import datasets
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from cxrhf.config_build import BuildConfig
+from cxrhf.data.build import build
+from cxrhf.data.load import load_images, load_notes, note_texts
+from cxrhf.data.pixels import open_shards
+from cxrhf.data.synthetic import write
+from cxrhf.errors import LeakageError, RunError, SourceError
+from tests.real_data import published_tables, real_data
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A dirty twin with pictures, small enough to be built in a second."""
+    folder = tmp_path_factory.mktemp("source")
+    write("mimic", folder / "twin", n_patients=14, seed=3, dirty=True, size=64)
+    return folder / "twin"
+
+
+def config(source, out, **settings) -> BuildConfig:
+    return BuildConfig("mimic_cxr_context", root=(str(source),), out=str(out), size=64, **settings)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file below a folder with a hash of its bytes, hidden ones too."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def built(source, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("built") / "set"
+    return build(config(source, folder, resamples=10))
+
+
+def test_what_lies_in_the_folder(built, source):
+    names = {name.split("/")[0] for name in contents(built.folder)}
+    assert names == {
+        "README.md", "build.json", "images", "notes", "quarantine.parquet", "attrition.parquet", "attrition.csv",
+        "flow.svg", "resampled.parquet",
+    }  # fmt: skip
+    record = json.loads((built.folder / "build.json").read_text())
+    assert record["credentialed"] is True
+    assert sum(record["splits"].values()) == load_images(built.folder).num_rows
+    text = "".join(
+        path.read_text() for path in built.folder.glob("*.*") if path.suffix in (".md", ".json", ".csv", ".svg")
+    )
+    assert str(source) not in text  # nothing says where the source lay
+    defects = json.loads((source / "defects.json").read_text())
+    spoilt = {each for kind in ("missing", "empty", "truncated", "not_an_image") for each in defects[kind]}
+    quarantine = pl.read_parquet(built.folder / "quarantine.parquet")
+    bad = quarantine.filter(~pl.col("kind").str.starts_with("note"))
+    kept = set(load_images(built.folder).column("image_id").to_pylist())
+    assert spoilt
+    assert not kept & spoilt
+    assert set(bad["id"]) <= spoilt
+    assert all(path.endswith(".jpg") for path in bad["path"])
+
+
+def test_it_loads_with_plain_datasets_and_streams(built, tmp_path):
+    files = {"train": str(built.folder / "images" / "train-*.parquet")}
+    loaded = datasets.load_dataset("parquet", data_files=files, cache_dir=str(tmp_path))["train"]
+    assert loaded.num_rows == built.record["splits"]["train"]
+    row = loaded[0]
+    assert row["image"].size == (64, 64)
+    assert row["image"].mode == "L"
+    assert row["edema"] in (1, 0, -1, None)
+    streamed = next(iter(datasets.load_dataset("parquet", data_files=files, streaming=True)["train"]))
+    assert streamed["image_id"] == row["image_id"]
+    assert streamed["image"].size == (64, 64)
+    pixels = open_shards(built.folder / "images", split="train")
+    assert np.array_equal(pixels[0], np.asarray(row["image"]))
+
+
+def test_links_and_policy_on_loading(built):
+    raw = load_images(built.folder, labels="raw")
+    table = load_images(built.folder)
+    assert set(table.column("edema").to_pylist()) <= {0, 1}
+    assert {-1, None} & set(raw.column("edema").to_pylist())
+    linked = {note for ids in table.column("prior_note_ids").to_pylist() for note in ids}
+    notes = load_notes(built.folder)
+    # A note that only a spoilt picture lists stays: its image may be mended.
+    assert linked <= set(notes.column("note_id").to_pylist())
+    some = sorted(linked)[:3]
+    assert set(note_texts(built.folder, some)) == set(some)
+    resampled = pl.read_parquet(built.folder / "resampled.parquet")
+    assert set(resampled["resample"]) == set(range(10))
+
+
+def test_built_again_it_says_so(built, source):
+    before = contents(built.folder)
+    again = build(config(source, built.folder, resamples=10))
+    assert "nothing was built again" in again.notes[0]
+    assert contents(built.folder) == before
+    with pytest.raises(RunError, match="other settings"):
+        build(config(source, built.folder, resamples=10, seed=9))
+    assert contents(built.folder) == before
+
+
+def test_another_folder_gives_the_same_bytes(built, source, tmp_path):
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(source, moved)
+    other = build(config(moved, tmp_path / "out", resamples=10, workers=1))
+    ours, theirs = contents(built.folder), contents(other.folder)
+    different = {name for name in ours if ours[name] != theirs.get(name)}
+    assert different <= {"quarantine.parquet"}  # it names the paths of the source, and stays on this disk
+    assert ours.keys() == theirs.keys()
+
+
+def test_overwrite_replaces_only_a_build(source, tmp_path):
+    (tmp_path / "mine.txt").write_text("keep me")
+    with pytest.raises(RunError, match="not empty and holds no build"):
+        build(config(source, tmp_path))
+    done = build(config(source, tmp_path, overwrite=True, no_pixels=True))
+    assert (tmp_path / "mine.txt").read_text() == "keep me"
+    assert load_images(done.folder).num_rows
+
+
+def test_never_into_the_source(source):
+    before = contents(source)
+    for out in (source, source / "out"):
+        with pytest.raises(RunError, match="only read"):
+            build(config(source, out))
+    assert contents(source) == before
+
+
+def test_a_read_only_source(source, tmp_path):
+    copy = tmp_path / "source"
+    shutil.copytree(source, copy)
+    before = contents(copy)
+    paths = [copy, *copy.rglob("*")]
+    for path in paths:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        build(config(copy, tmp_path / "out"))
+    finally:
+        for path in paths:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert contents(copy) == before
+
+
+def command(source: Path, out: Path) -> list[str]:
+    words = ["build", "mimic_cxr_context", "--root", str(source), "--out", str(out), "--size", "48", "--resamples", "3"]
+    return [sys.executable, "-m", "cxrhf", *words]
+
+
+def begun(child: subprocess.Popen, out: Path) -> float:
+    """Wait until a build has begun to write (imports are most of a short run) and say when that was."""
+    while not (out / ".build" / "begun.json").exists() and child.poll() is None:
+        time.sleep(0.002)
+    return time.monotonic()
+
+
+def test_killed_at_ten_points_it_ends_with_the_same_bytes(source, tmp_path):
+    """kill -9 at ten random moments of the work, each time the same command again, until it is finished."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    quiet = {"env": env, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    child = subprocess.Popen(command(source, tmp_path / "whole"), **quiet)
+    start = begun(child, tmp_path / "whole")
+    assert child.wait() == 0
+    seconds = time.monotonic() - start
+    want = contents(tmp_path / "whole")
+    rng = random.Random(0)
+    out, kills = tmp_path / "killed", 0
+    for _ in range(40):
+        child = subprocess.Popen(command(source, out), **quiet)
+        begun(child, out)
+        time.sleep(rng.uniform(0, 0.9) * seconds)
+        child.send_signal(signal.SIGKILL)
+        if child.wait() == -signal.SIGKILL:
+            kills += 1
+        else:  # it was faster than the kill: see what it made, and begin anew
+            assert contents(out) == want
+            shutil.rmtree(out)
+        if kills == 10:
+            break
+    assert kills == 10
+    done = subprocess.run(command(source, out), env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert contents(out) == want
+
+
+@pytest.mark.parametrize("step", ["staged", "images", "finish", "record"])
+def test_killed_at_each_step(source, tmp_path, step, monkeypatch, built):
+    """The same with the kill placed: after the notes, between shards, before the last tables, before clearing up."""
+    from cxrhf.data import build as module
+    from cxrhf.data import shards
+
+    class Killed(BaseException):
+        pass
+
+    def stop(*args, **kwargs):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        if step == "staged":
+            patch.setattr("cxrhf.data.prepare.link", stop)
+        elif step == "images":
+            patch.setattr(shards, "write_shard", stop)
+        elif step == "finish":
+            patch.setattr(module, "flow", stop)
+        else:
+            patch.setattr(module, "_tidy", stop)
+        with pytest.raises(Killed):
+            build(config(source, tmp_path / "out", resamples=10))
+    (tmp_path / "out" / ".README.md.123.tmp").write_text("half a file")
+    done = build(config(source, tmp_path / "out", resamples=10))
+    assert contents(done.folder) == contents(built.folder)
+
+
+def damaged(source: Path, tmp_path: Path, name: str, change) -> Path:
+    copy = tmp_path / "damaged"
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("files"))
+    path = next(copy.rglob(name))
+    path.write_bytes(change(path.read_bytes()))
+    return copy
+
+
+def rewritten(change):
+    return lambda data: gzip.compress(change(gzip.decompress(data).decode()).encode(), mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("discharge.csv.gz", lambda data: data[: len(data) // 2], "cut or damaged"),
+        ("discharge.csv.gz", rewritten(lambda text: text.replace("charttime", "chart_time", 1)), "'charttime' is missing"),
+        ("discharge.csv.gz", rewritten(lambda text: text[: text.rindex('"')] + "\n"), "quotation mark"),
+        ("admissions.csv.gz", rewritten(lambda text: text + "1,2,3\n"), "3 cells where the header has"),
+        ("*-metadata.csv.gz", lambda data: data[:-9], "cut or damaged"),
+        ("*-chexpert.csv.gz", rewritten(lambda text: text.replace("Edema", "Oedem", 1)), "no column for 'Edema'"),
+        ("patients.csv.gz", lambda data: b"", "cut or damaged|is empty"),
+    ],
+)  # fmt: skip
+def test_a_damaged_table_is_an_error(source, tmp_path, name, change, said):
+    copy = damaged(source, tmp_path, name, change)
+    with pytest.raises(SourceError, match=said) as caught:
+        build(config(copy, tmp_path / "out", no_pixels=True))
+    assert name.strip("*") in str(caught.value)
+    assert not (tmp_path / "out" / "build.json").exists()
+
+
+def test_a_planted_leak_stops_the_build(source, tmp_path):
+    """The report of a later study is pasted into a note that is known before it."""
+    plain = build(config(source, tmp_path / "plain", no_pixels=True))
+    table = load_images(plain.folder).to_pylist()
+    row = next(row for row in table if row["prior_note_ids"] and row["findings"] and len(row["findings"]) >= 60)
+    note, secret = row["prior_note_ids"][0], row["findings"]
+
+    def paste(text: str) -> str:
+        at = text.index(f"{note},")
+        opened = text.index('"', at) + 1
+        return text[:opened] + secret.replace('"', '""') + " " + text[opened:]
+
+    copy = damaged(source, tmp_path, "discharge.csv.gz", rewritten(paste))
+    shutil.copytree(source / "mimic-cxr", copy / "mimic-cxr", dirs_exist_ok=True)
+    with pytest.raises(LeakageError, match="own report") as caught:
+        build(config(copy, tmp_path / "out", no_pixels=True))
+    assert caught.value.counts["report"] >= 1
+    assert note not in str(caught.value)
+    ids = pl.read_csv(tmp_path / "out" / "leakage.csv")
+    assert (row["image_id"], note) in ids.select("image_id", "note_id").rows()
+    assert not (tmp_path / "out" / "build.json").exists()
+    dropped = build(config(copy, tmp_path / "dropped", no_pixels=True, own_report="drop"))
+    left = {each["image_id"]: each["prior_note_ids"] for each in load_images(dropped.folder).to_pylist()}
+    assert note not in left.get(row["image_id"], [])
+
+
+def test_notes_alone_and_images_alone(source, tmp_path):
+    notes = build(config(source, tmp_path / "notes", configuration="notes"))
+    assert not (notes.folder / "images").exists()
+    every = {path.name: pq.read_metadata(path).num_rows for path in (notes.folder / "notes").iterdir()}
+    assert sum(every.values()) == notes.record["n_notes"] > 0
+    images = build(config(source, tmp_path / "images", configuration="images", no_pixels=True))
+    assert not (images.folder / "notes").exists()
+    linked = build(config(source, tmp_path / "linked", no_pixels=True))
+    assert load_images(images.folder).num_rows > load_images(linked.folder).num_rows
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"views": "frontal", "one_per_study": True},
+        {"images_per_patient": "positive_first", "finding": "edema", "female": 0.5},
+        {"images_per_patient": "stitched", "labels": "masked", "split": "official"},
+        {"split": "none", "sample_size": 7},
+    ],
+)
+def test_choices_reach_the_rows(source, tmp_path, settings):
+    done = build(config(source, tmp_path / "out", no_pixels=True, configuration="images", **settings))
+    table = pl.DataFrame(load_images(done.folder, labels="raw"))
+    if settings.get("views") == "frontal":
+        assert set(table["view"]) <= {"PA", "AP"}
+        assert table["study_id"].is_unique().all()
+    if "images_per_patient" in settings:
+        assert table["patient_id"].is_unique().all()
+    if "sample_size" in settings:
+        assert table.height == 7
+    assert json.loads((done.folder / "build.json").read_text())["labels"] == settings.get("labels", "positive_only")
+
+
+def test_real_nih_and_covid(tmp_path):
+    """The open data that lies beside the project: every picture of it is readable."""
+    names = sorted(path.stem for path in real_data("nih/images").glob("*.jpg"))
+    rows = [f"{name},{'test' if int(name[:8]) % 4 == 0 else 'train'}" for name in names]
+    (tmp_path / "split.csv").write_text("\n".join(["image_id,split", *rows, "00000001_000,train"]) + "\n")
+    roots = (str(published_tables()), str(real_data("nih")))
+    nih = BuildConfig(
+        "nih_chestxray14", root=roots, out=str(tmp_path / "nih"), split_file=str(tmp_path / "split.csv"), size=128
+    )
+    done = build(nih)
+    assert sum(done.record["splits"].values()) == 621
+    lost = pl.read_parquet(done.folder / "quarantine.parquet")
+    assert lost.select("id", "kind").rows() == [("00000001_000", "missing")]
+    assert lost["path"][0].endswith("00000001_000.png")
+    covid = build(
+        BuildConfig("covid_chestxray", root=(str(real_data("covid")),), out=str(tmp_path / "covid"), size=128)
+    )
+    assert covid.record["quarantined"] == 0
+    assert sum(covid.record["splits"].values()) == 57
+    assert covid.record["checked"] == {"patients": 32, "pairs": 100}
