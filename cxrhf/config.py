@@ -132,18 +132,20 @@ class AuditConfig:
 
 @dataclass(frozen=True, slots=True)
 class DemoConfig:
-    """Made-up predictions with a known answer -> the same audit."""
+    """A made-up hospital -> its dataset with prior notes, a simulated model's predictions, and their audit."""
 
     out: str = field(
         default="runs/demo", metadata={"metavar": "RUN", "aliases": ("-o",), "help": "Run folder to write."}
     )
-    n_patients: int = field(default=1500, metadata={"help": "Patients to make up, with 1 to 8 images each."})
+    n_patients: int = field(default=1000, metadata={"help": "Patients to make up, with some six images each."})
+    size: int = field(default=128, metadata={"help": "Side of the drawn pictures."})
     seed: int = field(default=0, metadata={"help": "Seed of the patients and of the resampling."})
     n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients."})
     overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
 
     def __post_init__(self) -> None:
         within("n_patients", self.n_patients, 20, 1_000_000)
+        within("size", self.size, 64, 512)
         within("n_resamples", self.n_resamples, 10, 1_000_000)
         within("seed", self.seed, 0, 2**63 - 1)
 

@@ -16,7 +16,7 @@ VERBS = {
     "build": "the raw files of a dataset -> Parquet with prior notes, attrition, card",
     "audit": "predictions -> results with intervals, and one page",
     "report": "a run folder -> its page, written again",
-    "demo": "made-up predictions with a known answer -> the same audit",
+    "demo": "a made-up hospital -> dataset, predictions with known answers, audit",
 }
 
 HELP = f"""usage: cxrhf VERB ...
@@ -27,7 +27,7 @@ verbs:
 {chr(10).join(f"  {verb:<8} {what}" for verb, what in VERBS.items())}
 
 examples:
-  cxrhf demo                                       see a whole run in a minute
+  cxrhf demo                                       see the whole way in a minute or two
   cxrhf audit predictions.csv --out runs/mine      audit a file: wide, long, or one finding
   cxrhf audit vendor.csv --patient PID --label truth --score ai_score
   cxrhf report runs/mine                           write the page again

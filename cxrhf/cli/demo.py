@@ -1,40 +1,74 @@
-"""`cxrhf demo`: made-up predictions whose answers are known -> the same audit as for real ones."""
+"""`cxrhf demo`: a made-up hospital -> a dataset with prior notes -> predictions with known answers -> their audit."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cxrhf.config import AuditConfig, DemoConfig
 
-ABOUT = """Make up predictions of several findings with a known share of chart context, and audit them. Needs no data.
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cxrhf.data.build import Built
+
+ABOUT = """See the whole way in a minute or two, without any data: draw the films of a made-up hospital in MIMIC's
+layout, link them with prior notes, show what every step left, and audit a simulated model whose share of chart context
+is known (data/source/truth.json in the run folder says it).
 
 examples:
   cxrhf demo
-  cxrhf demo --out runs/small --n-patients 300 --n-resamples 200"""
+  cxrhf demo --out runs/small --n-patients 100 --n-resamples 200"""
 
 
 def main(args: Sequence[str]) -> int:
-    """Make, audit, and end with the path of the page."""
+    """Make, build, audit, and end with the path of the page."""
     from cxrhf.cli.flags import parse
 
     config = parse(DemoConfig, args, verb="demo", about=ABOUT)
     from cxrhf.cli.audit import audit_into
     from cxrhf.config import to_mapping
-    from cxrhf.data.planted import demo_predictions
+    from cxrhf.config_build import BuildConfig
+    from cxrhf.data.build import build
     from cxrhf.run import made_up, open_run
-    from cxrhf.schema import load_predictions
+    from cxrhf.schema import load_predictions, read_table
 
     run = open_run(
         config.out,
         verb="demo",
         config=to_mapping(config),
-        inputs=[made_up("synthetic", n_patients=config.n_patients, seed=config.seed)],
+        inputs=[made_up("synthetic", n_patients=config.n_patients, seed=config.seed, size=config.size)],
         overwrite=config.overwrite,
     )
-    written = run.add("predictions", demo_predictions(config.n_patients, config.seed))
+    folder = run.path / "data"
+    built = build(
+        BuildConfig("synthetic", out=str(folder), n_patients=config.n_patients, seed=config.seed, size=config.size,
+                    overwrite=config.overwrite)
+    )  # fmt: skip
+    print(f"A made-up hospital in MIMIC's layout, built into {built.folder}:")
+    print("\n".join(built.lines), end="\n\n")
+    run.add("attrition", read_table(folder / "attrition.parquet"))
+    (run.path / "figures").mkdir(exist_ok=True)
+    shutil.copyfile(folder / "flow.svg", run.path / "figures" / "flow.svg")
+    written = run.add("predictions", simulated(config, built))
     loaded = load_predictions(written)  # through the same door as everybody's file
     lines = [line for reading in loaded.readings for line in reading.lines()]
     print("\n".join(lines))
     audit = AuditConfig(predictions=(str(written),), out=config.out, n_resamples=config.n_resamples, seed=config.seed)
     print(audit_into(run, loaded.table, audit, lines, notes=loaded.notes))
     return 0
+
+
+def simulated(config: DemoConfig, built: Built) -> pa.Table:
+    """PREDICTION rows of the simulated model for the images of the build; it was trained on none of them."""
+    from cxrhf.data.load import load_images
+    from cxrhf.data.synthetic.mimic_files import mimic_names
+    from cxrhf.data.synthetic.models import predictions
+    from cxrhf.data.synthetic.people import people
+
+    made = people(config.n_patients, config.seed)
+    there = load_images(Path(built.folder), columns=["image_id"]).column("image_id").to_pylist()
+    names = mimic_names(made, config.seed)
+    return predictions(made, model="ideal", ids=names.filter(names["image_id"].is_in(there)), dataset="synthetic twin")

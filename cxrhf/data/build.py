@@ -165,14 +165,19 @@ def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
     from cxrhf.data.synthetic import write
 
     source = folder / "source"
-    said = {"n_patients": config.n_patients, "seed": config.seed, "dirty": config.dirty, "pixels": not config.no_pixels}
+    said = {
+        "n_patients": config.n_patients,
+        "seed": config.seed,
+        "dirty": config.dirty,
+        "pixels": not config.no_pixels,
+        "size": min(config.size, 256),
+    }
     marker = source / "made.json"
     if not marker.is_file() or json.loads(marker.read_text()) != said:
         draft = folder / "source.part"
         for each in (draft, source):
             shutil.rmtree(each, ignore_errors=True)
-        write("mimic", draft, n_patients=config.n_patients, seed=config.seed, dirty=config.dirty,
-              pixels=not config.no_pixels, size=min(config.size, 256))  # fmt: skip
+        write("mimic", draft, **said)
         _text(draft / "made.json", json.dumps(said))
         draft.replace(source)
     return config.with_root(source)

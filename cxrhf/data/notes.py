@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from cxrhf.data.ahead import ahead
 from cxrhf.data.link import available_at
 from cxrhf.data.raw import stream_csv, times
 from cxrhf.errors import SourceError
@@ -82,7 +83,7 @@ def stage_notes(
                 heard(batch.num_rows)
             yield _note_table(good, text)
 
-    write_notes(chosen(), folder)
+    write_notes(ahead(chosen()), folder)  # reading and choosing on one core, compressing on another
     staged = StagedNotes(
         pl.concat(index) if index else pl.DataFrame(schema=INDEX),
         pl.concat(quarantine) if quarantine else pl.DataFrame(schema=QUARANTINE),

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from cxrhf.data.quotes import LINE, OPENED, closed, new_watch, record_count, watch_block
+from cxrhf.data.quotes import BYTES, OPENED, closed, new_watch, record_count, watch_block
 from cxrhf.errors import SourceError, did_you_mean
 
 _BLOCK = 8 << 20  # bytes handed to the parser at a time; a cell must fit into one
@@ -60,13 +59,17 @@ class _Watched(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         data = self._read(size)
         if data:
-            if not watch_block(np.frombuffer(data, np.uint8), self.watch, self.delimiter):
-                self.fail(f"line {self.watch[OPENED]}: a quotation mark is opened and not closed properly")
+            if not watch_block(data, self.watch, self.delimiter):
+                self.fail(f"line {self._line()}: a quotation mark is opened and not closed properly")
         elif not closed(self.watch):
-            self.fail(f"line {self.watch[OPENED]}: a quotation mark is opened and never closed")
+            self.fail(f"line {self._line()}: a quotation mark is opened and never closed")
         if self.heard is not None:
             self.heard(len(data))
         return data
+
+    def _line(self) -> int:
+        """The line of the mark that is wrong: a second look at the file, only after an error."""
+        return line_at(self.path, int(self.watch[OPENED]))
 
     def _read(self, size: int) -> bytes:
         try:
@@ -78,6 +81,16 @@ class _Watched(io.RawIOBase):
     def fail(self, said: str) -> None:
         self.said = self.said or said
         raise _Damaged(said)
+
+
+def line_at(path: Path, position: int) -> int:
+    """The number of the line that a byte of an unzipped file stands on."""
+    line, left = 1, position
+    with open_bytes(path) as stream:
+        while left > 0 and (data := stream.read(min(left, _BLOCK))):
+            line += data.count(b"\n")
+            left -= len(data)
+    return line
 
 
 def header(path: Path) -> list[str]:
@@ -196,7 +209,9 @@ def _explain(path: Path, source: _Watched, error: Exception, width: int) -> Sour
         return SourceError(f"{path.name}{_place(source.said)}", next_step=again)
     said = str(error).splitlines()[0]
     if "UTF8" in said or "utf-8" in said.lower():
-        return SourceError(f"{path.name}: not UTF-8 text, near line {source.watch[LINE]}", next_step=again)
+        return SourceError(
+            f"{path.name}: not UTF-8 text, near line {line_at(path, int(source.watch[BYTES]))}", next_step=again
+        )
     line = _uneven_line(path, width)
     if line is not None:
         return SourceError(

@@ -125,7 +125,7 @@ def write_shard(
     `heard` is told how many more pictures are done. Equal rows and pictures give equal bytes, whatever the threads.
     """
     table, quarantined = fill(rows, size=size, threads=threads, heard=heard, source=target.name)
-    _write(table, target, metadata or {})
+    _write(table, target, metadata or {}, ROWS_PER_GROUP if size is not None else ROWS_WITHOUT_PIXELS)
     return ShardResult(target, table.num_rows, quarantined)
 
 
@@ -214,7 +214,7 @@ def _quarantine(table: pa.Table, paths: list[str | None], bad: Mapping[int, BadI
     return pa.Table.from_arrays(columns, schema=QUARANTINE)
 
 
-def _write(table: pa.Table, target: Path, metadata: Mapping[str, Any]) -> None:
+def _write(table: pa.Table, target: Path, metadata: Mapping[str, Any], rows_per_group: int) -> None:
     table = table.replace_schema_metadata(
         {
             **(IMAGE.metadata or {}),
@@ -228,7 +228,7 @@ def _write(table: pa.Table, target: Path, metadata: Mapping[str, Any]) -> None:
         lambda file: pq.write_table(
             table,
             file,
-            row_group_size=ROWS_PER_GROUP,
+            row_group_size=rows_per_group,
             compression={leaf: "NONE" if leaf == "image.bytes" else "ZSTD" for leaf in leaves},
             use_dictionary=[leaf for leaf in leaves if leaf != "image.bytes"],
         ),

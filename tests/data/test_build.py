@@ -246,7 +246,7 @@ def rewritten(change):
     ("name", "change", "said"),
     [
         ("discharge.csv.gz", lambda data: data[: len(data) // 2], "cut or damaged"),
-        ("discharge.csv.gz", rewritten(lambda text: text.replace("charttime", "chart_time", 1)), "'charttime' is missing"),
+        ("discharge.csv.gz", rewritten(lambda text: text.replace("charttime", "time", 1)), "'charttime' is missing"),
         ("discharge.csv.gz", rewritten(lambda text: text[: text.rindex('"')] + "\n"), "quotation mark"),
         ("admissions.csv.gz", rewritten(lambda text: text + "1,2,3\n"), "3 cells where the header has"),
         ("*-metadata.csv.gz", lambda data: data[:-9], "cut or damaged"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 from datetime import datetime
 
 import polars as pl
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cxrhf.data.quotes import closed, new_watch, record_count, watch_block
 from cxrhf.data.raw import header, numbers, read_csv, stream_csv, times
 from cxrhf.errors import SourceError
 
@@ -120,3 +122,23 @@ def test_numbers_and_times(tmp_path):
     with pytest.raises(SourceError, match=r"record 2: column 'b' is not a number\. Got: x"):
         numbers(frame, "b", pl.Int8, path)
     assert frame.select(times("t")).to_series().to_list() == [datetime(2180, 5, 6, 22, 23), datetime(2180, 5, 6), None]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    text=st.text(st.sampled_from('ab",\n'), max_size=60),
+    cuts=st.lists(st.integers(0, 60), max_size=6),
+)
+def test_quotation_marks_against_pythons_strict_reader(text, cuts):
+    """The watch says what csv's strict reader says, however the bytes are cut into blocks, records counted alike."""
+    data = text.encode()
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    watch = new_watch()
+    good = all(watch_block(data[a:b], watch, ord(",")) for a, b in itertools.pairwise(edges) if b > a) and closed(watch)
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+    except csv.Error:
+        assert not good
+        return
+    if good:  # we refuse a mark inside a cell without marks, which csv lets pass
+        assert record_count(watch) == len(rows)

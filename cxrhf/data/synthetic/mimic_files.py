@@ -28,7 +28,7 @@ from cxrhf.data.synthetic.truth import write_truth
 from cxrhf.data.synthetic.writing import planted_findings, write_defects, write_planted
 from cxrhf.errors import ConfigError
 
-__all__ = ["MIMIC_SIZE", "Sizes", "write_mimic"]
+__all__ = ["MIMIC_SIZE", "Sizes", "mimic_names", "write_mimic"]
 
 _PICTURES = 500  # drawn between two steps of the progress bar
 
@@ -57,7 +57,7 @@ def write_mimic(
         )
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
-    stream, trouble = np.random.default_rng([seed, 21]).spawn(2)
+    stream, trouble = _streams(seed)
     names = names_of(people, stream)
     listed = notes_table(people, names, stream)
     tables = Tables(
@@ -90,6 +90,17 @@ def write_mimic(
         write_defects(root, defects)
     write_planted(root, images, planted_findings(people))
     write_truth(people, root)
+
+
+def mimic_names(people: People, seed: int = 0) -> pl.DataFrame:
+    """image, image_id, study_id and patient_id as `write_mimic` with this seed names them."""
+    return names_of(people, _streams(seed)[0]).images(people).select("image", "image_id", "study_id", "patient_id")
+
+
+def _streams(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
+    """What the files are drawn from, and where the defects fall."""
+    stream, trouble = np.random.default_rng([seed, 21]).spawn(2)
+    return stream, trouble
 
 
 def _write_notes(path: Path, people: People, tables: Tables, length: Length, seed: int) -> None:
