@@ -37,7 +37,7 @@ def twins(tmp_path_factory):
     def of(name: str) -> Path:
         if name not in made:
             folder = tmp_path_factory.mktemp(name) / "raw"
-            write(name, folder, n_patients=9, seed=4, size=48)
+            write(name, folder, n_patients=9, seed=4, size=64)
             made[name] = folder
         return made[name]
 
@@ -125,7 +125,7 @@ def test_the_cache_key_knows_settings_sources_and_code(twins, tmp_path, monkeypa
 
 
 def test_spoilt_pictures_are_said(tmp_path):
-    write("nih", tmp_path / "raw", n_patients=12, seed=4, size=48, dirty=True)
+    write("nih", tmp_path / "raw", n_patients=12, seed=4, size=64, dirty=True)
     builder = builder_class("nih_chestxray14")(root=str(tmp_path / "raw"), cache_dir=str(tmp_path / "c"), **SETTINGS)
     with pytest.warns(CxrhfWarning, match="pictures of .* left out"):
         builder.download_and_prepare()

@@ -165,12 +165,12 @@ def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
     from cxrhf.data.synthetic import write
 
     source = folder / "source"
-    said = {
+    said: dict[str, Any] = {
         "n_patients": config.n_patients,
         "seed": config.seed,
         "dirty": config.dirty,
         "pixels": not config.no_pixels,
-        "size": min(config.size, 256),
+        "size": min(max(config.size, 64), 256),
     }
     marker = source / "made.json"
     if not marker.is_file() or json.loads(marker.read_text()) != said:

@@ -24,7 +24,7 @@ def twins(tmp_path_factory):
     def of(name):
         if name not in made:
             made[name] = tmp_path_factory.mktemp(name) / "raw"
-            write(name, made[name], n_patients=8, seed=4, size=48, pixels=name != "rexgradient")
+            write(name, made[name], n_patients=8, seed=4, size=64, pixels=name != "rexgradient")
         return made[name]
 
     return of

@@ -285,7 +285,7 @@ def test_pictures_across_pages_and_equal_ones(tmp_path: Path) -> None:
     pictures[30] = pictures[31] = pictures[20] + pictures[20]
     column = pa.array([{"bytes": each, "path": "a.jpg"} for each in pictures], shards._IMAGE_TYPE)
     ids = pa.array([str(number) for number in range(150)])
-    shards._write(pa.table({"image": column, "image_id": ids}), tmp_path / "a.parquet", {})
+    shards._write(pa.table({"image": column, "image_id": ids}), tmp_path / "a.parquet", {}, shards.ROWS_PER_GROUP)
     pixels = open_shards(tmp_path / "a.parquet")
     for row in [*rng.permutation(150), *range(150)]:
         assert pixels.encoded(int(row)) == pictures[row]
