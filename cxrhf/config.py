@@ -137,7 +137,7 @@ class DemoConfig:
     out: str = field(
         default="runs/demo", metadata={"metavar": "RUN", "aliases": ("-o",), "help": "Run folder to write."}
     )
-    n_patients: int = field(default=1000, metadata={"help": "Patients to make up, with some six images each."})
+    n_patients: int = field(default=600, metadata={"help": "Patients to make up, with some six images each."})
     size: int = field(default=128, metadata={"help": "Side of the drawn pictures."})
     seed: int = field(default=0, metadata={"help": "Seed of the patients and of the resampling."})
     n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients."})

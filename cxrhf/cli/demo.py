@@ -63,6 +63,8 @@ def main(args: Sequence[str]) -> int:
 
 def simulated(config: DemoConfig, built: Built) -> pa.Table:
     """PREDICTION rows of the simulated model for the images of the build; it was trained on none of them."""
+    import pyarrow as pa
+
     from cxrhf.data.load import load_images
     from cxrhf.data.synthetic.mimic_files import mimic_names
     from cxrhf.data.synthetic.models import predictions
@@ -71,4 +73,6 @@ def simulated(config: DemoConfig, built: Built) -> pa.Table:
     made = people(config.n_patients, config.seed)
     there = load_images(Path(built.folder), columns=["image_id"]).column("image_id").to_pylist()
     names = mimic_names(made, config.seed)
-    return predictions(made, model="ideal", ids=names.filter(names["image_id"].is_in(there)), dataset="synthetic twin")
+    table = predictions(made, model="ideal", ids=names.filter(names["image_id"].is_in(there)), dataset="synthetic twin")
+    named = pa.array(["simulated model"]).take(pa.array([0] * table.num_rows))
+    return table.set_column(table.schema.get_field_index("model"), table.schema.field("model"), named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -86,12 +87,13 @@ def _left_out(before: Mapping[str, Any] | None, row: Mapping[str, Any]) -> list[
 
 
 def _wrapped(text: str) -> list[str]:
+    """Lines that fit into a box; a number stays with its noun."""
     lines, line = [], ""
-    for word in text.split():
+    for word in re.sub(r"(?<=\d) (?=[a-z])", "\u00a0", text).split(" "):
         if line and len(line) + 1 + len(word) > _MOST:
             lines.append(line)
             line = ""
-        line = f"{line} {word}".strip()
+        line = f"{line} {word}".strip(" ")
     return [*lines, line] if line else lines
 
 

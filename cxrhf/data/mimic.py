@@ -48,7 +48,7 @@ def read(config: BuildConfig, steps: Steps, *, reports: bool = True) -> Mimic:
         patients=both.get_column("subject_id").n_unique(),
         studies=both.height,
         admissions=joined.get_column("hadm_id").n_unique(),
-        note="what CONTEXT's join keeps; images without admissions are kept here until notes are asked for",
+        note="for the published counts: images are joined below, with or without admissions",
     )
     images = images.join(labels, on=["subject_id", "study_id"], how="inner", maintain_order="left")
     images = images.rename({"subject_id": "patient_id", "dicom_id": "image_id"})

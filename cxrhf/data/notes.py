@@ -32,6 +32,7 @@ ROW_GROUP, NOTES_PER_FILE = 1_000, 25_000
 COLUMNS = ("note_id", "subject_id", "hadm_id", "charttime", "text")
 OPTIONAL = ("storetime",)
 QUARANTINE: dict[str, Any] = dict.fromkeys(("id", "patient_id", "path", "kind", "said"), pl.String)
+SEEN: dict[str, Any] = {"subject_id": pl.String, "hadm_id": pl.String}
 INDEX: dict[str, Any] = {
     "note_id": pl.String,
     "patient_id": pl.String,
@@ -42,7 +43,7 @@ INDEX: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class StagedNotes:
-    """What one pass over a notes file found. `seen` holds subject_id and hadm_id of every note, kept or not."""
+    """What one pass over a notes file found. `seen` holds subject_id, hadm_id and the number of notes, kept or not."""
 
     index: pl.DataFrame
     quarantine: pl.DataFrame
@@ -85,9 +86,9 @@ def stage_notes(
 
     write_notes(ahead(chosen()), folder)  # reading and choosing on one core, compressing on another
     staged = StagedNotes(
-        pl.concat(index) if index else pl.DataFrame(schema=INDEX),
-        pl.concat(quarantine) if quarantine else pl.DataFrame(schema=QUARANTINE),
-        pl.concat(seen).unique() if seen else pl.DataFrame(schema={"subject_id": pl.String, "hadm_id": pl.String}),
+        pl.concat([pl.DataFrame(schema=INDEX), *index]),
+        pl.concat([pl.DataFrame(schema=QUARANTINE), *quarantine]),
+        pl.concat([pl.DataFrame(schema=SEEN), *seen]).group_by("subject_id", "hadm_id").len("notes"),
     )
     _once(staged.index, path)
     return staged

@@ -69,6 +69,7 @@ def _counts(seen: pl.DataFrame) -> dict[str, int]:
     return {
         "patients": seen.get_column("subject_id").n_unique(),
         "admissions": seen.get_column("hadm_id").n_unique(),
+        "notes": int(seen.get_column("notes").sum()),
     }
 
 

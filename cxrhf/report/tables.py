@@ -235,6 +235,6 @@ def attrition_table(steps: Sequence[Mapping[str, Any]]) -> Table:
     columns = [
         Column("Step"),
         *(Column(name.capitalize()) for name in used),
-        *([Column("", words=True)] if noted else []),
+        *([Column("Note", words=True)] if noted else []),
     ]
     return Table("What every step left", columns, rows)
