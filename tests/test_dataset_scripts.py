@@ -137,6 +137,17 @@ def test_the_synthetic_one_needs_no_files(tmp_path):
     assert builder.as_dataset()["train"].num_rows
 
 
+def test_data_dir_is_a_root_too(twins, tmp_path):
+    root = str(twins("covid_chestxray"))
+    ours, theirs = (
+        builder_class("covid_chestxray")(cache_dir=str(tmp_path / name), no_pixels=True, **{name: root})
+        for name in ("root", "data_dir")
+    )
+    for builder in (ours, theirs):
+        builder.download_and_prepare()
+    assert ours.as_dataset()["train"]["image_id"][:] == theirs.as_dataset()["train"]["image_id"][:]
+
+
 def test_without_a_root_the_next_step_is_said(tmp_path):
     with pytest.raises(ConfigError, match=r'Chexpert\(root="FOLDER"'):
         builder_class("chexpert")(cache_dir=str(tmp_path)).download_and_prepare()

@@ -22,6 +22,7 @@ from cxrhf.data import layout
 from cxrhf.data.card import TERMS, card
 from cxrhf.data.fingerprint import build_print, code_print, file_print
 from cxrhf.data.flow import flow
+from cxrhf.data.images import check_packages
 from cxrhf.data.labels import label_counts
 from cxrhf.data.notes import QUARANTINE
 from cxrhf.data.prepare import Prepared, prepare
@@ -32,6 +33,7 @@ from cxrhf.tables.files import write_atomically
 
 WORK, RECORD = ".build", "build.json"
 ORDER = ("train", "validate", "test")
+_EXAMPLES = 5  # of bad pictures that are printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Built:
 def build(config: BuildConfig) -> Built:
     """Build a dataset into its folder, or go on with a build that was stopped, or say that it is finished."""
     folder = config.folder()
+    if not config.no_pixels:
+        check_packages()
     if config.dataset == "synthetic" and not config.root:
         config = with_twin(config, folder)
     if not config.root:
@@ -125,7 +129,9 @@ def _finish(
     lost = prepared.images.height - sum(rows.values())
     if lost:
         steps.add("images that could be read", images=sum(rows.values()), note=f"{lost:,} are in the quarantine")
-        notes.append(f"{lost:,} pictures are missing or damaged: see {folder}/quarantine.parquet")
+        bad = quarantine.filter(~pl.col("kind").str.starts_with("note"))
+        notes.append(f"{lost:,} pictures are missing or damaged, all named in {folder}/quarantine.parquet")
+        notes += [f"{kind}: {path}" for kind, path in bad.select("kind", "path").head(_EXAMPLES).iter_rows()]
     if prepared.quarantine.height:
         notes.append(f"{prepared.quarantine.height:,} notes cannot be used: see {folder}/quarantine.parquet")
     write_table(quarantine.to_arrow(), folder / "quarantine.parquet")

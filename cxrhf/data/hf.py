@@ -38,6 +38,7 @@ _ASIDE = ("dataset", "out", "configuration", "overwrite", "workers")
 def settings(dataset: str, configuration: str, config: Any) -> BuildConfig:
     """The settings that a builder's configuration stands for."""
     given = {each.name: getattr(config, each.name) for each in fields(BuildConfig) if each.name not in _ASIDE}
+    given["root"] = given["root"] or config.data_dir or ()  # data_dir: what users of `datasets` know
     return BuildConfig(dataset, configuration=configuration, **given)
 
 
@@ -88,7 +89,7 @@ def builder_base() -> Any:
 
         def _print(self, kwargs: dict[str, Any]) -> str:
             """The cache key: raw tables and code; `datasets` itself adds the settings that were given."""
-            known = BuildConfig(self.DATASET, root=kwargs.get("root") or ())
+            known = BuildConfig(self.DATASET, root=kwargs.get("root") or kwargs.get("data_dir") or ())
             script = Path(sys.modules[type(self).__module__].__file__ or __file__)
             inputs = [file_print(path) for path in sources(known)] if known.root else []
             return build_print({"dataset": self.DATASET}, inputs, code_print(script))

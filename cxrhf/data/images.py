@@ -9,6 +9,7 @@ end marker decodes without complaint (libjpeg only warns) and cannot be told fro
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import struct
 from collections.abc import Iterator
@@ -71,6 +72,16 @@ def stored(path: Path, size: int) -> bytes:
         return _jpeg(_resized(picture, _fitted(picture.size, size)))
     with explained():
         return _stored(data, size)
+
+
+def check_packages() -> None:
+    """Pictures need packages that the light core does not bring: said before any picture is called damaged."""
+    missing = [name for name in ("PIL", "pydicom") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CxrhfError(
+            f"pictures cannot be read: {' and '.join(missing)} is not installed",
+            next_step="pip install 'cxrhf[data]', or build tables only with --no-pixels",
+        )
 
 
 def is_dicom(path: Path) -> bool:

@@ -13,13 +13,14 @@ from pathlib import Path
 import polars as pl
 
 from cxrhf.config_build import BuildConfig
-from cxrhf.data import layout
+from cxrhf.data import fields, layout
 from cxrhf.data.attrition import Steps
+from cxrhf.data.chexpert import LABELS
 from cxrhf.data.raw import header, numbers, read_csv, times
 from cxrhf.data.sections import read_reports
 from cxrhf.data.source import Source
 from cxrhf.errors import SourceError
-from cxrhf.findings import MIMIC, display_name, finding_name
+from cxrhf.findings import MIMIC
 
 DATASET = "mimic_cxr_context"
 _ENDINGS = (".jpg", ".jpeg", ".png", ".dcm")
@@ -52,7 +53,7 @@ def read(config: BuildConfig, steps: Steps, *, reports: bool = True) -> Mimic:
     )
     images = images.join(labels, on=["subject_id", "study_id"], how="inner", maintain_order="left")
     images = images.rename({"subject_id": "patient_id", "dicom_id": "image_id"})
-    _unique(images)
+    fields.check_ids(images, layout.require(config.root, DATASET, "metadata"))
     steps.add("images with labels", images)
     images = _people(config, images, admissions)
     images = _official(config, images)
@@ -85,9 +86,8 @@ def _admissions(config: BuildConfig, steps: Steps) -> pl.DataFrame:
 
 def _labels(config: BuildConfig, steps: Steps) -> pl.DataFrame:
     path = layout.require(config.root, DATASET, "labels")
-    spelt = {name: next(each for each in header(path) if finding_name(each) == name) for name in _present(path)}
-    frame = read_csv(path, ["subject_id", "study_id", *spelt.values()])
-    frame = frame.with_columns([numbers(frame, spelt[name], pl.Int8, path).alias(name) for name in MIMIC])
+    frame = read_csv(path, ["subject_id", "study_id", *LABELS])
+    frame = frame.with_columns(fields.labels(frame, LABELS, path))
     frame = frame.select("subject_id", "study_id", *MIMIC)
     twice = frame.filter(pl.col("study_id").is_duplicated())
     if twice.height:
@@ -96,19 +96,11 @@ def _labels(config: BuildConfig, steps: Steps) -> pl.DataFrame:
     return frame
 
 
-def _present(path: Path) -> tuple[str, ...]:
-    there = {finding_name(each) for each in header(path)}
-    for name in MIMIC:
-        if name not in there:
-            raise SourceError(f"{path.name}: no column for {display_name(name)!r}", got=", ".join(header(path)))
-    return MIMIC
-
-
 def _metadata(config: BuildConfig, steps: Steps) -> pl.DataFrame:
     path = layout.require(config.root, DATASET, "metadata")
     frame = read_csv(path, ["dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate", "StudyTime"])
     steps.add("metadata", images=frame.height, studies=frame.get_column("study_id").n_unique())
-    frame = frame.with_columns(study_time("StudyDate", "StudyTime"), pl.col("ViewPosition").alias("view"))
+    frame = frame.with_columns(study_time("StudyDate", "StudyTime"), fields.view("ViewPosition"))
     timeless = int(frame.get_column("study_time").is_null().sum())
     if timeless:
         steps.rows[-1]["note"] = f"{timeless:,} images have no usable study time: no note can be shown to be prior"
@@ -122,12 +114,6 @@ def study_time(date: str, time: str) -> pl.Expr:
     part = whole.struct.field("field_1").fill_null("0")
     text = pl.concat_str([pl.col(date).str.strip_chars(), pl.lit(" "), clock, pl.lit("."), part])
     return text.str.to_datetime("%Y%m%d %H%M%S%.f", strict=False, time_unit="us").alias("study_time")
-
-
-def _unique(images: pl.DataFrame) -> None:
-    twice = images.filter(pl.col("image_id").is_duplicated())
-    if twice.height:
-        raise SourceError(f"metadata: image {twice.get_column('image_id')[0]} stands there twice")
 
 
 def _people(config: BuildConfig, images: pl.DataFrame, admissions: pl.DataFrame) -> pl.DataFrame:

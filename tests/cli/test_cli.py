@@ -58,6 +58,11 @@ def test_no_verb_shows_help_and_fails(capsys: pytest.CaptureFixture[str]) -> Non
         (["audit", "x.csv", "--config", "nowhere"], "no config 'nowhere'"),
         (["report", "nowhere"], "nowhere is not a folder"),
         (["demo", "--n-patients", "0"], "n_patients is out of range"),
+        (["build", "chexprt"], "no such dataset. Got: chexprt."),
+        (["build", "chexpert"], "no folder with raw files was given"),
+        (["build", "chexpert", "--root", "nowhere"], "nowhere is not a folder"),
+        (["build", "chexpert", "--labels", "mask"], "did you mean 'masked'?"),
+        (["doctor", "chexpert"], "no folder was given"),
     ],
 )
 def test_errors_are_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

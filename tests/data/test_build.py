@@ -25,7 +25,7 @@ from cxrhf.data.build import build
 from cxrhf.data.load import load_images, load_notes, note_texts
 from cxrhf.data.pixels import open_shards
 from cxrhf.data.synthetic import write
-from cxrhf.errors import LeakageError, RunError, SourceError
+from cxrhf.errors import CxrhfError, LeakageError, RunError, SourceError
 from tests.real_data import published_tables, real_data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -250,7 +250,7 @@ def rewritten(change):
         ("discharge.csv.gz", rewritten(lambda text: text[: text.rindex('"')] + "\n"), "quotation mark"),
         ("admissions.csv.gz", rewritten(lambda text: text + "1,2,3\n"), "3 cells where the header has"),
         ("*-metadata.csv.gz", lambda data: data[:-9], "cut or damaged"),
-        ("*-chexpert.csv.gz", rewritten(lambda text: text.replace("Edema", "Oedem", 1)), "no column for 'Edema'"),
+        ("*-chexpert.csv.gz", rewritten(lambda text: text.replace("Edema", "Oedem", 1)), "column 'Edema' is missing"),
         ("patients.csv.gz", lambda data: b"", "cut or damaged|is empty"),
     ],
 )  # fmt: skip
@@ -286,6 +286,26 @@ def test_a_planted_leak_stops_the_build(source, tmp_path):
     dropped = build(config(copy, tmp_path / "dropped", no_pixels=True, own_report="drop"))
     left = {each["image_id"]: each["prior_note_ids"] for each in load_images(dropped.folder).to_pylist()}
     assert note not in left.get(row["image_id"], [])
+
+
+def test_a_patient_in_two_splits_stops_the_build(source, tmp_path):
+    """An official split by image, as some copies have it, deals a patient's images into both."""
+    table = load_images(build(config(source, tmp_path / "plain", no_pixels=True)).folder)
+    rows = list(zip(table.column("image_id").to_pylist(), table.column("patient_id").to_pylist(), strict=True))
+    patient = max({each for _, each in rows}, key=[each for _, each in rows].count)
+    his = [image for image, each in rows if each == patient]
+    lines = [f"{image},{'test' if image == his[0] else 'train'}" for image, _ in rows]
+    (tmp_path / "split.csv").write_text("\n".join(["image_id,split", *lines]) + "\n")
+    with pytest.raises(LeakageError, match="patient in several splits") as caught:
+        build(config(source, tmp_path / "out", no_pixels=True, split_file=str(tmp_path / "split.csv")))
+    assert caught.value.counts == {"split": 1}
+    assert pl.read_csv(tmp_path / "out" / "leakage.csv", infer_schema=False)["patient_id"].to_list() == [patient]
+
+
+def test_without_the_packages_nothing_is_called_damaged(source, tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(CxrhfError, match="PIL and pydicom is not installed"):
+        build(config(source, tmp_path / "out"))
 
 
 def test_notes_alone_and_images_alone(source, tmp_path):

@@ -249,3 +249,18 @@ def test_curves_may_be_missing_and_the_page_is_the_same_again(run) -> None:
     finally:
         (run / "curves.away").rename(run / "curves.parquet")
         write_report(run)
+
+
+def test_attrition_and_its_picture_are_in_the_page():
+    steps = [
+        {
+            "step": "notes <b>", "images": 5, "studies": None, "patients": 2, "admissions": None, "notes": None,
+            "expected_images": 1234, "expected_studies": None, "expected_patients": None, "expected_admissions": None,
+            "expected_notes": None, "note": "why & how",
+        }
+    ]  # fmt: skip
+    page = render([], [], {}, steps, b"<svg xmlns='http://www.w3.org/2000/svg'/>")
+    assert "notes &lt;b&gt;" in page
+    assert "published 1,234" in page
+    assert "data:image/svg+xml;base64," in page
+    assert 'id="data"' not in render([], [], {})

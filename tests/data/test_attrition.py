@@ -1,0 +1,96 @@
+"""The attrition as table, lines, card and picture: every count, the published ones, nothing of anybody."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+import yaml
+
+from cxrhf.data.attrition import EXPECTED, Steps
+from cxrhf.data.card import TERMS, card
+from cxrhf.data.fingerprint import build_print, code_print, file_print
+from cxrhf.data.flow import flow
+from cxrhf.schema import ATTRITION
+
+IMAGES = pl.DataFrame(
+    {"image_id": ["i1", "i2", "i3"], "study_id": ["s1", "s1", "s2"], "patient_id": ["p1", "p1", "p2"]}
+)
+
+
+@pytest.fixture
+def steps():
+    made = Steps("mimic_cxr_context")
+    made.add("admissions", patients=223_452, admissions=546_028)
+    made.add("images with labels", IMAGES)
+    made.add(
+        "images with a prior note", IMAGES.head(1), notes=4, note="<b>12</b> links & more, and more words than fit"
+    )
+    made.add("split train", IMAGES.head(1), published=False)
+    return made
+
+
+def test_counts_and_published_counts(steps):
+    table = steps.table()
+    assert table.schema.equals(ATTRITION, check_metadata=False)
+    assert table.column("studies").to_pylist() == [None, 2, 1, 1]
+    assert table.column("expected_patients").to_pylist()[0] == 223_452
+    assert table.column("expected_images").to_pylist() == [None, None, 209_300, None]
+    lines = steps.lines()
+    assert "223,452 [223,452]" in lines[1]
+    assert "1 [209,300]" in lines[3]
+    assert EXPECTED["mimic_cxr_context"]["split train"]["images"] == 167_291
+
+
+def test_the_picture_is_whole_and_escaped(steps):
+    text = flow(steps.rows, "a <set>")
+    tree = ElementTree.fromstring(text)
+    words = " ".join(tree.itertext())
+    assert "3 images" in words.replace("\u00a0", " ")
+    assert "Left out" in words
+    assert "2 images" in words.replace("\u00a0", " ")
+    assert "<b>12</b> links" in words.replace("\u00a0", " ")
+    boxes = [(float(each.get("x", 0)), float(each.get("width"))) for each in tree.iter() if each.tag.endswith("rect")]
+    assert all(x + width <= 880 for x, width in boxes)
+    assert flow([], "nothing")
+
+
+def test_card_front_and_counts(steps):
+    record = {
+        "settings": {"labels": "masked", "views": "all", "female": None}, "splits": {"train": 1, "test": 2},
+        "n_notes": 4, "attributes": 3, "checked": {"patients": 2, "pairs": 9}, "fingerprint": "abc",
+    }  # fmt: skip
+    labels = pl.DataFrame({"finding": ["edema"], "positive": [1], "negative": [2], "uncertain": [3], "blank": [4]})
+    for dataset, terms in TERMS.items():
+        text = card(dataset, record, steps.rows, labels)
+        front = yaml.safe_load(text.split("---")[1])
+        assert [each["config_name"] for each in front["configs"]] == ["images", "notes", "attributes"]
+        assert ("refuses this folder" in text) == terms.credentialed
+        assert "| Edema | 1 | 2 | 3 | 4 |" in text
+        assert "1 [209,300]" in text
+        assert "female" not in text
+        assert not re.search(r"\bi1\b|\bp1\b", text)
+
+
+def test_fingerprints(tmp_path):
+    small, large = tmp_path / "a.csv", tmp_path / "b.csv"
+    small.write_bytes(b"x" * 10)
+    first = file_print(small)
+    small.write_bytes(b"x" * 9 + b"y")
+    assert file_print(small) != first
+    assert first["whole"] is True
+    with large.open("wb") as file:
+        file.truncate((64 << 20) + 10)
+    assert file_print(large)["whole"] is False
+    one = build_print({"a": 1}, [first], "code")
+    assert one == build_print({"a": 1}, [first], "code")
+    others = [
+        build_print({"a": 2}, [first], "code"),
+        build_print({"a": 1}, [], "code"),
+        build_print({"a": 1}, [first], "k"),
+    ]
+    assert len({one, *others}) == 4
+    assert code_print() == code_print()
+    assert code_print(small) != code_print()

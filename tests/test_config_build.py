@@ -1,0 +1,78 @@
+"""Settings of builds: defaults by dataset, wrong ones said with what is allowed, recipes that load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cxrhf.cli.flags import parse
+from cxrhf.config import from_mapping, load_mapping
+from cxrhf.config_build import DATASETS, BuildConfig, DoctorConfig
+from cxrhf.errors import ConfigError
+
+RECIPES = sorted(path.stem for path in (Path(__file__).parents[1] / "cxrhf" / "configs").glob("*_paper.yaml"))
+
+
+def test_each_dataset_has_its_defaults():
+    for name in DATASETS:
+        made = BuildConfig(name)
+        assert made.configuration
+        assert made.views in ("all", "frontal")
+        assert abs(sum(made.shares()) - 1) < 1e-12
+    assert BuildConfig("nih-chestxray14").split == "official"
+    assert BuildConfig("rexgradient").views == "frontal"
+    assert BuildConfig("covid_chestxray").own_report == "drop"
+    assert BuildConfig("mimic_cxr_context").own_report == "fail"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"dataset": "mimic"}, "no such dataset"),
+        ({"dataset": "chexprt"}, "did you mean 'chexpert'"),
+        ({"dataset": "chexpert", "configuration": "linked"}, "chexpert has no notes"),
+        ({"dataset": "chexpert", "labels": "mask"}, "did you mean 'masked'"),
+        ({"dataset": "chexpert", "ratios": "80/20"}, "not three shares"),
+        ({"dataset": "chexpert", "ratios": "a/b/c"}, "not three shares"),
+        ({"dataset": "chexpert", "images_per_patient": "positive_first"}, "needs a finding"),
+        ({"dataset": "chexpert", "split": "file"}, "no file was given"),
+        ({"dataset": "chexpert", "female": 1.5}, "female is out of range"),
+        ({"dataset": "chexpert", "size": 8}, "size is out of range"),
+        ({"dataset": "chexpert", "seed": -1}, "seed is out of range"),
+    ],
+)
+def test_wrong_settings_are_said(settings, said):
+    with pytest.raises(ConfigError, match=said):
+        BuildConfig(**settings)
+
+
+def test_a_split_file_is_enough():
+    assert BuildConfig("chexpert", split_file="x.csv").split == "file"
+    assert BuildConfig("chexpert", finding="Effusion").finding == "pleural_effusion"
+    assert BuildConfig("chexpert", root="a").root == ("a",)
+
+
+def test_what_decides_the_content():
+    one = BuildConfig("chexpert", root=("a",), out="x", workers=1)
+    other = BuildConfig("chexpert", root=("b",), out="y", workers=7, overwrite=True)
+    assert one.content() == other.content()
+    assert one.content() != BuildConfig("chexpert", seed=1).content()
+    assert "n_patients" in BuildConfig("synthetic").content()
+
+
+def test_doctor_needs_a_folder():
+    with pytest.raises(ConfigError, match="no folder was given"):
+        DoctorConfig("chexpert")
+    assert DoctorConfig("chexpert", root=("a",)).root == ("a",)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recipes_are_settings(recipe):
+    assert len(RECIPES) == 5
+    dataset = "mimic_cxr_context" if recipe == "context_paper" else "chexpert"
+    made = from_mapping(BuildConfig, {"dataset": dataset, **load_mapping(recipe)})
+    parsed = parse(BuildConfig, [dataset, "--config", recipe, "--seed", "7"], verb="build", about="")
+    assert parsed.seed == 7  # a flag wins over the recipe
+    assert parsed.labels == made.labels
+    assert parsed.images_per_patient == made.images_per_patient
