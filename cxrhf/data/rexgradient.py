@@ -63,7 +63,7 @@ def _read_studies(path: Path) -> pl.DataFrame:
     """The JSON object of a split as a row a study."""
     try:
         with path.open(encoding="utf-8") as stream:
-            loaded = json.load(stream)
+            loaded = json.load(stream, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise SourceError(
             f"{path.name}, line {error.lineno}: not JSON ({error.msg})", next_step=f"copy it again: {path}"
@@ -73,8 +73,9 @@ def _read_studies(path: Path) -> pl.DataFrame:
     if not isinstance(loaded, dict):
         raise SourceError(f"{path.name}: not an object with a key a study", got=type(loaded).__name__)
     columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA}
+    named = {name for study in loaded.values() if isinstance(study, Mapping) for name in study}
     for key, study in loaded.items():
-        _check_study(key, study, path)
+        _check_study(key, study, path, named)
         columns["study_id"].append(key)
         for name in _TEXTS:
             value = study.get(name)
@@ -84,12 +85,24 @@ def _read_studies(path: Path) -> pl.DataFrame:
     return pl.DataFrame(columns, schema=_SCHEMA)
 
 
-def _check_study(key: str, study: object, path: Path) -> None:
-    """A study must hold every field: one that is renamed would otherwise be a column of nulls."""
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a key that stands twice would lose a study without a word."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SourceError(
+            f"ReXGradient metadata: the key {twice!r} stands twice in one object", next_step="copy it again"
+        )
+    return made
+
+
+def _check_study(key: str, study: object, path: Path, named: set[str]) -> None:
+    """A study needs a patient and pictures; another field may be blank, but not unknown to the whole file: renamed."""
     if not isinstance(study, Mapping):
         raise SourceError(f"{path.name}: study {key!r} is not an object", got=type(study).__name__)
     for name in (*_TEXTS, *_LISTS):
-        if name not in study:
+        if name not in study and (name in ("PatientID", "ImagePath") or name not in named):
             hint = did_you_mean(name, study)
             raise SourceError(
                 f"{path.name}: study {key!r} has no {name!r}",
@@ -97,7 +110,7 @@ def _check_study(key: str, study: object, path: Path) -> None:
                 next_step=(f"{hint} Was it renamed? " if hint else "") + f"download the file again: {path}",
             )
     for name in _LISTS:
-        if not isinstance(study[name] or [], list):
+        if not isinstance(study.get(name) or [], list):
             raise SourceError(f"{path.name}: study {key!r}: {name!r} is not a list", got=study[name])
 
 

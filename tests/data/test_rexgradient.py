@@ -149,3 +149,13 @@ def test_the_twin_is_read_as_it_was_planted(tmp_path, dirty):
     assert images["findings"].is_not_null().any()
     empty = images.filter(pl.col("age").is_null())["study_id"].unique().sort().to_list()
     assert empty == sorted(defects.get("age_missing", []))
+
+
+def test_a_field_may_be_absent_in_one_study_and_no_key_may_stand_twice(tmp_path):
+    other = study("2")
+    del other["Comparison"]
+    images = read(write(tmp_path, one=study("1"), two=other)).images
+    assert images["comparison"].to_list() == ["None.", None]
+    (tmp_path / "metadata" / "test_metadata_view_position.json").write_text('{"one": 1, "one": 2}')
+    with pytest.raises(SourceError, match="'one' stands twice"):
+        read(tmp_path)
