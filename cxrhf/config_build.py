@@ -30,6 +30,7 @@ DATASETS: Mapping[str, Mapping[str, Any]] = {
     "rexgradient": {"configuration": "images", "split": "official", "views": "frontal"},
     "chexpert_plus": {"configuration": "images", "split": "ratio", "ratios": "60/10/30"},
 }
+WITH_RACE = ("mimic_cxr_context", "synthetic", "chexpert", "chexpert_plus")
 WITH_NOTES = ("mimic_cxr_context", "covid_chestxray", "synthetic")
 
 
@@ -120,7 +121,10 @@ class BuildConfig:
                 "no such dataset", got=name, allowed=", ".join(DATASETS), next_step=did_you_mean(name, DATASETS)
             )
         given = (self.root,) if isinstance(self.root, (str, Path)) else tuple(self.root)
-        set_field(self, "root", tuple(str(each) for each in given))
+        set_field(self, "root", tuple(str(Path(each).expanduser()) for each in given))
+        for key in ("out", "split_file"):
+            if getattr(self, key):
+                set_field(self, key, str(Path(getattr(self, key)).expanduser()))
         choices = {
             "configuration": CONFIGURATIONS,
             "labels": LABEL_POLICIES,
@@ -148,6 +152,8 @@ class BuildConfig:
                 f"{name} has no notes", got=f"configuration {self.configuration}", allowed="images",
                 next_step=f"cxrhf build {name} --configuration images",
             )  # fmt: skip
+        if self.sample == "encoding" and name not in WITH_RACE:
+            raise ConfigError(f"sample encoding: {name} has no race", allowed=", ".join(WITH_RACE))
         if self.images_per_patient == "positive_first" and not self.finding:
             raise ConfigError("positive_first needs a finding", next_step="add --finding pneumothorax")
         if self.split_file and self.split != "file":
@@ -174,7 +180,7 @@ class BuildConfig:
             numbers = [float(part) for part in parts]
         except ValueError:
             numbers = []
-        if len(numbers) != 3 or min(numbers) < 0 or sum(numbers) <= 0:
+        if len(numbers) != 3 or not all(0 <= each < 1e9 for each in numbers) or sum(numbers) <= 0:
             raise ConfigError("ratios are not three shares", got=self.ratios, allowed="80/10/10, 60/10/30, ...")
         return (numbers[0] / sum(numbers), numbers[1] / sum(numbers), numbers[2] / sum(numbers))
 

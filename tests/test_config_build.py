@@ -35,6 +35,8 @@ def test_each_dataset_has_its_defaults():
         ({"dataset": "chexpert", "labels": "mask"}, "did you mean 'masked'"),
         ({"dataset": "chexpert", "ratios": "80/20"}, "not three shares"),
         ({"dataset": "chexpert", "ratios": "a/b/c"}, "not three shares"),
+        ({"dataset": "chexpert", "ratios": "nan/1/1"}, "not three shares"),
+        ({"dataset": "nih_chestxray14", "sample": "encoding"}, "nih_chestxray14 has no race"),
         ({"dataset": "chexpert", "images_per_patient": "positive_first"}, "needs a finding"),
         ({"dataset": "chexpert", "split": "file"}, "no file was given"),
         ({"dataset": "chexpert", "female": 1.5}, "female is out of range"),

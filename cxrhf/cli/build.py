@@ -33,6 +33,7 @@ def main(args: Sequence[str]) -> int:
     print("\n".join(done.lines))
     for note in done.notes:
         print(f"note: {note}")
-    print(f'load it: datasets.load_dataset("parquet", data_files="{done.folder}/images/*.parquet")')
+    there = "images" if done.record["splits"] else "notes"
+    print(f'load it: datasets.load_dataset("parquet", data_files="{done.folder}/{there}/*.parquet")')
     print(done.folder)
     return 0

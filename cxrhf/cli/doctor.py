@@ -23,7 +23,7 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(DoctorConfig, args, verb="doctor", about=ABOUT)
-    from cxrhf.data.doctor import examine
+    from cxrhf.data.doctor import examine, ready
 
     checks = examine(config.dataset, config.root)
     for check in checks:
@@ -32,6 +32,5 @@ def main(args: Sequence[str]) -> int:
     if stopped:
         print(f"error: {config.dataset} cannot be built: {', '.join(stopped)}", file=sys.stderr)
         return 2
-    roots = " ".join(config.root)
-    print(f"ready: cxrhf build {config.dataset} --root {roots} --out data/{config.dataset}")
+    print(f"ready: {ready(config.dataset, config.root, checks)}")
     return 0

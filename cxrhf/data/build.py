@@ -19,19 +19,19 @@ import pyarrow.compute as pc
 
 from cxrhf.config_build import BuildConfig
 from cxrhf.data import layout
+from cxrhf.data.attrition import Steps
 from cxrhf.data.card import TERMS, card
 from cxrhf.data.fingerprint import build_print, code_print, file_print
 from cxrhf.data.flow import flow
+from cxrhf.data.folder import RECORD, WORK, apart, can_be_folder, discard, opened, tidy, write_text
 from cxrhf.data.images import check_packages
 from cxrhf.data.labels import label_counts
 from cxrhf.data.notes import QUARANTINE
 from cxrhf.data.prepare import Prepared, prepare
-from cxrhf.data.shards import ROWS_PER_SHARD, ROWS_WITHOUT_PIXELS, ShardPlan, write_shards
-from cxrhf.errors import RunError
+from cxrhf.data.shards import ROWS_PER_SHARD, ROWS_WITHOUT_PIXELS, ShardPlan, place_shards, write_shards
+from cxrhf.errors import CxrhfError, RunError, SourceError
 from cxrhf.schema import ATTRIBUTE, check, image_schema, write_table
-from cxrhf.tables.files import write_atomically
 
-WORK, RECORD = ".build", "build.json"
 ORDER = ("train", "validate", "test")
 _EXAMPLES = 5  # of bad pictures that are printed
 
@@ -51,31 +51,57 @@ def build(config: BuildConfig) -> Built:
     folder = config.folder()
     if not config.no_pixels:
         check_packages()
+    can_be_folder(folder)
     if config.dataset == "synthetic" and not config.root:
         config = with_twin(config, folder)
     if not config.root:
         raise RunError("no folder with raw files was given", next_step=f"cxrhf build {config.dataset} --root FOLDER")
     layout.check_roots(config.root)
-    _apart(folder, config)
-    inputs = [file_print(path) for path in sources(config)]
+    apart(folder, config)
+    inputs = fingerprints(config)
     fingerprint = build_print(config.content(), inputs, code_print())
-    record = _opened(folder, fingerprint, overwrite=config.overwrite)
+    record = opened(folder, fingerprint, overwrite=config.overwrite)
     if record is not None:
-        steps = pl.read_parquet(folder / "attrition.parquet").to_dicts()
-        return Built(
-            folder, record, _lines(config.dataset, steps), ["this folder is finished; nothing was built again"]
-        )
-    work = folder / WORK
-    prepared = prepare(config, work, folder / "notes", fingerprint)
-    quarantine, rows = write_images(config, prepared, folder, fingerprint)
-    return _finish(config, prepared, folder, inputs, fingerprint, quarantine, rows)
+        return _as_it_is(folder, record)
+    try:
+        prepared = prepare(config, folder / WORK, folder / "notes", fingerprint)
+        quarantine, rows = write_images(config, prepared, folder, fingerprint)
+    except CxrhfError:
+        discard(folder)  # nothing was made that could be taken over: other settings may follow
+        raise
+    done = _finish(config, prepared, folder, inputs, fingerprint, quarantine, rows)
+    done.notes.extend(layout.several(config.root, config.dataset))
+    return done
+
+
+def _as_it_is(folder: Path, record: dict[str, Any]) -> Built:
+    steps = pl.read_parquet(folder / "attrition.parquet").to_dicts()
+    notes = ["this folder is finished; nothing was built again (--overwrite builds it anew)"]
+    if record["quarantined"]:
+        notes.append(f"{record['quarantined']:,} pictures or notes are in its quarantine; mended ones need --overwrite")
+    return Built(folder, record, Steps(record["dataset"], steps).lines(), notes)
 
 
 def sources(config: BuildConfig) -> list[Path]:
     """The files that decide what is built, pictures and reports aside."""
     found = [layout.find(config.root, config.dataset, each.key) for each in layout.LAYOUTS[config.dataset]]
     paths = [path for path in found if path is not None and path.is_file()]
-    return [*paths, Path(config.split_file)] if config.split_file else paths
+    if config.split_file is None:
+        return paths
+    split_file = Path(config.split_file)
+    if not split_file.is_file():
+        raise SourceError(f"split file {split_file} is not a file", next_step="check the path of --split-file")
+    return [*paths, split_file]
+
+
+def fingerprints(config: BuildConfig) -> list[dict[str, Any]]:
+    """What is known of the sources: their content, and whether there are reports."""
+    known = [file_print(path) for path in sources(config)]
+    if config.dataset in ("mimic_cxr_context", "synthetic"):
+        from cxrhf.data.mimic import has_reports
+
+        known.append({"name": "reports", "there": has_reports(config)})
+    return known
 
 
 def image_table(prepared: Prepared) -> pa.Table:
@@ -99,21 +125,32 @@ def write_images(
     config: BuildConfig, prepared: Prepared, folder: Path, fingerprint: str
 ) -> tuple[pl.DataFrame, dict[str, int]]:
     """Write the shards of every split; what could not be used, and how many rows of each split could."""
-    bad, rows = [prepared.quarantine], {}
+    bad, found = [prepared.quarantine], {}
     for plan in plans(prepared, pixels=not config.no_pixels):
-        done = write_shards(
+        found[plan.split] = write_shards(
             plan,
-            folder / "images",
+            folder / WORK / "images",
             build=folder / WORK / "shards",
             fingerprint=fingerprint,
             size=None if config.no_pixels else config.size,
             threads=config.workers,
         )
-        rows[plan.split] = sum(each.rows for each in done)
-        lost = pl.from_arrow(pa.concat_tables([each.quarantined for each in done]))
+        lost = pl.from_arrow(pa.concat_tables([each.quarantined for each in found[plan.split]]))
         assert isinstance(lost, pl.DataFrame)
         bad.append(lost.rename({"image_id": "id"}))
-    return pl.concat([each.select(list(QUARANTINE)) for each in bad]), rows
+    quarantine = pl.concat([each.select(list(QUARANTINE)) for each in bad])
+    rows = {split: sum(each.rows for each in results) for split, results in found.items()}
+    if found and not sum(rows.values()):
+        write_table(quarantine.to_arrow(), folder / "quarantine.parquet")
+        raise SourceError(
+            f"{config.dataset}: none of the {prepared.images.height:,} pictures can be read",
+            got=f"for example {bad[1].row(0, named=True)['path']} ({bad[1].row(0, named=True)['kind']})",
+            next_step=f"cxrhf doctor {config.dataset}, or tables only: --no-pixels",
+        )
+    shutil.rmtree(folder / "images", ignore_errors=True)  # of an earlier try
+    for split, results in found.items():
+        place_shards(results, folder / "images", split)
+    return quarantine, {split: count for split, count in rows.items() if count}
 
 
 def _finish(
@@ -143,7 +180,7 @@ def _finish(
         write_table(prepared.resampled.to_arrow(), folder / "resampled.parquet")
     write_table(steps.table(), folder / "attrition.parquet")
     write_table(steps.table(), folder / "attrition.csv")
-    _text(folder / "flow.svg", flow(steps.rows, f"{config.dataset}: from the published files to this dataset"))
+    write_text(folder / "flow.svg", flow(steps.rows, f"{config.dataset}: from the published files to this dataset"))
     record = {
         "format": 1,
         "dataset": config.dataset,
@@ -160,9 +197,9 @@ def _finish(
         "fingerprint": fingerprint,
     }
     counts = label_counts(prepared.images, prepared.findings) if prepared.images.height else None
-    _text(folder / "README.md", card(config.dataset, record, steps.rows, counts))
-    _text(folder / RECORD, json.dumps(record, indent=2, ensure_ascii=False, default=str) + "\n")
-    _tidy(folder)  # after the record: a build killed in between is finished
+    write_text(folder / "README.md", card(config.dataset, record, steps.rows, counts))
+    write_text(folder / RECORD, json.dumps(record, indent=2, ensure_ascii=False, default=str) + "\n")
+    tidy(folder)  # after the record: a build killed in between is finished
     return Built(folder, record, steps.lines(), notes)
 
 
@@ -184,82 +221,6 @@ def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
         for each in (draft, source):
             shutil.rmtree(each, ignore_errors=True)
         write("mimic", draft, **said)
-        _text(draft / "made.json", json.dumps(said))
+        write_text(draft / "made.json", json.dumps(said))
         draft.replace(source)
     return config.with_root(source)
-
-
-def _apart(folder: Path, config: BuildConfig) -> None:
-    """A build may not be written into the folder it is read from."""
-    for root in config.root:
-        inside, source = folder.resolve(), Path(root).resolve()
-        if inside == source or source in inside.parents:
-            raise RunError(
-                f"{folder} lies in the source folder {root}, which is only read", next_step="choose another --out"
-            )
-
-
-def _opened(folder: Path, fingerprint: str, *, overwrite: bool) -> dict[str, Any] | None:
-    """The record of a finished build with this fingerprint; otherwise a folder ready to be built into, and None."""
-    other = f"choose another --out, or say --overwrite to replace what is in {folder}"
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder} is a file, not a folder", next_step="choose another --out")
-    record, begun = _json(folder / RECORD), _json(folder / WORK / "begun.json")
-    known = (record or begun or {}).get("fingerprint")
-    strange = (
-        folder.is_dir()
-        and known is None
-        and any(each.name not in ("source", "source.part", WORK) for each in folder.iterdir())
-    )
-    if strange and not overwrite:
-        raise RunError(f"{folder} is not empty and holds no build", next_step=other)
-    _sweep(folder)
-    if record is not None and known == fingerprint:
-        _tidy(folder)
-        return record
-    if known is not None and known != fingerprint and not overwrite:
-        what = "a finished build" if record is not None else "a build that was begun"
-        raise RunError(f"{folder} holds {what} with other settings, sources or code", next_step=other)
-    if known != fingerprint:
-        _clear(folder)
-    _text(folder / WORK / "begun.json", json.dumps({"fingerprint": fingerprint}))
-    return None
-
-
-def _clear(folder: Path) -> None:
-    """Remove what builds write, and nothing else."""
-    for name in ("images", "notes", WORK):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    made = ("quarantine.parquet", "attributes.parquet", "resampled.parquet", "attrition.parquet", "attrition.csv")
-    for name in (*made, "flow.svg", "README.md", RECORD, "leakage.csv"):
-        (folder / name).unlink(missing_ok=True)
-
-
-def _tidy(folder: Path) -> None:
-    """Remove what only an unfinished build needs."""
-    shutil.rmtree(folder / WORK, ignore_errors=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove the drafts that a killed build left behind."""
-    for place in (folder, folder / "images", folder / WORK):
-        for draft in place.glob(".*.tmp"):
-            draft.unlink(missing_ok=True)
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _text(path: Path, text: str) -> None:
-    write_atomically(path, lambda file: file.write(text.encode()))
-
-
-def _lines(dataset: str, rows: list[dict[str, Any]]) -> list[str]:
-    from cxrhf.data.attrition import Steps
-
-    return Steps(dataset, rows).lines()

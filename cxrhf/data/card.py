@@ -76,9 +76,9 @@ def _front(record: Mapping[str, Any]) -> list[str]:
         for name in record["splits"]:
             lines += [f"  - split: {name}", f"    path: images/{name}-*.parquet"]
     if record["n_notes"]:
-        lines += ["- config_name: notes", "  data_files:", "  - split: all", "    path: notes/notes-*.parquet"]
+        lines += ["- config_name: notes", "  data_files:", "  - split: train", "    path: notes/notes-*.parquet"]
     if record["attributes"]:
-        lines += ["- config_name: attributes", "  data_files:", "  - split: all", "    path: attributes.parquet"]
+        lines += ["- config_name: attributes", "  data_files:", "  - split: train", "    path: attributes.parquet"]
     return lines
 
 

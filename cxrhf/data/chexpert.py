@@ -73,6 +73,8 @@ def read(config: BuildConfig, steps: Steps) -> Source:
 
 def _read_table(path: Path, split: str, steps: Steps) -> pl.DataFrame:
     raw = read_csv(path, _COLUMNS)
+    if not raw.height:
+        raise SourceError(f"{path.name} has a header and no rows", next_step=f"copy it again: {path}")
     age, nonsense = fields.ages(raw, "Age", path)
     images = raw.select(
         *names(raw, "Path", path),

@@ -16,7 +16,7 @@ from cxrhf.data import layout
 from cxrhf.data.attrition import Steps
 from cxrhf.data.layout import Needed
 from cxrhf.data.prepare import READERS
-from cxrhf.data.raw import columns_of, stream_csv
+from cxrhf.data.raw import check_start, columns_of
 from cxrhf.errors import CxrhfError
 
 _LOOKS = 200
@@ -38,11 +38,21 @@ class Check:
 
 def examine(dataset: str, roots: Sequence[str]) -> list[Check]:
     """Everything a build would stumble over, the missing files first."""
+    if dataset == "synthetic" and not roots:
+        return [Check("ok", "nothing", "the synthetic twin needs no files")]
     layout.check_roots(roots)
     checks = [_file(dataset, each, roots) for each in layout.LAYOUTS[dataset]]
+    checks += [Check("absent", "copies", said) for said in layout.several(roots, dataset)]
     if not any(each.verdict in ("MISSING", "WRONG") for each in checks):
         checks += list(_tables(dataset, roots))
     return checks
+
+
+def ready(dataset: str, roots: Sequence[str], checks: Sequence[Check]) -> str:
+    """The command that builds the set; with another split where the dataset's own is not there."""
+    words = ["cxrhf build", dataset, *(["--root", *roots] if roots else []), "--out", f"data/{dataset}"]
+    lists = [each for each in checks if each.what in ("train_list", "test_list") and each.verdict == "absent"]
+    return " ".join([*words, *(["--split", "ratio"] if lists else [])])
 
 
 def _file(dataset: str, wanted: Needed, roots: Sequence[str]) -> Check:
@@ -57,7 +67,7 @@ def _file(dataset: str, wanted: Needed, roots: Sequence[str]) -> Check:
     try:
         columns_of(found, wanted.columns)
         if wanted.key == "discharge":  # too large to be read here: its beginning must do
-            next(iter(stream_csv(found, wanted.columns)), None)
+            check_start(found)
     except CxrhfError as error:
         return Check("WRONG", wanted.key, str(error))
     return Check("ok", wanted.key, str(found))
@@ -72,6 +82,7 @@ def _tables(dataset: str, roots: Sequence[str]) -> Iterator[Check]:
             from cxrhf.data import mimic
 
             images = mimic.read(config, steps, reports=False).source.images
+            yield _reports(mimic.report_folder(config, images))
         else:
             images = importlib.import_module(f"cxrhf.data.{READERS[dataset]}").read(config, steps).images
     except CxrhfError as error:
@@ -88,6 +99,14 @@ def _tables(dataset: str, roots: Sequence[str]) -> Iterator[Check]:
         lost = next((each for each in some if not Path(each).is_file()), "no path can be formed")
         yield Check("absent", "pictures", f"{said}; not there: {lost}. A build leaves such images out, or: --no-pixels")
     yield from _differences(steps.rows)
+
+
+def _reports(folder: Path | None) -> Check:
+    if folder is not None:
+        return Check("ok", "reports", str(folder))
+    adds = "sections of the reports, and the check that no note holds its image's own report"
+    lies = "mimic-cxr/2.0.0/mimic-cxr-reports.zip, unpacked; from PhysioNet: mimic-cxr"
+    return Check("absent", "reports", f"optional, adds {adds}. Normally {lies}")
 
 
 def _differences(rows: Sequence[Mapping[str, Any]]) -> Iterator[Check]:

@@ -135,6 +135,17 @@ def check_ids(frame: pl.DataFrame, path: Path) -> None:
         )
 
 
+def check_once(frame: pl.DataFrame, key: str, path: Path) -> None:
+    """A key that stands twice in a table would double rows when it is joined."""
+    twice = frame.get_column(key).is_duplicated() & frame.get_column(key).is_not_null()
+    if twice.any():
+        at = int(twice.arg_max() or 0)
+        raise SourceError(
+            f"{path.name}: {key} {frame.get_column(key)[at]} stands there more than once ({int(twice.sum()):,})",
+            next_step=f"keep one row each, or copy again: {path}",
+        )
+
+
 def noted(*parts: tuple[int, str]) -> str:
     """Counts and what they are of -> one note; what did not happen is left out."""
     return "; ".join(f"{said}: {count:,}" for count, said in parts if count)

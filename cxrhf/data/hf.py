@@ -21,8 +21,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from cxrhf.config_build import CONFIGURATIONS, WITH_NOTES, BuildConfig
-from cxrhf.data.build import plans, sources
-from cxrhf.data.fingerprint import build_print, code_print, file_print
+from cxrhf.data.build import fingerprints, plans
+from cxrhf.data.fingerprint import build_print, code_print
 from cxrhf.data.prepare import prepare
 from cxrhf.data.shards import features, fill
 from cxrhf.errors import ConfigError, CxrhfWarning
@@ -89,9 +89,10 @@ def builder_base() -> Any:
 
         def _print(self, kwargs: dict[str, Any]) -> str:
             """The cache key: raw tables and code; `datasets` itself adds the settings that were given."""
-            known = BuildConfig(self.DATASET, root=kwargs.get("root") or kwargs.get("data_dir") or ())
+            root = kwargs.get("root") or kwargs.get("data_dir") or ()
+            known = BuildConfig(self.DATASET, root=root, split_file=kwargs.get("split_file"))
             script = Path(sys.modules[type(self).__module__].__file__ or __file__)
-            inputs = [file_print(path) for path in sources(known)] if known.root else []
+            inputs = fingerprints(known) if known.root else []
             return build_print({"dataset": self.DATASET}, inputs, code_print(script))
 
         def _info(self) -> Any:
@@ -112,7 +113,7 @@ def builder_base() -> Any:
 
         def _split_generators(self, dl_manager: Any) -> list[Any]:
             known = self._settings()
-            key = build_print(known.content(), [file_print(path) for path in sources(known)], self.hash)
+            key = build_print(known.content(), fingerprints(known), self.hash)
             work = Path(self._cache_dir_root) / "cxrhf" / key
             if not (work / "rows.json").is_file():
                 _prepared(known, work, key)
@@ -140,7 +141,8 @@ def builder_base() -> Any:
                     kinds = sorted(set(bad.column("kind").to_pylist()))
                     said = f"{self.DATASET}: {bad.num_rows} pictures of {Path(path).name} left out ({', '.join(kinds)})"
                     warnings.warn(f"{said}; `cxrhf build` names them in its quarantine", CxrhfWarning, stacklevel=2)
-                yield datasets.builder.Key(number, 0), table
+                if table.num_rows:  # an empty table would end the reading of the whole set
+                    yield datasets.builder.Key(number, 0), table
 
     return CxrBuilder
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cxrhf.errors import SourceError, did_you_mean
 
-_DEPTH = 5  # folders below a root; pictures lie deeper and are found by their names in the tables
+_DEPTH = 7  # folders below a root; pictures lie deeper and are found by their names in the tables
 # Folders with nothing but pictures: hundreds of thousands of entries that hold no table.
 _PICTURES = re.compile(r"^(p\d\d|p\d{8}|s\d{8}|patient\d+|study\d+|deid_png|images(_\d+)?|images-\d+|PNG)$")
 
@@ -49,9 +49,6 @@ _MIMIC = (
            "mimiciv/3.0/hosp/patients.csv.gz", _IV, ("subject_id", "gender", "anchor_age", "anchor_year")),
     Needed("discharge", ("note/discharge.csv*", "discharge.csv*"), "mimic-iv-note/2.2/note/discharge.csv.gz",
            "PhysioNet: mimic-iv-note", ("note_id", "subject_id", "hadm_id", "charttime", "text")),
-    Needed("reports", ("mimic-cxr-reports/files", "mimic-cxr/2.?.0/files", "reports/files"),
-           "mimic-cxr/2.0.0/mimic-cxr-reports.zip, unpacked", "PhysioNet: mimic-cxr", optional=True, folder=True,
-           use="sections of the reports, and the check that no note holds its image's own report"),
 )  # fmt: skip
 _CHEXPERT_LABELS = ("Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "No Finding", "Pleural Effusion")
 
@@ -88,7 +85,7 @@ LAYOUTS: Mapping[str, tuple[Needed, ...]] = {
     ),
     "rexgradient": tuple(
         Needed(split, (f"{split}_metadata_view_position.json",), f"metadata/{split}_metadata_view_position.json",
-               "Hugging Face: rajpurkarlab/ReXGradient-160K", optional=split != "test", use=f"the {split} split")
+               "Hugging Face: rajpurkarlab/ReXGradient-160K", optional=True, use=f"the {split} split")
         for split in ("train", "valid", "test")
     ),
     "chexpert_plus": (
@@ -108,17 +105,39 @@ def needed(dataset: str, key: str) -> Needed:
 
 def find(roots: Sequence[str | Path], dataset: str, key: str) -> Path | None:
     """The path of a dataset's file, or None where no root holds it."""
+    return next(iter(candidates(roots, dataset, key)), None)
+
+
+def candidates(roots: Sequence[str | Path], dataset: str, key: str) -> list[Path]:
+    """Every path that may be a dataset's file, the likeliest first: no demo, shallow, the newest version."""
     wanted = needed(dataset, key)
     entries = [entry for root in roots for entry in _entries(Path(root))]
     for name in wanted.names:
         pattern = re.compile(
             "(^|.*/)" + "[^/]*".join(re.escape(part).replace(r"\?", "[^/]") for part in name.split("*"))
         )
-        hits = [path for shown, path, is_folder in entries if is_folder == wanted.folder and pattern.fullmatch(shown)]
-        good = [path for path in hits if wanted.folder or path.suffix in (".gz", ".csv", ".json", ".txt", ".xlsx")]
+        hits = [each for each in entries if each[2] == wanted.folder and pattern.fullmatch(each[0])]
+        good = [each for each in hits if wanted.folder or each[1].suffix in (".gz", ".csv", ".json", ".txt", ".xlsx")]
         if good:
-            return good[0]
-    return None
+            return list(dict.fromkeys(path for _, path, _ in sorted(good, key=_likely)))
+    return []
+
+
+def _likely(entry: tuple[str, Path, bool]) -> tuple[bool, int, list[float], str]:
+    shown = entry[0]
+    versions = [-float(each) for each in re.findall(r"(?<![\d.])\d+\.\d+(?=[./])", shown)]
+    return "demo" in shown.lower().rsplit("/", 1)[0], shown.count("/"), versions, shown
+
+
+def several(roots: Sequence[str | Path], dataset: str) -> list[str]:
+    """Sentences about files of which more than one copy lies below the roots: which was taken, and which were not."""
+    said = []
+    for each in LAYOUTS[dataset]:
+        found = [] if each.folder else candidates(roots, dataset, each.key)
+        if len(found) > 1:
+            others = ", ".join(str(path) for path in found[1:4]) + (" and more" if len(found) > 4 else "")
+            said.append(f"several files may be {each.key}: {found[0]} is read, not {others}")
+    return said
 
 
 def require(roots: Sequence[str | Path], dataset: str, key: str) -> Path:

@@ -28,12 +28,17 @@ KINDS = {
 
 
 def guard(
-    images: pl.DataFrame, notes: pl.DataFrame | None, texts: Iterable[pa.Table] | None, written: Path
+    images: pl.DataFrame,
+    notes: pl.DataFrame | None,
+    texts: Iterable[pa.Table] | None,
+    written: Path,
+    history: pl.DataFrame | None = None,
 ) -> dict[str, int]:
     """Raise a LeakageError where anything leaked; otherwise what was checked, counted.
 
     `images` has image_id, patient_id, split and, with notes, study_time and prior_note_ids; `notes` is the index
-    (note_id, patient_id, available_at) and `texts` the NOTE tables themselves. Ids go to `written`, on this disk only.
+    (note_id, patient_id, available_at) and `texts` the NOTE tables themselves. `history` has the reports of all the
+    patients' studies, also of those that were left out: notes may quote them. Ids go to `written`, on this disk only.
     """
     found = [patients_across_splits(images)]
     checked = {"patients": images.get_column("patient_id").n_unique()}
@@ -42,7 +47,9 @@ def guard(
         checked["pairs"] = pairs.height
         found.append(wrong_pairs(pairs, notes))
         if texts is not None and can_hold_reports(images):
-            found.append(own_report_pairs(images, texts).select(pl.lit("report").alias("kind"), *list(LEAK)[1:]))
+            found.append(
+                own_report_pairs(images, texts, history).select(pl.lit("report").alias("kind"), *list(LEAK)[1:])
+            )
     leaks = pl.concat([each.select(list(LEAK)) for each in found])
     written.unlink(missing_ok=True)
     if leaks.height:
@@ -94,9 +101,12 @@ def can_hold_reports(images: pl.DataFrame) -> bool:
     )
 
 
-def own_report_pairs(images: pl.DataFrame, texts: Iterable[pa.Table]) -> pl.DataFrame:
+def own_report_pairs(
+    images: pl.DataFrame, texts: Iterable[pa.Table], history: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """(image_id, note_id, patient_id) where a linked note holds the image's own report."""
-    own, sections = _own_texts(images)
+    own = _own_texts(images)
+    sections = _first_said(images if history is None else history)
     linked: dict[str, list[int]] = {}
     for row, ids in enumerate(images.get_column("prior_note_ids").to_list()):
         if own[row]:
@@ -129,18 +139,29 @@ def _earlier(first_said: Any, known: Any) -> bool:
     return first_said is not None and known is not None and first_said < known
 
 
-def _own_texts(images: pl.DataFrame) -> tuple[list[list[str]], dict[str, dict[str, Any]]]:
-    """Each image's own texts to look for, and when each patient's report first said them."""
-    if "own_text" in images.columns:  # written about this picture, whatever its length; nothing explains it
-        return [[fold(text)] if text and text.strip() else [] for text in images.get_column("own_text")], {}
-    columns = [name for name in ("findings", "impression") if name in images.columns]
-    own: list[list[str]] = []
+def _own_texts(images: pl.DataFrame) -> list[list[str]]:
+    """Each image's own texts to look for."""
+    if "own_text" in images.columns:  # written about this picture, whatever its length
+        return [[fold(text)] if text and text.strip() else [] for text in images.get_column("own_text")]
+    return [_needles(texts) for texts in images.select(_sections(images)).iter_rows()]
+
+
+def _first_said(history: pl.DataFrame) -> dict[str, dict[str, Any]]:
+    """When a report of each patient first said each section."""
+    if "own_text" in history.columns:  # no report, and nothing explains it
+        return {}
     first: dict[str, dict[str, Any]] = {}
-    for patient, moment, *texts in images.select("patient_id", "study_time", *columns).iter_rows():
-        needles = [each for each in (fold(text) for text in texts if text) if len(each) >= SHORTEST]
-        own.append(needles)
-        said = first.setdefault(patient, {})
-        for needle in needles:
-            if moment is not None and (needle not in said or moment < said[needle]):
+    for patient, moment, *texts in history.select("patient_id", "study_time", *_sections(history)).iter_rows():
+        for needle in _needles(texts) if moment is not None else ():
+            said = first.setdefault(patient, {})
+            if needle not in said or moment < said[needle]:
                 said[needle] = moment
-    return own, first
+    return first
+
+
+def _sections(images: pl.DataFrame) -> list[str]:
+    return [name for name in ("findings", "impression") if name in images.columns]
+
+
+def _needles(texts: Iterable[str | None]) -> list[str]:
+    return [each for each in (fold(text) for text in texts if text) if len(each) >= SHORTEST]

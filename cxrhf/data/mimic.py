@@ -7,6 +7,7 @@ all of a patient's admissions agree on it; the sample `encoding` asks for one si
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +20,13 @@ from cxrhf.data.chexpert import LABELS
 from cxrhf.data.raw import header, numbers, read_csv, times
 from cxrhf.data.sections import read_reports
 from cxrhf.data.source import Source
+from cxrhf.data.splits import split_names
 from cxrhf.errors import SourceError
 from cxrhf.findings import MIMIC
 
 DATASET = "mimic_cxr_context"
 _ENDINGS = (".jpg", ".jpeg", ".png", ".dcm")
+_LOOKS = 150
 _RACES = {"WHITE": "white", "BLACK": "black", "ASIAN": "asian", "HISPANIC": "hispanic"}
 _UNKNOWN = ("UNKNOWN", "UNABLE TO OBTAIN", "PATIENT DECLINED TO ANSWER")
 
@@ -77,9 +80,7 @@ def _admissions(config: BuildConfig, steps: Steps) -> pl.DataFrame:
             f"{path.name}: neither 'race' (MIMIC-IV 2 and later) nor 'ethnicity' (1.0) is there", got=", ".join(found)
         )
     frame = frame.with_columns(times("dischtime"), pl.coalesce("race", "ethnicity").alias("race")).drop("ethnicity")
-    twice = frame.filter(pl.col("hadm_id").is_duplicated())
-    if twice.height:
-        raise SourceError(f"{path.name}: admission {twice.get_column('hadm_id')[0]} stands there twice")
+    fields.check_once(frame, "hadm_id", path)
     steps.add("admissions", patients=frame.get_column("subject_id").n_unique(), admissions=frame.height)
     return frame
 
@@ -89,9 +90,7 @@ def _labels(config: BuildConfig, steps: Steps) -> pl.DataFrame:
     frame = read_csv(path, ["subject_id", "study_id", *LABELS])
     frame = frame.with_columns(fields.labels(frame, LABELS, path))
     frame = frame.select("subject_id", "study_id", *MIMIC)
-    twice = frame.filter(pl.col("study_id").is_duplicated())
-    if twice.height:
-        raise SourceError(f"{path.name}: study {twice.get_column('study_id')[0]} stands there twice")
+    fields.check_once(frame, "study_id", path)
     steps.add("labels", patients=frame.get_column("subject_id").n_unique(), studies=frame.height)
     return frame
 
@@ -119,6 +118,7 @@ def study_time(date: str, time: str) -> pl.Expr:
 def _people(config: BuildConfig, images: pl.DataFrame, admissions: pl.DataFrame) -> pl.DataFrame:
     path = layout.require(config.root, DATASET, "patients")
     frame = read_csv(path, ["subject_id", "gender", "anchor_age", "anchor_year"])
+    fields.check_once(frame, "subject_id", path)
     people = frame.select(
         pl.col("subject_id").alias("patient_id"),
         pl.when(pl.col("gender").is_in(["F", "M"])).then("gender").alias("sex"),
@@ -148,34 +148,63 @@ def _official(config: BuildConfig, images: pl.DataFrame) -> pl.DataFrame:
     path = layout.find(config.root, DATASET, "split")
     if path is None:
         return images
-    frame = read_csv(path, ["dicom_id", "split"]).rename({"dicom_id": "image_id"})
+    frame = read_csv(path, ["dicom_id", "split"])
+    fields.check_once(frame, "dicom_id", path)
+    frame = frame.select(pl.col("dicom_id").alias("image_id"), split_names(frame.get_column("split"), path))
     return images.join(frame, on="image_id", how="left", maintain_order="left")
 
 
 def _paths(config: BuildConfig, images: pl.DataFrame) -> pl.Expr:
-    """Where each picture lies; its ending is looked up once, on the first pictures."""
+    """Where each picture lies: the folder and the ending under which most of a few pictures are there."""
+    places = _file_folders(config)
+    stem = _below(pl.lit("/") + pl.col("image_id"))
+    tried = _some(images).select(stem).to_series().to_list()
+    hits = {
+        (place, end): sum((place / f"{each}{end}").is_file() for each in tried) for place in places for end in _ENDINGS
+    }
+    (folder, ending), _ = max(hits.items(), key=lambda each: each[1])  # the first of equals: beside the metadata, .jpg
+    return pl.concat_str([pl.lit(f"{folder}/"), stem, pl.lit(ending)])
+
+
+def _file_folders(config: BuildConfig) -> list[Path]:
+    """Folders that may hold p10/p10000032/...: beside the metadata first, then every `files`, then the roots."""
     beside = layout.require(config.root, DATASET, "metadata").parent / "files"
-    folder = beside if beside.is_dir() else (layout.find(config.root, DATASET, "files") or beside)
+    found = layout.candidates(config.root, DATASET, "files")
+    return list(dict.fromkeys([beside, *found, *(Path(root).resolve() for root in config.root)]))
+
+
+def _below(rest: pl.Expr) -> pl.Expr:
     subject, study = pl.col("patient_id"), pl.col("study_id")
-    stem = pl.concat_str(
-        [
-            pl.lit(f"{folder}/p"),
-            subject.str.slice(0, 2),
-            pl.lit("/p"),
-            subject,
-            pl.lit("/s"),
-            study,
-            pl.lit("/"),
-            "image_id",
-        ]
-    )
-    tried = images.head(200).select(stem).to_series().to_list()
-    ending = next((end for end in _ENDINGS if any(Path(f"{each}{end}").is_file() for each in tried)), ".jpg")
-    return pl.concat_str([stem, pl.lit(ending)])
+    return pl.concat_str([pl.lit("p"), subject.str.slice(0, 2), pl.lit("/p"), subject, pl.lit("/s"), study, rest])
+
+
+def _some(rows: pl.DataFrame) -> pl.DataFrame:
+    """A few rows from all over a table: downloads are often cut off somewhere."""
+    return rows.gather_every(max(1, rows.height // _LOOKS)).head(2 * _LOOKS)
+
+
+def report_folder(config: BuildConfig, images: pl.DataFrame) -> Path | None:
+    """The folder with MIMIC-CXR's reports, known by what is in it: p10/p10000032/s50414267.txt."""
+    tried = _some(images).select(_below(pl.lit(".txt"))).to_series().to_list()
+    hits = {place: sum((place / each).is_file() for each in tried) for place in _file_folders(config)}
+    best = max(hits, key=lambda place: hits[place])
+    return best if hits[best] else None
+
+
+def has_reports(config: BuildConfig) -> bool:
+    """Whether any report lies below the roots: a look at the first patients only."""
+    if layout.find(config.root, DATASET, "metadata") is None:
+        return False
+    for place in _file_folders(config):
+        for group in sorted(place.glob("p[0-9][0-9]"))[:2]:
+            patients = itertools.islice(sorted(group.glob("p*")), _LOOKS)
+            if any(next(patient.glob("s*.txt"), None) for patient in patients):
+                return True
+    return False
 
 
 def _reports(config: BuildConfig, images: pl.DataFrame) -> pl.DataFrame:
-    folder = layout.find(config.root, DATASET, "reports")
+    folder = report_folder(config, images)
     if folder is None:
         return images
     studies = images.select("patient_id", "study_id").unique(maintain_order=True)

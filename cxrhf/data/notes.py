@@ -98,7 +98,8 @@ class _Stays:
     """Admissions sorted once by patient and number: a join would build its table anew for every block of notes."""
 
     def __init__(self, admissions: pl.DataFrame, latest: pl.DataFrame | None) -> None:
-        table = admissions.select("subject_id", "dischtime", key=_key("subject_id", "hadm_id")).sort("key")
+        table = admissions.select("subject_id", "dischtime", key=_key("subject_id", "hadm_id"))
+        table = table.filter(pl.col("key").is_not_null()).sort("key")
         none = pl.lit(None, dtype=pl.Datetime("us")).alias("latest")
         if latest is None:
             table = table.with_columns(none)

@@ -8,7 +8,7 @@ have a prior note, which one of a patient, which split. Pictures are not opened 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -62,20 +62,20 @@ def prepare(config: BuildConfig, work: Path, notes_to: Path, fingerprint: str) -
         return Prepared(pl.DataFrame(), (), None, quarantine, None, steps, n_notes, {})
     images = _chosen(config, source, steps)
     if staged is not None:
-        images = _linked(config, images, staged, steps)
+        images = _linked(config, images, source.images, staged, steps)
     if config.images_per_patient != "all":
         images = choose.one_per_patient(images, source.findings, config.images_per_patient, config.finding)
         steps.add(f"one image a patient: {config.images_per_patient}", images)
     images = _split(config, images, steps)
     if not images.height:
-        raise SourceError(
-            f"{config.dataset}: no image is left", got="; ".join(steps.lines()[1:]), next_step="see the steps above"
-        )
+        counted = "; ".join(f"{row['step']}: {row['images']:,}" for row in steps.rows if row["images"] is not None)
+        raise SourceError(f"{config.dataset}: no image is left. Images after each step: {counted}")
     checked = guard(
         images,
         staged.index if staged else None,
         read_notes(staged.folder) if staged else None,
         work.parent / "leakage.csv",
+        source.images,
     )
     n_notes = 0
     if staged is not None:
@@ -101,9 +101,10 @@ def _read(config: BuildConfig, steps: Steps, work: Path, fingerprint: str) -> tu
         from cxrhf.data import mimic
 
         read = mimic.read(config, steps)
+        rows = replace(read.source, attributes=_planted(config)) if config.dataset == "synthetic" else read.source
         if read.notes is None:
-            return read.source, None
-        return read.source, staged_notes(config, read, work / "staged", fingerprint, steps)
+            return rows, None
+        return rows, staged_notes(config, read, work / "staged", fingerprint, steps)
     module = importlib.import_module(f"cxrhf.data.{READERS[config.dataset]}")
     source: Source = module.read(config, steps)
     if not with_notes or source.notes is None:
@@ -111,6 +112,13 @@ def _read(config: BuildConfig, steps: Steps, work: Path, fingerprint: str) -> tu
     write_notes([source.notes.select(NOTE.names).to_arrow().cast(NOTE)], work / "staged")
     index = source.notes.select("note_id", "patient_id", "available_at", pl.col("text").alias("text_hash"))
     return source, Staged(work / "staged", index, pl.DataFrame(schema=QUARANTINE))
+
+
+def _planted(config: BuildConfig) -> pl.DataFrame | None:
+    """What the twin says lies in each picture, where its folder was given as it was written."""
+    paths = [Path(root) / "attributes.parquet" for root in config.root]
+    found = next((path for path in paths if path.is_file()), None)
+    return None if found is None else pl.read_parquet(found)
 
 
 def _chosen(config: BuildConfig, source: Source, steps: Steps) -> pl.DataFrame:
@@ -127,11 +135,13 @@ def _chosen(config: BuildConfig, source: Source, steps: Steps) -> pl.DataFrame:
     return images
 
 
-def _linked(config: BuildConfig, images: pl.DataFrame, staged: Staged, steps: Steps) -> pl.DataFrame:
+def _linked(
+    config: BuildConfig, images: pl.DataFrame, history: pl.DataFrame, staged: Staged, steps: Steps
+) -> pl.DataFrame:
     images = images.with_columns(link(images, staged.index))
     note = ""
     if config.own_report == "drop" and can_hold_reports(images):
-        own = own_report_pairs(images, read_notes(staged.folder))
+        own = own_report_pairs(images, read_notes(staged.folder), history)
         images = without_pairs(images, own)
         note = f"{own.height:,} links to notes with the image's own text were left out" if own.height else ""
     if not config.keep_without_notes:
@@ -175,17 +185,30 @@ def _split(config: BuildConfig, images: pl.DataFrame, steps: Steps) -> pl.DataFr
         steps.add("images in the split", images, note=f"{unlisted:,} images stand in no split")
     if config.female is not None:
         images = splits.sex_sample(images, config.female, config.sample_size, config.seed)
-        steps.add(f"sample with {config.female:.0%} female images", images)
+        steps.add(f"sample with {config.female:.0%} female images", images, note=_share_note(images, config.female))
     elif config.sample_size is not None:
         images = splits.take(images, config.sample_size, config.seed)
         steps.add(f"at most {config.sample_size:,} images a split", images)
     published = config.female is None and config.sample_size is None and config.images_per_patient == "all"
+    published &= config.configuration == "images" or not config.keep_without_notes
+    published &= config.dataset != "mimic_cxr_context" or config.configuration == "linked"
     published &= config.sample == "encoding" or (config.dataset == "mimic_cxr_context" and config.views == "all")
     for name in ("train", "validate", "test"):
         part = images.filter(pl.col("split") == name)
         if part.height:
             steps.add(f"split {name}", part, note=note if name == "validate" else "", published=published)
     return images
+
+
+def _share_note(images: pl.DataFrame, female: float) -> str:
+    """Splits in which the share cannot be had: one of the sexes is missing, or nearly."""
+    shares = images.group_by("split").agg((pl.col("sex") == "F").mean().alias("share"), pl.len().alias("n"))
+    off = [
+        f"{split}: {share:.0%} of {n:,}"
+        for split, share, n in shares.sort("split").iter_rows()
+        if abs(share - female) > max(0.01, 0.5 / n)
+    ]
+    return f"too few of one sex, the share is {'; '.join(off)}" if off else ""
 
 
 def _image_columns(images: pl.DataFrame, dataset: str) -> pl.DataFrame:

@@ -21,6 +21,7 @@ import pyarrow.csv as pcsv
 from cxrhf.data.quotes import BYTES, OPENED, closed, new_watch, record_count, watch_block
 from cxrhf.errors import SourceError, did_you_mean
 
+_BOM = b"\xef\xbb\xbf"  # a mark that some editors put before the first letter
 _BLOCK = 8 << 20  # bytes handed to the parser at a time; a cell must fit into one
 
 
@@ -46,7 +47,7 @@ class _Watched(io.RawIOBase):
 
     def __init__(self, path: Path, stream: IO[bytes], delimiter: str, heard: Callable[[int], None] | None) -> None:
         self.path, self.stream, self.watch = path, stream, new_watch()
-        self.delimiter, self.heard, self.said = ord(delimiter), heard, ""
+        self.delimiter, self.heard, self.said, self.stopped = ord(delimiter), heard, "", False
 
     def readable(self) -> bool:
         return True
@@ -57,9 +58,13 @@ class _Watched(io.RawIOBase):
         return len(data)
 
     def read(self, size: int = -1) -> bytes:
+        if self.stopped:
+            return b""
         data = self._read(size)
         if data:
-            if not watch_block(data, self.watch, self.delimiter):
+            mark = len(_BOM) if self.watch[BYTES] == 0 and data.startswith(_BOM) else 0
+            self.watch[BYTES] += mark
+            if not watch_block(data[mark:] if mark else data, self.watch, self.delimiter):
                 self.fail(f"line {self._line()}: a quotation mark is opened and not closed properly")
         elif not closed(self.watch):
             self.fail(f"line {self._line()}: a quotation mark is opened and never closed")
@@ -99,7 +104,8 @@ def header(path: Path) -> list[str]:
         with open_bytes(path) as stream:
             line = stream.readline(1 << 20)
     except (EOFError, zlib.error, OSError) as error:
-        what = "the gzip file is cut or damaged" if path.name.endswith(".gz") else "cannot be read"
+        damaged = path.name.endswith(".gz") and path.is_file()
+        what = "the gzip file is cut or damaged" if damaged else "cannot be read"
         raise SourceError(f"{path.name}: {what} ({error})", next_step=f"copy it again: {path}") from None
     try:
         text = line.decode("utf-8-sig")
@@ -125,6 +131,16 @@ def columns_of(path: Path, names: Sequence[str]) -> list[str]:
     if twice:
         raise SourceError(f"{path.name}: column {twice[0]!r} appears {found.count(twice[0])} times")
     return found
+
+
+def check_start(path: Path) -> None:
+    """Look at the first block of a file too large to be read whole: it unzips, and its quotation marks are in order."""
+    with open_bytes(path) as stream:
+        source = _Watched(path, stream, ",", None)
+        try:
+            source.read(_BLOCK)
+        except _Damaged:
+            raise _explain(path, source, _Damaged(source.said), 0) from None
 
 
 def stream_csv(
@@ -163,6 +179,13 @@ def stream_csv(
                 absent = pa.nulls(batch.num_rows, pa.string())
                 parts = [batch.column(name) if name in there else absent for name in wanted.names]
                 yield pa.RecordBatch.from_arrays(parts, schema=wanted)
+        except GeneratorExit:
+            # Arrow reads ahead in threads of its own that call back into Python: left alone they abort the process
+            # when it ends. There is no way to stop them but to let them come to the end.
+            source.stopped = True
+            for _ in reader:
+                pass
+            raise
         except (_Damaged, pa.ArrowException, UnicodeDecodeError) as error:
             raise _explain(path, source, error, len(found)) from None
         expected = record_count(source.watch) - 1  # without the header
@@ -209,15 +232,25 @@ def _explain(path: Path, source: _Watched, error: Exception, width: int) -> Sour
         return SourceError(f"{path.name}{_place(source.said)}", next_step=again)
     said = str(error).splitlines()[0]
     if "UTF8" in said or "utf-8" in said.lower():
-        return SourceError(
-            f"{path.name}: not UTF-8 text, near line {line_at(path, int(source.watch[BYTES]))}", next_step=again
-        )
+        return SourceError(f"{path.name}, line {_not_utf8(path)}: not UTF-8 text", next_step=again)
     line = _uneven_line(path, width)
     if line is not None:
         return SourceError(
             f"{path.name}, line {line[0]}: {line[1]} cells where the header has {width} columns", next_step=again
         )
     return SourceError(f"{path.name}: cannot be read as CSV ({said})", next_step=again)
+
+
+def _not_utf8(path: Path) -> int:
+    """The first line that is not UTF-8: a slow second look, only after an error."""
+    line = 0
+    with open_bytes(path) as stream:
+        for line, data in enumerate(stream, start=1):
+            try:
+                data.decode("utf-8")
+            except UnicodeDecodeError:
+                return line
+    return line
 
 
 def _place(said: str) -> str:

@@ -62,7 +62,7 @@ def read(config: BuildConfig, steps: Steps) -> Source:
 def _read_studies(path: Path) -> pl.DataFrame:
     """The JSON object of a split as a row a study."""
     try:
-        with path.open(encoding="utf-8") as stream:
+        with path.open(encoding="utf-8-sig") as stream:
             loaded = json.load(stream, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise SourceError(
@@ -81,7 +81,7 @@ def _read_studies(path: Path) -> pl.DataFrame:
             value = study.get(name)
             columns[name].append(value if value is None else str(value))
         for name in _LISTS:
-            columns[name].append(study.get(name) or [])
+            columns[name].append([each if each is None else str(each) for each in study.get(name) or []])
     return pl.DataFrame(columns, schema=_SCHEMA)
 
 

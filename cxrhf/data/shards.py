@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -109,6 +110,23 @@ def write_shards(
                 _write_quarantine(done.quarantined, beside, about)
                 results[number] = done
     return [each for each in results if each is not None]
+
+
+def place_shards(results: Sequence[ShardResult], folder: Path, split: str) -> int:
+    """Put the shards of a split into their folder, empty ones left out and the others numbered anew; their number.
+
+    They are linked, not moved: a build that is killed here begins this step again and finds all of them.
+    """
+    full = [each for each in results if each.rows]
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, each in enumerate(full):
+        target = folder / f"{split}-{number:05d}-of-{len(full):05d}.parquet"
+        target.unlink(missing_ok=True)
+        try:
+            os.link(each.path, target)
+        except OSError:
+            shutil.copyfile(each.path, target)
+    return len(full)
 
 
 def write_shard(

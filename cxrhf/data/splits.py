@@ -117,7 +117,7 @@ def file_split(images: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     listed = read_csv(file, [key, "split"])
     by_row = column == "source_row"
     ids = numbers(listed, key, pl.Int64, file) if by_row else listed.get_column(key).str.strip_chars()
-    given = pl.DataFrame({column: ids, "split": _split_names(listed.get_column("split"), file)}).drop_nulls(column)
+    given = pl.DataFrame({column: ids, "split": split_names(listed.get_column("split"), file)}).drop_nulls(column)
     given = given.unique(maintain_order=True)
     twice = given.height - given.get_column(column).n_unique()
     if twice:
@@ -150,7 +150,8 @@ def _check_patients(images: pl.DataFrame, file: Path, key: str) -> None:
         )
 
 
-def _split_names(names: pl.Series, file: Path) -> pl.Series:
+def split_names(names: pl.Series, file: Path) -> pl.Series:
+    """train, validate, test, however a file spells them; another name is an error, a blank stays null."""
     plain = names.str.strip_chars().str.to_lowercase()
     found = plain.replace_strict(SPELLINGS, default=None, return_dtype=pl.String)
     bad = found.is_null() & plain.is_not_null()

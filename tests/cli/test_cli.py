@@ -63,6 +63,7 @@ def test_no_verb_shows_help_and_fails(capsys: pytest.CaptureFixture[str]) -> Non
         (["build", "chexpert", "--root", "nowhere"], "nowhere is not a folder"),
         (["build", "chexpert", "--labels", "mask"], "did you mean 'masked'?"),
         (["doctor", "chexpert"], "no folder was given"),
+        (["build", "chexpert", "--root", ".", "--out", "/dev/null/x"], "/dev/null is a file"),
     ],
 )
 def test_errors_are_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

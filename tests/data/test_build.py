@@ -136,6 +136,100 @@ def test_overwrite_replaces_only_a_build(source, tmp_path):
     done = build(config(source, tmp_path, overwrite=True, no_pixels=True))
     assert (tmp_path / "mine.txt").read_text() == "keep me"
     assert load_images(done.folder).num_rows
+    (tmp_path / "other" / "images").mkdir(parents=True)
+    (tmp_path / "other" / "images" / "mine.jpg").write_text("keep me too")
+    with pytest.raises(RunError, match="holds no build of ours but 'images'"):
+        build(config(source, tmp_path / "other", overwrite=True))
+    assert (tmp_path / "other" / "images" / "mine.jpg").exists()
+
+
+def test_overwrite_builds_anew_what_is_finished(source, tmp_path):
+    first = build(config(source, tmp_path / "out", no_pixels=True))
+    (tmp_path / "out" / "README.md").write_text("somebody's edit")
+    again = build(config(source, tmp_path / "out", no_pixels=True, overwrite=True))
+    assert "somebody" not in (tmp_path / "out" / "README.md").read_text()
+    assert again.record == first.record
+
+
+def test_a_split_file_that_is_none(source, tmp_path):
+    for path in (tmp_path, tmp_path / "nope.csv"):
+        with pytest.raises(SourceError, match="is not a file"):
+            build(config(source, tmp_path / "out", split_file=str(path)))
+
+
+def test_never_around_the_source(source, tmp_path):
+    """A root called like something that a build replaces must not be removed with it."""
+    shutil.copytree(source, tmp_path / "notes", ignore=shutil.ignore_patterns("files"))
+    before = contents(tmp_path)
+    for overwrite in (False, True):
+        with pytest.raises(RunError, match="where the build goes"):
+            build(config(tmp_path / "notes", tmp_path, no_pixels=True, overwrite=overwrite))
+    assert contents(tmp_path) == before
+
+
+def test_no_shard_is_empty(source, tmp_path, monkeypatch):
+    """A download that was cut off leaves whole shards without a picture: datasets cannot read an empty one."""
+    monkeypatch.setattr("cxrhf.data.build.ROWS_PER_SHARD", 4)
+    copy = tmp_path / "part"
+    shutil.copytree(source, copy)
+    pictures = sorted(copy.rglob("*.jpg"))
+    for path in pictures[: 2 * len(pictures) // 3]:
+        path.unlink()
+    done = build(config(copy, tmp_path / "out", split="none"))
+    files = sorted((done.folder / "images").iterdir())
+    assert all(pq.read_metadata(path).num_rows for path in files)
+    assert [path.name for path in files] == [f"train-{i:05d}-of-{len(files):05d}.parquet" for i in range(len(files))]
+    rows = datasets.load_dataset(
+        "parquet", data_files=str(done.folder / "images" / "*.parquet"), cache_dir=str(tmp_path)
+    )
+    assert rows["train"].num_rows == done.record["splits"]["train"] == len(open_shards(done.folder / "images"))
+    for path in pictures:
+        path.unlink(missing_ok=True)
+    with pytest.raises(SourceError, match="pictures can be read"):
+        build(config(copy, tmp_path / "nothing", split="none"))
+    assert not (tmp_path / "nothing" / "build.json").exists()
+    assert (tmp_path / "nothing" / "quarantine.parquet").exists()
+    assert build(config(copy, tmp_path / "nothing", split="none", no_pixels=True)).record["splits"]
+
+
+def test_reports_that_come_later_are_noticed(source, tmp_path):
+    copy = tmp_path / "raw"
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("mimic-cxr", "*.jpg"))
+    build(config(copy, tmp_path / "out", no_pixels=True))
+    shutil.copytree(source / "mimic-cxr", copy / "mimic-cxr")
+    with pytest.raises(RunError, match="other settings, sources or code"):
+        build(config(copy, tmp_path / "out", no_pixels=True))
+    done = build(config(copy, tmp_path / "out", no_pixels=True, overwrite=True))
+    assert load_images(done.folder).column("findings").null_count == 0
+
+
+def test_a_boilerplate_report_is_no_leak(source, tmp_path):
+    """A note quotes a first study that has no prior note itself; a later study says the same words."""
+    plain = build(config(source, tmp_path / "plain", no_pixels=True, keep_without_notes=True))
+    rows = load_images(plain.folder).to_pylist()
+    by_patient: dict[str, list[dict]] = {}
+    for row in sorted((row for row in rows if row["study_time"]), key=lambda row: row["study_time"]):
+        by_patient.setdefault(row["patient_id"], []).append(row)
+    early, late, note = next(
+        (first, last, last["prior_note_ids"][-1])
+        for first, *_, last in (each for each in by_patient.values() if len(each) > 1)
+        if not first["prior_note_ids"] and last["prior_note_ids"] and first["study_id"] != last["study_id"]
+    )
+    said = "Lungs are clear. The heart is of normal size. No effusion, no pneumothorax, bones unremarkable."
+
+    def paste(text: str) -> str:
+        opened = text.index('"', text.index(f"{note},")) + 1
+        return text[:opened] + said + " " + text[opened:]
+
+    copy = damaged(source, tmp_path, "discharge.csv.gz", rewritten(paste))
+    shutil.copytree(source / "mimic-cxr", copy / "mimic-cxr", dirs_exist_ok=True)
+    for row in (early, late):
+        path = next(copy.rglob(f"s{row['study_id']}.txt"))
+        path.write_text(f" FINAL REPORT\n FINDINGS: {said}\n")
+    done = build(config(copy, tmp_path / "out", no_pixels=True))
+    left = {row["image_id"]: row["prior_note_ids"] for row in load_images(done.folder).to_pylist()}
+    assert note in left[late["image_id"]]
+    assert early["image_id"] not in left
 
 
 def test_never_into_the_source(source):
@@ -222,7 +316,7 @@ def test_killed_at_each_step(source, tmp_path, step, monkeypatch, built):
         elif step == "finish":
             patch.setattr(module, "flow", stop)
         else:
-            patch.setattr(module, "_tidy", stop)
+            patch.setattr(module, "tidy", stop)
         with pytest.raises(Killed):
             build(config(source, tmp_path / "out", resamples=10))
     (tmp_path / "out" / ".README.md.123.tmp").write_text("half a file")
@@ -245,6 +339,9 @@ def rewritten(change):
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
+        ("patients.csv.gz", rewritten(lambda text: text + text.splitlines()[1] + "\n"), "stands there more than once"),
+        ("*-split.csv.gz", rewritten(lambda text: text + text.splitlines()[1] + "\n"), "stands there more than once"),
+        ("*-split.csv.gz", rewritten(lambda text: text.replace("train", "holdout", 1)), "no such split"),
         ("discharge.csv.gz", lambda data: data[: len(data) // 2], "cut or damaged"),
         ("discharge.csv.gz", rewritten(lambda text: text.replace("charttime", "time", 1)), "'charttime' is missing"),
         ("discharge.csv.gz", rewritten(lambda text: text[: text.rindex('"')] + "\n"), "quotation mark"),

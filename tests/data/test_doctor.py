@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import subprocess
+import sys
 import time
 
 import pytest
@@ -94,3 +96,38 @@ def test_counts_that_differ_from_the_published_ones_are_said(twins):
 def test_a_folder_that_is_none(tmp_path):
     with pytest.raises(SourceError, match="is not a folder"):
         examine("chexpert", [str(tmp_path / "nowhere")])
+
+
+def test_without_the_lists_another_split_is_named(twins, tmp_path, capsys):
+    copy = tmp_path / "raw"
+    shutil.copytree(twins("nih_chestxray14"), copy, ignore=shutil.ignore_patterns("*_list.txt"))
+    assert cli.main(["doctor", "nih_chestxray14", "--root", str(copy)]) == 0
+    assert "--split ratio" in capsys.readouterr().out
+
+
+def test_the_synthetic_one_needs_no_folder(capsys):
+    assert cli.main(["doctor", "synthetic"]) == 0
+    assert "ready: cxrhf build synthetic --out" in capsys.readouterr().out
+
+
+def test_two_copies_are_said_and_no_demo_is_taken(twins, tmp_path):
+    copy = tmp_path / "raw"
+    shutil.copytree(twins("mimic_cxr_context"), copy)
+    demo = copy / "mimic-iv-demo" / "2.2" / "hosp"
+    shutil.copytree(copy / "mimiciv" / "3.0" / "hosp", demo)
+    shutil.copytree(copy / "mimiciv" / "3.0", copy / "mimiciv" / "2.2")
+    from cxrhf.data.layout import find
+
+    assert str(find([copy], "mimic_cxr_context", "admissions")).endswith("mimiciv/3.0/hosp/admissions.csv.gz")
+    said = [check.said for check in examine("mimic_cxr_context", [str(copy)]) if check.what == "copies"]
+    assert any("several files may be admissions" in each and "demo" in each for each in said)
+
+
+def test_missing_files_never_abort(twins, tmp_path):
+    """A process of its own, again and again: nothing may be left running when it ends."""
+    copy = tmp_path / "raw"
+    shutil.copytree(twins("mimic_cxr_context"), copy)
+    next(copy.rglob("*-metadata.csv.gz")).unlink()
+    for _ in range(3):
+        words = [sys.executable, "-m", "cxrhf", "doctor", "mimic_cxr_context", "--root", str(copy)]
+        assert subprocess.run(words, capture_output=True, check=False).returncode == 2

@@ -6,6 +6,8 @@ import csv
 import gzip
 import io
 import itertools
+import subprocess
+import sys
 from datetime import datetime
 
 import polars as pl
@@ -101,6 +103,29 @@ def test_blank_lines_and_a_missing_last_line_end(tmp_path):
 def test_byte_order_mark_and_carriage_returns(tmp_path):
     path = written(tmp_path, "t.csv", b"\xef\xbb\xbfnote_id,text\r\n1,a\r\n2,b\r\n")
     assert read_csv(path, ["note_id", "text"]).rows() == [("1", "a"), ("2", "b")]
+
+
+def test_a_byte_order_mark_before_a_quoted_header(tmp_path):
+    path = written(tmp_path, "t.csv", b'\xef\xbb\xbf"note_id","text"\n"1","a"\n')
+    assert read_csv(path, ["note_id", "text"]).rows() == [("1", "a")]
+
+
+def test_the_line_that_is_not_utf8(tmp_path):
+    rows = b"".join(b"%d,2,%s\n" % (i, b"caf\xe9" if i == 700 else b"x" * 50) for i in range(9000))
+    with pytest.raises(SourceError, match="line 702: not UTF-8"):
+        read_csv(written(tmp_path, "t.csv", HEAD.encode() + rows), ["text"])
+
+
+def test_a_reader_that_stops_early_ends_quietly(tmp_path):
+    """Arrow's threads must not be left behind: they abort the process at its end."""
+    path = written(tmp_path, "t.csv.gz", HEAD + "".join(f'{i},1,"{"x" * 3000}"\n' for i in range(20_000)))
+    code = (
+        "import sys; from pathlib import Path; from cxrhf.data.raw import stream_csv, check_start\n"
+        "path = Path(sys.argv[1]); check_start(path); next(iter(stream_csv(path, ['text']))); sys.exit(7)"
+    )
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+        assert done.returncode == 7, done.stderr
 
 
 def test_streams_in_blocks_and_says_how_far(tmp_path):

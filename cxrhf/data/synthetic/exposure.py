@@ -29,7 +29,7 @@ def expose(
         step = grid.size // size
         grey = grey.reshape(size, step, size, step).mean(axis=(1, 3))
     if hazy:
-        grey = 0.2 + 0.62 * grey
+        grey = 0.26 + 0.5 * grey
     noise = film.standard_normal((size, size), dtype=np.float32)
     # Thick parts let few rays through, and few rays are grainy.
     grey = grey + noise * ((0.006 + 0.012 * grey) * (1.25 if portable else 1) * (1.8 if hazy else 1))

@@ -34,13 +34,13 @@ def _fog(x: float, y: float, width: float, height: float, most: float, lump: flo
 
 def _patches(profile: Profile, severity: float, rngs: Streams) -> None:
     for x, y in zip(rngs[0].uniform(-0.18, 0.18, 4), rngs[1].uniform(0.28, 0.68, 4), strict=True):
-        profile.cover(0.55 * severity * spot(profile.grid, float(x), float(y), 0.055, 0.05))
+        profile.cover(0.7 * severity * spot(profile.grid, float(x), float(y), 0.06, 0.055))
 
 
 def _nodule(profile: Profile, severity: float, rngs: Streams) -> None:
     x, y = (float(v) for v in rngs[0].uniform((-0.15, 0.3), (0.15, 0.55)))
-    ball = disc(profile.grid, x, y, 0.014 + 0.034 * severity, 0.014 + 0.034 * severity, 0.3)
-    profile.tissue = profile.tissue + fade_in(severity) * (0.12 + 0.22 * severity) * ball * profile.lungs
+    ball = disc(profile.grid, x, y, 0.022 + 0.05 * severity, 0.022 + 0.05 * severity, 0.3)
+    profile.tissue = profile.tissue + fade_in(severity) * (0.25 + 0.25 * severity) * ball * profile.lungs
 
 
 def _plates(profile: Profile, severity: float, rngs: Streams) -> None:
@@ -48,7 +48,7 @@ def _plates(profile: Profile, severity: float, rngs: Streams) -> None:
     for i in range(3):
         y = profile.build.dome[0] - 0.09 - 0.04 * i
         path = [(-0.06 + 0.03 * i, y), (0.03 + 0.03 * i, y + 0.01), (0.13, y + 0.03)]
-        plates.line(path, 0.008 + 0.007 * severity, min(1.0, max(0.0, 2.4 * severity - 0.7 * i)))
+        plates.line(path, 0.01 + 0.012 * severity, min(1.0, max(0.0, 2.4 * severity - 0.7 * i)))
     profile.tissue = profile.tissue + 0.28 * plates.layer(0.0025) * profile.lungs
 
 

@@ -25,6 +25,7 @@ Integers = NDArray[np.int64]
 PACEMAKER: Mapping[str, float] = {"F": 0.02, "M": 0.08}
 STERNOTOMY: Mapping[str, float] = {"F": 0.06, "M": 0.12}
 CENTRAL_LINE, ET_TUBE = 0.12, 0.08  # of studies, whoever it is
+FAINT, PLAIN = 0.25, 0.65  # severities that 95% of negatives stay below, and that a typical positive has
 # What counts as a support device; the wires of a sternotomy do not.
 DEVICES = ("drain", "ecg_wires", "pacemaker", "central_line", "et_tube")
 
@@ -52,6 +53,11 @@ class Law:
         """Half-way between what the picture shows of an average negative and of an average positive."""
         return 0.0
 
+    @property
+    def classes(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Mean and spread of what the picture shows of negatives, then of positives; see `severity_of`."""
+        return (-0.5, 1.0), (0.5, 1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class ContextLaw(Law):
@@ -66,6 +72,12 @@ class ContextLaw(Law):
         """See Law."""
         return (self.d0 + (self.g - self.eta) * self.m) / 2
 
+    @property
+    def classes(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """See Law."""
+        chart = self.g - self.eta
+        return (0.0, float(np.hypot(1, self.g))), (self.d0 + chart * self.m, float(np.hypot(1, chart)))
+
 
 @dataclass(frozen=True, slots=True)
 class ShortcutLaw(Law):
@@ -79,13 +91,27 @@ class ShortcutLaw(Law):
         """See Law; of S without the drain."""
         return 0.5
 
+    @property
+    def classes(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """See Law; of S without the drain."""
+        return (0.0, 1.0), (1.0, 1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class SliceLaw(Law):
-    """D2: S ~ N(1.5, 1) in positives, N(1.5 - gap, 1) in the hidden `share` of them, N(-1.5, 1) in negatives."""
+    """D2: S ~ N(1.5, 1) in positives, N(1.5 - gap, 1) in the hidden `share` of them, N(-1.5, 1) in negatives.
+
+    The flag marks the same share of negatives, whose S stays as it is: were it in positives only, a reader would see
+    the label in it, and the slice would be the easiest of all.
+    """
 
     share: float = 0.1
     gap: float = 2.0
+
+    @property
+    def classes(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """See Law; of positives outside the hidden slice."""
+        return (-1.5, 1.0), (1.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +128,17 @@ class SubgroupLaw(Law):
     def middle(self) -> float:
         """See Law."""
         return 1.2
+
+    @property
+    def classes(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """See Law; over races and age bands."""
+        out = []
+        for label, weight in enumerate((SHARE * (1 - PREVALENCE), SHARE * PREVALENCE)):
+            centre = 1.4 * label + 0.4 * np.arange(3) - self.shift * label * (np.arange(3) == 2)[:, None]
+            joint = weight[:, None] * AGE[label] / weight.sum()
+            mean = float((joint * centre).sum())
+            out.append((mean, float(np.sqrt(1 + (joint * (centre - mean) ** 2).sum()))))
+        return out[0], out[1]
 
 
 DEFAULT: tuple[Law, ...] = (
@@ -186,7 +223,7 @@ def draw(law: Law, rows: Rows, label: Integers, rng: np.random.Generator) -> Dra
         flag = rng.random(studies) < chance[rows.sex[rows.patient], y]
         centre = y + law.effect * flag
     elif isinstance(law, SliceLaw):
-        flag = (rng.random(studies) < law.share) & (y == 1)
+        flag = rng.random(studies) < law.share
         centre = np.where(y == 1, 1.5 - law.gap * flag, -1.5)
     elif isinstance(law, SubgroupLaw):
         low = (rows.race[rows.patient] == 2) & (y == 1)
@@ -197,8 +234,27 @@ def draw(law: Law, rows: Rows, label: Integers, rng: np.random.Generator) -> Dra
     return Drawn(context, y.astype(np.int64), centre[rows.study] + noise, flag)
 
 
+def severity_of(law: Law, s: Floats) -> Floats:
+    """How strongly the finding is drawn, 0..1: strictly rising in `s`, so that a reader of the picture can rank by it.
+
+    Convex over the negatives, so that they look nearly normal: the 95th percentile of negatives is drawn near FAINT and
+    half of them below .05; from there it climbs faster, to PLAIN at the median of positives. Where the classes overlap
+    so much that this median is no rarer among negatives, PLAIN is some way above the 95th percentile: such
+    positives look as the law says, like negatives.
+    """
+    (mean, spread), (positive, _) = law.classes
+    faint = mean + 1.645 * spread
+    plain = max(positive, faint + 0.65 * spread)
+    low, high = float(logit(FAINT)), float(logit(PLAIN))
+    steep = (high - low) / (plain - faint)
+    gentle = min(steep, 1.4 / spread)
+    beyond = s - faint
+    bend = 0.1 * spread  # two lines in the log odds that meet at `faint`, with a rounded corner
+    return np.asarray(expit(low + gentle * beyond + (steep - gentle) * bend * np.logaddexp(0, beyond / bend)))
+
+
 def support_pretest(laws: Mapping[str, Law], q: Mapping[str, Floats]) -> Floats:
-    """P(any support device | context), exact: drains follow the shortcut's label, wires the slice's, the rest sex."""
+    """P(any support device | context), exact: drains follow the shortcut's label, a pacemaker sex, the rest nothing."""
     shape = np.ones_like(next(iter(q.values())))
     without = []
     for sex in "FM":
@@ -207,6 +263,6 @@ def support_pretest(laws: Mapping[str, Law], q: Mapping[str, Floats]) -> Floats:
             if isinstance(law, ShortcutLaw):
                 none = none * (1 - q[name] * law.drains[sex, 1] - (1 - q[name]) * law.drains[sex, 0])
             elif isinstance(law, SliceLaw):
-                none = none * (1 - q[name] * law.share)
+                none = none * (1 - law.share)
         without.append(none)
     return np.asarray(1 - (without[0] + without[1]) / 2)

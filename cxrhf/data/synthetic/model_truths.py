@@ -187,12 +187,9 @@ def _ordered_auroc(positive: Floats, negative: Floats) -> float:
 
 
 def _pretest_of_devices(laws: Mapping[str, Law]) -> tuple[Floats, Floats]:
-    """The pre-test probability of support devices is a function of two contexts: the drain's and the hidden slice's."""
-    mass, q = np.ones(1), {"": np.zeros(1)}
+    """The pre-test probability of support devices is a function of one context, the drain's: no other is in it."""
     for name, law in laws.items():
-        if isinstance(law, (ShortcutLaw, SliceLaw)):
-            c, part = _context_grid(law, 250)
-            q = {other: np.repeat(values, len(c)) for other, values in q.items()}
-            q[name] = np.tile(law.pretest(c), len(mass))
-            mass = np.outer(mass, part).ravel()
-    return support_pretest(laws, q), mass
+        if isinstance(law, ShortcutLaw):
+            q, mass = _pretest_of(law)
+            return support_pretest(laws, {name: q}), mass
+    return support_pretest(laws, {"": np.zeros(1)}), np.ones(1)

@@ -22,6 +22,7 @@ from cxrhf.data.synthetic.laws import (
     SliceLaw,
     SubgroupLaw,
     draw,
+    severity_of,
     subgroup_patients,
     support_pretest,
 )
@@ -53,8 +54,9 @@ class People:
 
     Also there: patients `context_<finding>` (the chart context of everybody, imaged or not); studies `labelled`
     (False: the study is in the metadata and in no label file); images `pacemaker`, `central_line`, `et_tube`,
-    `sternotomy`, `hazy`. Values: sex F, M; race of RACES, ethnicity of ETHNICITIES; view PA, AP, LATERAL; age whole
-    years = year of the study - birth_year. Many patients have no image: join on `images`.
+    `sternotomy`, `hazy` (the same images as `ecg_wires`, whatever the label). Values: sex F, M; race of RACES,
+    ethnicity of ETHNICITIES; view PA, AP, LATERAL; age whole years = year of the study - birth_year. Many patients
+    have no image: join on `images`.
     """
 
     patients: pl.DataFrame
@@ -132,7 +134,8 @@ def people(
 def severity(made: People) -> Floats:
     """How strongly each finding is drawn, 0..1, by image and finding: rises with `s`, so a reader can recover it.
 
-    The drain is drawn for itself, so its share of `s` is taken off. support_devices is 0 or 1.
+    `severity_of` of each law; no label goes in. The drain is drawn for itself, so its share of `s` is taken off.
+    no_finding (which no picture is drawn from) is expit(s), support_devices is 0 or 1.
     """
     laws = {law.finding: law for law in made.laws}
     shown = np.empty_like(made.s)
@@ -141,10 +144,10 @@ def severity(made: People) -> Floats:
         law, s = laws.get(name), made.s[:, at]
         if name == "support_devices":
             shown[:, at] = made.y[:, at]
-        elif isinstance(law, ShortcutLaw):
-            shown[:, at] = expit(s - law.effect * drain - law.middle)
+        elif law is None:
+            shown[:, at] = expit(s)
         else:
-            shown[:, at] = expit(s - (law.middle if law else 0.0))
+            shown[:, at] = severity_of(law, s - law.effect * drain if isinstance(law, ShortcutLaw) else s)
     return shown
 
 
@@ -194,20 +197,20 @@ def _devices(
     patient: Integers,
     rng: np.random.Generator,
 ) -> dict[str, NDArray[np.bool_]]:
-    """What else lies in the pictures of each study. Haze and ECG wires mark the hidden slice and nothing else."""
+    """What else lies in the pictures of each study. Haze and ECG wires go together: the slice's flag."""
     none = np.zeros(len(patient), dtype=bool)
     drain = next((flags[name] for name, law in laws.items() if isinstance(law, ShortcutLaw)), none)
-    hidden = next((flags[name] for name, law in laws.items() if isinstance(law, SliceLaw)), none)
+    hard = next((flags[name] for name, law in laws.items() if isinstance(law, SliceLaw)), none)
     of_sex = {
         name: rng.random(len(male)) < np.array([rate["F"], rate["M"]])[male]
         for name, rate in (("pacemaker", PACEMAKER), ("sternotomy", STERNOTOMY))
     }
     return {
         "drain": drain,
-        "ecg_wires": hidden,
+        "ecg_wires": hard,
         "pacemaker": of_sex["pacemaker"][patient],
         "central_line": rng.random(len(patient)) < CENTRAL_LINE,
         "et_tube": rng.random(len(patient)) < ET_TUBE,
         "sternotomy": of_sex["sternotomy"][patient],
-        "hazy": hidden,
+        "hazy": hard,
     }

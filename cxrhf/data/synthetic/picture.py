@@ -31,7 +31,6 @@ LATERAL = ("LATERAL", "LL")
 VIEWS = ("PA", "AP", *LATERAL)
 SMALLEST, LARGEST = 64, 4096
 DRAWN = 512  # the largest size that is drawn; beyond it the picture is enlarged
-FAINT = 0.3  # what a hazy film leaves of every sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Film:
     `patient_seed` makes the person, `seed` the day: films of one patient look alike. `severity` goes from 0 (nothing to
     see) to 1 (gross) for CheXpert's findings; those left out are 0, and no_finding and support_devices have no sign of
     their own. `drain` lies on the side of the pneumothorax (or of the fluid, where there is more of it). `hazy` makes a
-    hard film: every sign faint, the whole film flat and grainy.
+    hard film, flat and grainy; signs keep their severity and lose contrast with all the rest.
     """
 
     view: str
@@ -85,8 +84,7 @@ def draw(film: Film, size: int = 256) -> Picture:
     grid = make_grid(size if size >= 128 else 2 * size)
     patient = np.random.default_rng([film.patient_seed, 1])
     today = np.random.default_rng([film.patient_seed, 2, film.seed])
-    faint = FAINT if film.hazy else 1.0
-    severity = {finding: faint * float(value) for finding, value in film.severity.items()}
+    severity = {finding: float(value) for finding, value in film.severity.items()}
     build = _build(film, severity, patient, today)
     lateral = film.view in LATERAL
     thick: Layer

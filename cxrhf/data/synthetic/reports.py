@@ -29,7 +29,7 @@ _SAID = {
 }
 _DEVICES = {
     "drain": "A chest drain is in place.",
-    "ecg_wires": "Monitoring leads overlie a hazy film.",
+    "ecg_wires": "Monitoring leads overlie the chest; the film is hazy.",
     "pacemaker": "A pacemaker projects over the upper chest.",
     "central_line": "A central venous catheter ends in the lower caval vein.",
     "et_tube": "The endotracheal tube ends above the carina.",

@@ -62,7 +62,7 @@ def breaks_of(severity: float, patient_seed: int) -> list[Break]:
     rng = streams(patient_seed, 0, "fracture")[0]
     side, first = pick_side(rng), int(rng.integers(3, 6))
     out = 0.5 + 0.2 * float(rng.uniform())
-    steps = [min(1.0, max(0.0, 2.2 * severity - 0.6 * i)) for i in range(3)]
+    steps = [min(1.0, max(0.0, 2.5 * severity - 0.55 * i)) for i in range(3)]
     return [Break(side, first + i, out + 0.03 * i, step) for i, step in enumerate(steps) if step > 0]
 
 
@@ -81,27 +81,26 @@ def _lung_opacity(chest: Chest, severity: float, rngs: Streams) -> None:
     patient, film = rngs
     ragged = 0.6 * clouds(film, chest.grid, 0.045) + 0.4 * clouds(film, chest.grid, 0.11)
     total = np.zeros_like(chest.full)
-    count = 5
-    for side, x, y in zip(
-        patient.choice([-1, 1], count), patient.uniform(0.1, 0.26, count), film.uniform(0.25, 0.66, count), strict=True
-    ):
-        total += spot(chest.grid, float(side * x), float(y), 0.05 + 0.03 * severity, 0.045 + 0.03 * severity)
-    chest.cover(0.65 * severity * rise(total + 0.35 * ragged * np.minimum(total, 1), 0.25, 1.1))
+    count, size = 6, 0.045 + 0.04 * severity
+    # Three a side, in the outer middle of the lungs.
+    for i, x, y in zip(range(count), patient.uniform(0.15, 0.26, count), film.uniform(0.3, 0.52, count), strict=True):
+        total += spot(chest.grid, float((-1) ** i * x), float(y), size, 0.9 * size)
+    chest.cover(0.9 * severity * rise(total + 0.35 * ragged * np.minimum(total, 1), 0.2, 0.9))
 
 
 def _lung_lesion(chest: Chest, severity: float, rngs: Streams) -> None:
     """One round mass with a slightly lobed rim."""
     rng, grid = rngs[0], chest.grid
     side = pick_side(rng)
-    x, y = side * float(rng.uniform(0.14, 0.23)), float(rng.uniform(0.26, 0.56))
-    radius = 0.014 + 0.034 * severity
+    x, y = side * float(rng.uniform(0.15, 0.21)), float(rng.uniform(0.26, 0.42))
+    radius = 0.022 + 0.05 * severity
     dx, dy = grid.x - x, grid.y - y
     angle = np.arctan2(dy, dx)
     a, b = (float(v) for v in rng.uniform(0, 6.3, 2))
     rim = radius * (1 + 0.06 * np.sin(2 * angle + a) + 0.03 * np.sin(5 * angle + b))
     q = np.sqrt(dx * dx + dy * dy) / rim
     ball = rise(q, 1.12, 0.85) * (0.55 + 0.45 * np.sqrt(np.clip(1 - q * q, 0, 1)))
-    chest.tissue = chest.tissue + fade_in(severity) * (0.12 + 0.22 * severity) * ball * chest.lungs
+    chest.tissue = chest.tissue + fade_in(severity) * (0.25 + 0.25 * severity) * ball * chest.lungs
 
 
 def _edema(chest: Chest, severity: float, rngs: Streams) -> None:
@@ -142,18 +141,18 @@ def _consolidation(chest: Chest, severity: float, rngs: Streams) -> None:
     fan = np.array([-0.9, -0.45] if upper else [0.5, 0.95, 1.3])
     for width, path in grow(film, (hx, hy), fan, side, 0.0085, 4):
         tubes.line(path, width, 0.8)
-    chest.cover((0.2 + 0.75 * severity) * fade_in(severity) * white * (1 - 0.45 * tubes.layer(0.0015)))
+    chest.cover((0.35 + 0.6 * severity) * fade_in(severity) * white * (1 - 0.45 * tubes.layer(0.0015)))
 
 
 def _pneumonia(chest: Chest, severity: float, rngs: Streams) -> None:
-    """A segment fogged without an edge, most often low down."""
+    """A segment of the lower lobe fogged without an edge."""
     patient, film = rngs
     grid, side = chest.grid, pick_side(patient)
-    x, y = side * float(film.uniform(0.13, 0.2)), float(film.choice([0.34, 0.54, 0.6]))
-    wedge = spot(grid, x, y, 0.075 + 0.03 * severity, 0.055 + 0.025 * severity, lean=0.6 * side)
+    x, y = side * float(film.uniform(0.13, 0.17)), float(film.uniform(0.53, 0.6))
+    wedge = spot(grid, x, y, 0.08 + 0.05 * severity, 0.06 + 0.04 * severity, lean=0.6 * side)
     wedge = np.maximum(wedge, 0.55 * spot(grid, x * 0.72, y - 0.05, 0.05, 0.07, lean=-0.7 * side))
     lumps = 1 + 0.22 * clouds(film, grid, 0.035) + 0.12 * clouds(film, grid, 0.014)
-    chest.cover(0.9 * severity * wedge * lumps)
+    chest.cover(1.1 * severity * wedge * lumps)
 
 
 def _atelectasis(chest: Chest, severity: float, rngs: Streams) -> None:
@@ -167,10 +166,10 @@ def _atelectasis(chest: Chest, severity: float, rngs: Streams) -> None:
         x, long = side * (0.1 + 0.03 * i), 0.11 + 0.04 * float(film.uniform())
         tilt = float(film.normal(0.0, 0.012))
         path = [(x, y + tilt), (x + side * long / 2, y - 0.004), (x + side * long, y - tilt)]
-        plates.line(path, 0.008 + 0.007 * severity, min(1.0, max(0.0, 2.4 * severity - 0.7 * i)))
-    chest.tissue = chest.tissue + 0.3 * plates.layer(0.0025) * chest.lungs * chest.free
+        plates.line(path, 0.01 + 0.012 * severity, min(1.0, max(0.0, 2.4 * severity - 0.7 * i)))
+    chest.tissue = chest.tissue + 0.42 * plates.layer(0.0025) * chest.lungs * chest.free
     veil = rise(grid.y, base - 0.16, base) * rise(chest.across, 1.0, 0.3) * half(chest, side)
-    chest.cover(0.4 * severity * veil)
+    chest.cover(0.5 * severity * veil)
 
 
 def _pneumothorax(chest: Chest, severity: float, rngs: Streams) -> None:
@@ -198,7 +197,7 @@ def _pleural_effusion(chest: Chest, severity: float, rngs: Streams) -> None:
         if not amount:
             continue
         dome = chest.build.dome[0 if each == RIGHT else 1]
-        level = dome + 0.13 - 0.42 * amount + 0.008 * float(film.standard_normal())
+        level = dome + 0.115 - 0.41 * amount + 0.008 * float(film.standard_normal())
         climb = 0.05 + 0.075 * amount
         edge = np.minimum(chest.across, 1) ** 2
         surface = level - climb * edge * edge + 0.3 * climb * rise(chest.across, 0.1, 0.6)

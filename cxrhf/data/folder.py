@@ -1,0 +1,107 @@
+"""The folder of a build -> whether it may be written to, and what an earlier build left; nothing else is removed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from cxrhf.config_build import BuildConfig
+from cxrhf.errors import RunError
+from cxrhf.tables.files import write_atomically
+
+WORK, RECORD = ".build", "build.json"
+# What a build makes, and what may lie in its folder before it is begun: what an earlier try that failed said.
+_MADE = (
+    "images", "notes", WORK, "quarantine.parquet", "attributes.parquet", "resampled.parquet", "attrition.parquet",
+    "attrition.csv", "flow.svg", "README.md", RECORD, "leakage.csv",
+)  # fmt: skip
+_ALLOWED = {"source", "source.part", WORK, "leakage.csv", "quarantine.parquet"}
+
+
+def can_be_folder(folder: Path) -> None:
+    """Neither the folder nor one above it may be a file."""
+    blocked = next((each for each in (folder, *folder.parents) if each.exists() and not each.is_dir()), None)
+    if blocked is not None:
+        raise RunError(f"{blocked} is a file, not a folder", next_step="choose another --out")
+
+
+def apart(folder: Path, config: BuildConfig) -> None:
+    """A build is not written into the folder it is read from, nor around it: replacing a build removes folders."""
+    inside, other = folder.resolve(), "choose another --out"
+    for root in config.root:
+        source = Path(root).resolve()
+        if inside == source or source in inside.parents:
+            raise RunError(f"{folder} lies in the source folder {root}, which is only read", next_step=other)
+        if inside in source.parents and source != inside / "source":
+            raise RunError(f"the source folder {root} lies in {folder}, where the build goes", next_step=other)
+
+
+def opened(folder: Path, fingerprint: str, *, overwrite: bool) -> dict[str, Any] | None:
+    """The record of a finished build with this fingerprint; otherwise a folder ready to be built into, and None."""
+    other = f"choose another --out, or say --overwrite to replace what is in {folder}"
+    record, begun = read_json(folder / RECORD), read_json(folder / WORK / "begun.json")
+    known = (record or begun or {}).get("fingerprint")
+    there = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+    if known is None and (strange := sorted(there - _ALLOWED)):
+        if not overwrite:
+            raise RunError(f"{folder} is not empty and holds no build", next_step=other)
+        if ours := [name for name in strange if name in _MADE]:
+            raise RunError(
+                f"{folder} holds no build of ours but {ours[0]!r}, which a build would replace",
+                next_step="move it away, or choose another --out",
+            )
+    sweep(folder)
+    if record is not None and known == fingerprint and not overwrite:
+        tidy(folder)
+        return record
+    if known is not None and known != fingerprint and not overwrite:
+        what = "a finished build" if record is not None else "a build that was begun"
+        raise RunError(f"{folder} holds {what} with other settings, sources or code", next_step=other)
+    if record is not None or known != fingerprint:
+        clear(folder)
+    write_text(folder / WORK / "begun.json", json.dumps({"fingerprint": fingerprint}))
+    return None
+
+
+def clear(folder: Path) -> None:
+    """Remove what builds write, and nothing else."""
+    for name in _MADE:
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what only an unfinished build needs."""
+    shutil.rmtree(folder / WORK, ignore_errors=True)
+
+
+def discard(folder: Path) -> None:
+    """Remove what a build made that cannot be finished; what it has to say (quarantine, leakage.csv) stays."""
+    for name in ("images", "notes", WORK):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the drafts that a killed build left behind."""
+    for place in (folder, folder / WORK, folder / WORK / "images", folder / WORK / "shards"):
+        for draft in place.glob(".*.tmp"):
+            draft.unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object, or None where there is none that can be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file that is there whole or not at all."""
+    write_atomically(path, lambda file: file.write(text.encode()))
