@@ -116,6 +116,11 @@ def test_the_cache_key_knows_settings_sources_and_code(twins, tmp_path, monkeypa
     finally:
         table.write_text(before)
     assert folder() == first
+    split = tmp_path / "split.csv"
+    split.write_text("patient_id,split\n1,train\n")
+    listed = folder(split_file=str(split))
+    split.write_text("patient_id,split\n1,test\n")
+    assert folder(split_file=str(split)) != listed
     fingerprint.code_print.cache_clear()
     monkeypatch.setattr(Path, "read_bytes", lambda self, read=Path.read_bytes: read(self) + b"# changed")
     changed = fingerprint.code_print()

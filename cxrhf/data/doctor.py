@@ -49,10 +49,11 @@ def examine(dataset: str, roots: Sequence[str]) -> list[Check]:
 
 
 def ready(dataset: str, roots: Sequence[str], checks: Sequence[Check]) -> str:
-    """The command that builds the set; with another split where the dataset's own is not there."""
+    """The command that builds the set from what is there: another split, or no pixels, where those are missing."""
     words = ["cxrhf build", dataset, *(["--root", *roots] if roots else []), "--out", f"data/{dataset}"]
     lists = [each for each in checks if each.what in ("train_list", "test_list") and each.verdict == "absent"]
-    return " ".join([*words, *(["--split", "ratio"] if lists else [])])
+    blind = any(each.what == "pictures" and each.said.startswith("0 of") for each in checks)
+    return " ".join([*words, *(["--split", "ratio"] if lists else []), *(["--no-pixels"] if blind else [])])
 
 
 def _file(dataset: str, wanted: Needed, roots: Sequence[str]) -> Check:

@@ -76,12 +76,14 @@ def test_a_renamed_column_and_a_cut_archive_are_wrong(twins, tmp_path):
     assert "cut or damaged" in said["discharge"].said
 
 
-def test_missing_pictures_are_no_reason_to_stop(twins, tmp_path):
+def test_missing_pictures_are_no_reason_to_stop(twins, tmp_path, capsys):
     copy = tmp_path / "raw"
     shutil.copytree(twins("chexpert"), copy, ignore=shutil.ignore_patterns("*.jpg"))
     said = {check.what: check for check in examine("chexpert", [str(copy)])}
     assert said["pictures"].verdict == "absent"
     assert "0 of" in said["pictures"].said
+    assert cli.main(["doctor", "chexpert", "--root", str(copy)]) == 0
+    assert "--no-pixels" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_counts_that_differ_from_the_published_ones_are_said(twins):

@@ -10,11 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from cxrhf.data.planted_slices import slices_truth
 from cxrhf.data.synthetic.laws import DEFAULT, Law, SliceLaw
-from cxrhf.data.synthetic.model_truths import model_truth
+from cxrhf.data.synthetic.model_truths import model_truth, slice_truth
 from cxrhf.data.synthetic.people import People
-from cxrhf.data.synthetic.scores import check_kind, scores
+from cxrhf.data.synthetic.scores import check_kind, hidden_slice, scores
 from cxrhf.data.synthetic.writing import default_ids
 from cxrhf.errors import ConfigError
 from cxrhf.schema import EMBEDDING, check
@@ -31,6 +30,7 @@ ENCODED = {
     4: ("view", "AP", 2.0),
     5: ("age_band", "2", 1.0),
 }
+NULLS = {"blind": "blind", "score": "no_slice"}  # of the embeddings -> the model whose predictions go with it
 SHOWN = {6: "pleural_effusion", 7: "pneumothorax", 8: "atelectasis"}  # axes that are what the picture shows of it
 
 
@@ -44,14 +44,17 @@ def embeddings(
 ) -> pa.Table:
     """Two vectors an image: that of the finding with the hidden slice (D2), and the penultimate layer (finding null).
 
-    D2: unit normal, the first axis moved by 4 where the slice is. Penultimate layer: ENCODED axes are moved by who is
-    in the picture, SHOWN axes are what the picture shows. Nulls, where an audit must find nothing: "blind" (no axis is
-    moved by anything), "score" (tanh of straight lines in the score, with a little noise: clusters differ in their
-    Brier score although nobody is hidden in them; whoever has the slice still scores lower).
+    D2: unit normal, the first axis moved by 4 where the slice is (hazy positives; haze of negatives moves nothing).
+    Penultimate layer: ENCODED axes are moved by who is in the picture, SHOWN axes are what the picture shows.
+
+    Nulls, where an audit must find nothing; each has a model of its own, whose predictions go with it: "blind" (no
+    axis is moved by anything; model blind, whose slice fails unseen) and "score" (tanh of straight lines in the score,
+    with a little noise; model no_slice, whose score has no gap: clusters differ in their Brier score although nobody
+    is hidden in them). `model` names the rows where there is no null.
     """
-    check_kind(model)
-    if null not in (None, "blind", "score"):
-        raise ConfigError("no such null of embeddings", got=null, allowed="blind, score, or None")
+    if null is not None and null not in NULLS:
+        raise ConfigError("no such null of embeddings", got=null, allowed=f"{', '.join(NULLS)}, or None")
+    name = check_kind(model) if null is None else NULLS[null]
     names = default_ids(people) if ids is None else ids
     rows = names.get_column("image").to_numpy()
     rng = np.random.default_rng([seed, 53])
@@ -60,13 +63,12 @@ def embeddings(
     tables = []
     if sliced is not None:
         at = people.findings.index(sliced.finding)
-        hidden = people.images.get_column("hazy").to_numpy()[rows]
         vectors = noise[0]
         if null is None:
-            vectors[:, 0] += SHIFT * hidden
+            vectors[:, 0] += SHIFT * hidden_slice(people, at)[rows]
         elif null == "score":
-            vectors = _of_score(scores(people, at, sliced, model)[rows], vectors)
-        tables.append(_vectors(names, model, sliced.finding, vectors))
+            vectors = _of_score(scores(people, at, sliced, name)[rows], vectors)
+        tables.append(_vectors(names, name, sliced.finding, vectors))
     vectors = noise[1]
     if null is None:
         for axis, (column, value, far) in ENCODED.items():
@@ -75,15 +77,16 @@ def embeddings(
             if finding in people.findings:
                 vectors[:, axis] = people.s[rows, people.findings.index(finding)]
     elif null == "score" and sliced is not None:
-        vectors = _of_score(scores(people, people.findings.index(sliced.finding), sliced, model)[rows], vectors)
-    tables.append(_vectors(names, model, None, vectors))
+        vectors = _of_score(scores(people, people.findings.index(sliced.finding), sliced, name)[rows], vectors)
+    tables.append(_vectors(names, name, None, vectors))
     return check(pa.concat_tables(tables).combine_chunks(), EMBEDDING, source="simulated embeddings")
 
 
 def embedding_truth(laws: tuple[Law, ...] = DEFAULT, model: str = "ideal") -> dict[str, Any]:
     """The hidden slice, and for each moved axis of the penultimate layer its AUROC for what moves it, against the rest.
 
-    The AUROC is that of the axis alone; a probe of all axes finds at least as much.
+    The AUROC is that of the axis alone; a probe of all axes finds at least as much. `nulls`: the models in whose
+    vectors an audit must find no hidden slice, and what its Brier scores are.
     """
     sliced = next((law for law in laws if isinstance(law, SliceLaw)), None)
     truth = model_truth(laws, model)
@@ -94,14 +97,18 @@ def embedding_truth(laws: tuple[Law, ...] = DEFAULT, model: str = "ideal") -> di
         }
     }
     if sliced is not None:
-        best = slices_truth(share=sliced.share, gap=sliced.gap, shift=SHIFT)
+        best = slice_truth(sliced, model, SHIFT)
         found["slice"] = {
             "finding": sliced.finding,
             "attributes": ["ecg_wires", "hazy"],
             "share_of_positives": sliced.share,
-            "precision": best.precision,
-            "recall": best.recall,
+            "only_in": "positives",
+            "precision": best["precision"],
+            "recall": best["recall"],
             **{name: truth[sliced.finding].get(name) for name in ("brier_positive", "slices")},
+        }
+        found["nulls"] = {
+            name: {"null": null, "hidden_slice_auroc": 0.5, **slice_truth(sliced, name)} for null, name in NULLS.items()
         }
     return found
 

@@ -6,6 +6,7 @@ report or in none, and tests of words count tokens as if each stood alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -152,9 +153,14 @@ def _texts(rows: pl.DataFrame, reports: pl.DataFrame) -> list[str]:
 
 
 def _edited(reference: list[str], sexes: list[str], rng: np.random.Generator) -> list[str]:
-    """The references with the planted edits; a word that is put in comes with a sentence of the references."""
+    """The references with the planted edits; a word that is put in comes with a sentence of the references.
+
+    A report that loses everything gets the references' most frequent sentence that holds no edited word.
+    """
     sentences = [[f"{each}." for each in text.removesuffix(".").split(". ") if each] for text in reference]
     female = np.array(sexes) == "F"
+    other = Counter(each for text in sentences for each in text if not any(word in each.lower() for word in EDITS))
+    plain = max(other, key=lambda each: (other[each], each), default=TEMPLATE)
     for word, edit in EDITS.items():
         if edit.said is not None:
             example = next((each for text in sentences for each in text if word in each.lower()), f"{word.title()}.")
@@ -166,7 +172,7 @@ def _edited(reference: list[str], sexes: list[str], rng: np.random.Generator) ->
             for text, keep in zip(sentences, keeps.tolist(), strict=True):
                 if not keep:
                     text[:] = [each for each in text if word not in each.lower()]
-    return [" ".join(text) for text in sentences]
+    return [" ".join(text) or plain for text in sentences]
 
 
 def _lot(chance: Mapping[str, float], female: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr
+from scipy.special import expit, logit, ndtr
 
 from cxrhf.data.planted_context import context_truth
 from cxrhf.data.planted_slices import shortcut_truth, slices_truth
@@ -28,6 +28,7 @@ from cxrhf.data.synthetic.scores import (
     ScoreLaw,
     by_finding,
     check_kind,
+    gap_of,
     lean,
     log_odds,
     score_law,
@@ -45,9 +46,11 @@ def model_truth(laws: tuple[Law, ...] = DEFAULT, model: str = "ideal") -> dict[s
     """finding -> what is true of the model there, by name of the value.
 
     `standard`, `att`, `ipw`, `matched` AUROC, `strata` (lowest quarter, middle half, highest quarter of the pre-test
-    probability), `by_mention`, `sensitivity` at 95% specificity, `brier`, `brier_skill_score`, `prevalence`. Some have
-    more: `by_sex` and `drains_equalised`, `slices`, `by_race`, `calibration`. All are values of the law of one image
-    row; the miscalibrated model ranks as the ideal one but for less than 1e-4 of AUROC.
+    probability), `by_mention` (of patients with a note), `sensitivity` at 95% specificity, `brier`,
+    `brier_skill_score`, `prevalence`. `threshold` is the score at `threshold_specificity` (.95; .8 where by_race is,
+    whose rates are those at it); `threshold_logit` and `threshold_prob` are the same in the model's own output. Some
+    have more: `by_sex` and `drains_equalised`, `slices`, `by_race`, `calibration`. All are values of the law of one
+    image row, and of the output itself, which rises with the score.
     """
     check_kind(model)
     named = by_finding(laws)
@@ -67,21 +70,31 @@ def _of_law(law: Law, model: str) -> dict[str, Any]:
         found["by_mention"] = _by_mention(law, g)
     else:
         found = _independent(scored)
-    found |= _brier(scored, law, model)
+    found |= brier_truth(law, model) | {"threshold_specificity": 0.95}
     if isinstance(law, ShortcutLaw):
         by_sex = shortcut_truth(effect=lean(law, model), drains=law.drains)
         found |= {"by_sex": dict(by_sex.auroc), "drains_equalised": by_sex.auroc_equalised}
     if isinstance(law, SliceLaw) and model != "miscalibrated":
-        found["slices"] = asdict(slices_truth(share=law.share, gap=law.gap))
+        found["slices"] = slice_truth(law, model)
     if isinstance(law, SubgroupLaw):
         by_race = asdict(subgroups_truth(shift=law.shift + (BIAS if model == "biased" else 0.0)))
-        found["threshold"] = by_race.pop("threshold")
+        found |= {"threshold": by_race.pop("threshold"), "threshold_specificity": 0.8}
         found["by_race"] = {
             race: {name: float(values[at]) for name, values in by_race.items()} for at, race in enumerate(RACES)
         }
     if model == "miscalibrated":
         found["calibration"] = _calibration(scored)
-    return found
+    at = float(log_odds(np.array(found["threshold"]), law, model))
+    return found | {"threshold_logit": at, "threshold_prob": float(expit(at))}
+
+
+def slice_truth(law: SliceLaw, model: str = "ideal", shift: float = 4.0) -> dict[str, float | None]:
+    """slices_truth with None for what is not there: a slice without images, a slice the embedding does not know."""
+    knows = model not in ("blind", "no_slice")
+    found = asdict(slices_truth(share=law.share, gap=gap_of(law, model), shift=shift if knows else 0.0))
+    if law.share == 0:
+        found["brier_hidden"] = np.nan
+    return {name: float(value) if np.isfinite(value) else None for name, value in found.items()}
 
 
 def _independent(scored: ScoreLaw) -> dict[str, Any]:
@@ -89,13 +102,13 @@ def _independent(scored: ScoreLaw) -> dict[str, Any]:
     one, zero = scored.positive, scored.negative
     wins = ndtr((one.mean[:, None] - zero.mean) / np.sqrt(one.sd[:, None] ** 2 + zero.sd**2))
     auroc = float(one.share @ wins @ zero.share)
-    low, high = -40.0, 40.0
+    low, high = float(zero.mean.min()) - 40.0, float(zero.mean.max()) + 40.0
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if zero.above(middle) > 0.05 else (low, middle)
     same = dict.fromkeys(("standard", "att", "ipw", "matched"), auroc)
     same_parts = {"strata": (auroc,) * 3, "by_mention": {"mentioned": auroc, "not_mentioned": auroc}}
-    return {"prevalence": scored.pi, **same, **same_parts, "sensitivity": one.above(high)}
+    return {"prevalence": scored.pi, **same, **same_parts, "threshold": high, "sensitivity": one.above(high)}
 
 
 def _by_mention(law: ContextLaw, g: float) -> dict[str, float]:
@@ -109,7 +122,10 @@ def _by_mention(law: ContextLaw, g: float) -> dict[str, float]:
     return out
 
 
-def _brier(scored: ScoreLaw, law: Law, model: str) -> dict[str, float]:
+def brier_truth(law: Law, model: str = "ideal") -> dict[str, float]:
+    """Brier scores of what the model says; not for the context model."""
+    scored = score_law(law, model)
+
     def error(part: Mixture, label: int) -> float:
         score = part.mean[:, None] + part.sd[:, None] * _Z
         return float(part.share @ ((expit(log_odds(score, law, model)) - label) ** 2 @ _MASS))
@@ -124,15 +140,42 @@ def _brier(scored: ScoreLaw, law: Law, model: str) -> dict[str, float]:
     }
 
 
-def _calibration(scored: ScoreLaw) -> dict[str, float]:
-    """Too high by one step everywhere, so nothing cancels within a bin: the mean distance, whatever the bins."""
+def _calibration(scored: ScoreLaw) -> dict[str, float | None]:
+    """Too high by one step everywhere, so nothing cancels within a bin: the mean distance, whatever the bins.
 
-    def too_high(part: Mixture) -> float:
-        exact = scored.posterior(part.mean[:, None] + part.sd[:, None] * _Z)
-        return float(part.share @ ((expit(exact + STEP) - expit(exact)) @ _MASS))
+    Where the exact log odds turn down and the model's do not, it may be too low there: then the error depends on the
+    bins and is None. Slope and intercepts are those of the logistic line through everybody.
+    """
+    parts = ((scored.positive, scored.pi, 1.0), (scored.negative, 1 - scored.pi, 0.0))
+    score = np.concatenate([(part.mean[:, None] + part.sd[:, None] * _Z).ravel() for part, _, _ in parts])
+    mass = np.concatenate([(share * part.share[:, None] * _MASS).ravel() for part, share, _ in parts])
+    label = np.concatenate([np.full(part.mean.size * _Z.size, value) for part, _, value in parts])
+    said, true = scored.rising(score) + STEP, scored.posterior(score)
+    too_high = expit(said) - expit(true)
+    error = float(mass @ too_high)
+    same_side = float(mass @ np.abs(too_high)) - abs(error) < 1e-4
+    _, slope = _logistic(said, label, mass)
+    in_the_large, _ = _logistic(said, label, mass, fit_slope=False)
+    return {
+        "adaptive_calibration_error": abs(error) if same_side else None,
+        "slope": slope,
+        "in_the_large": in_the_large,
+    }
 
-    error = scored.pi * too_high(scored.positive) + (1 - scored.pi) * too_high(scored.negative)
-    return {"adaptive_calibration_error": error, "slope": 1.0, "in_the_large": -STEP}
+
+def _logistic(x: Floats, label: Floats, mass: Floats, fit_slope: bool = True) -> tuple[float, float]:
+    """Intercept and slope of the likeliest line of log odds in x, by Newton's method."""
+    line = np.array([0.0, 1.0])
+    free = slice(None) if fit_slope else slice(0, 1)
+    design = np.stack([np.ones_like(x), x])
+    for _ in range(100):
+        p = expit(line @ design)
+        pull = design[free] @ (mass * (label - p))
+        step = np.linalg.solve((design[free] * (mass * p * (1 - p))) @ design[free].T, pull)
+        line[free] += np.clip(step, -1, 1)
+        if np.abs(step).max() < 1e-10:
+            break
+    return float(line[0]), float(line[1])
 
 
 def _pretest_of(law: Law) -> tuple[Floats, Floats]:
@@ -165,7 +208,7 @@ def pretest_truth(q: Floats, mass: Floats) -> dict[str, Any]:
     edges = np.searchsorted(np.cumsum(mass), [0.25, 0.75])
     parts = [slice(None, edges[0]), slice(edges[0], edges[1]), slice(edges[1], None)]
     below = np.cumsum(negative[::-1])[::-1]
-    threshold = int(np.searchsorted(-below, -0.05 * (1 - pi)))
+    threshold = min(int(np.searchsorted(-below, -0.05 * (1 - pi))), len(q) - 1)
     brier = float(mass @ (q * (1 - q)))
     return {
         "prevalence": pi,
@@ -174,6 +217,9 @@ def pretest_truth(q: Floats, mass: Floats) -> dict[str, Any]:
         "ipw": 0.5,
         "matched": _ordered_auroc(positive, chosen) if pi < 0.5 else None,
         "strata": tuple(_ordered_auroc(positive[part], negative[part]) for part in parts),
+        "threshold_specificity": 0.95,
+        "threshold_logit": float(logit(q[threshold])),
+        "threshold_prob": float(q[threshold]),
         "sensitivity": float(positive[threshold:].sum() / pi),
         "brier": brier,
         "brier_skill_score": 1 - brier / (pi * (1 - pi)),

@@ -15,15 +15,15 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cxrhf.data.synthetic.embeddings import embedding_truth, embeddings
+from cxrhf.data.synthetic.embeddings import NULLS, embedding_truth, embeddings
 from cxrhf.data.synthetic.histories import EDGES, HISTORIES, MENTIONED_FROM
 from cxrhf.data.synthetic.model_truths import model_truth
 from cxrhf.data.synthetic.people import People
 from cxrhf.data.synthetic.scores import KINDS, by_finding, check_kind, log_odds, probability, scores
-from cxrhf.data.synthetic.writing import default_ids
-from cxrhf.schema import ATTRIBUTE, PREDICTION, check, write_table
+from cxrhf.data.synthetic.writing import attributes, default_ids
+from cxrhf.schema import PREDICTION, check, write_table
 
-_ATTRIBUTES = ("drain", "ecg_wires", "pacemaker", "central_line", "et_tube", "sternotomy", "hazy")
+__all__ = ["attributes", "predictions", "write_models"]
 
 
 def predictions(
@@ -39,8 +39,8 @@ def predictions(
 
     `ids` names the images (columns image, image_id, study_id, patient_id, as the writers of the layouts return them)
     and chooses which are there. `pretest` is the exact P(y=1 | chart), `mention` whether notes of the patient name the
-    finding (null for devices, of which notes tell nothing). A simulated model has no noise of its own beyond that of
-    the pictures: `seed` is only written down.
+    finding (null for devices, of which notes tell nothing, and for patients without any note). A simulated model has
+    no noise of its own beyond that of the pictures: `seed` is only written down.
     """
     check_kind(model)
     names = default_ids(people) if ids is None else ids
@@ -54,6 +54,8 @@ def predictions(
         **_groups(people, rows),
         "view": people.images.get_column("view").gather(rows).to_arrow(),
     }
+    noted = people.admissions.filter("noted").get_column("patient").unique()
+    silent = ~people.images.get_column("patient").gather(rows).is_in(noted.implode()).to_numpy()
     tables = []
     for at, finding in enumerate(people.findings):
         if finding == "no_finding":
@@ -64,28 +66,17 @@ def predictions(
             odds = np.log(pretest) - np.log1p(-pretest)
         else:
             odds = log_odds(scores(people, at, law, model), law, model)[rows]
-        told = finding in HISTORIES
+        mentioned = context >= EDGES[MENTIONED_FROM - 1]
         columns = base | {
             "finding": _all(finding, len(rows)),
             "label": people.y[rows, at].astype(np.int8),
             "prob": pretest if model == "context" else probability(odds),
             "logit": odds,
             "pretest": pretest,
-            "mention": context >= EDGES[MENTIONED_FROM - 1] if told else pa.nulls(len(rows), pa.bool_()),
+            "mention": pa.array(mentioned, pa.bool_(), mask=silent if finding in HISTORIES else np.ones_like(silent)),
         }
         tables.append(pa.table({name: columns[name] for name in PREDICTION.names}))
     return check(pa.concat_tables(tables).combine_chunks(), PREDICTION, source=f"simulated model {model}")
-
-
-def attributes(people: People, *, ids: pl.DataFrame | None = None) -> pa.Table:
-    """What lies in each picture: ATTRIBUTE rows with 1 and 0, as annotators write them."""
-    names = default_ids(people) if ids is None else ids
-    there = [name for name in _ATTRIBUTES if name in people.images.columns]
-    wide = people.images.select(there).select(pl.all().cast(pl.Int8).cast(pl.String))[names["image"].to_numpy()]
-    long = wide.with_columns(names.get_column("image_id")).unpivot(
-        there, index="image_id", variable_name="name", value_name="value"
-    )
-    return check(long.to_arrow(), ATTRIBUTE, source="simulated attributes")
 
 
 def write_models(
@@ -97,7 +88,10 @@ def write_models(
     ids: pl.DataFrame | None = None,
     split: str = "test",
 ) -> None:
-    """predictions, embeddings, attributes and generations of these models as Parquet, and models_truth.json."""
+    """predictions, embeddings, attributes and generations of these models as Parquet, and models_truth.json.
+
+    The embeddings are those of ideal, and of the models of the nulls, blind and no_slice, where these are asked for.
+    """
     from cxrhf.data.synthetic.generations import KINDS as WRITERS
     from cxrhf.data.synthetic.generations import generation_truth, generations
     from cxrhf.data.synthetic.reports import report_sections
@@ -108,7 +102,10 @@ def write_models(
     reports = report_sections(people, seed)
     parts = {
         "predictions": [predictions(people, model=kind, seed=seed, split=split, ids=ids) for kind in kinds],
-        "embeddings": [embeddings(people, model="ideal", seed=seed, ids=ids)],
+        "embeddings": [
+            embeddings(people, seed=seed, ids=ids),
+            *(embeddings(people, null=null, seed=seed, ids=ids) for null, kind in NULLS.items() if kind in kinds),
+        ],
         "attributes": [attributes(people, ids=ids)],
         "generations": [generations(people, reports, kind=kind, seed=seed, ids=ids) for kind in WRITERS],
     }

@@ -1,12 +1,13 @@
 """Laws of the findings and a kind of model -> its scores and probabilities, and the exact law of each score.
 
 Given the label every score is a mixture of normals; so its AUROC and operating points are sums over pairs of parts.
+What a model says always rises with its score, whatever the parameters, so these values hold for its output as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,10 @@ KINDS: dict[str, str] = {
     "shortcut": "as ideal, but leaning twice as much on chest drains",
     "biased": "as ideal, but positives of the third race score half a unit lower for the finding with subgroups",
     "miscalibrated": "ranks as ideal; its probabilities are exact but for one step up in log odds",
+    "blind": "as ideal; its embedding knows nothing, so that the hidden slice fails and cannot be found",
+    "no_slice": "as ideal, but the hidden slice scores as the other positives; its embedding is a function of that score",
 }
+LEAST_RISE = 0.05  # of the log odds with each unit of the score
 STEP = 1.0  # of log odds, by which the miscalibrated model is too sure of disease
 BIAS = 0.5  # of the score, by which the biased model puts positives of the third race lower
 DEVICES_SHOWN = 3.0  # by which support devices move their score
@@ -69,14 +73,34 @@ class ScoreLaw:
     positive: Mixture
 
     def line(self) -> tuple[float, float]:
-        """Slope and intercept of log odds that rise with the score, near calibrated: the linear discriminant."""
+        """Slope and intercept of log odds that rise with the score, near calibrated: the linear discriminant.
+
+        Where positives score no higher than negatives the line rises all the same: a model that has it the wrong way
+        round does not know it, and its AUROC below .5 is what its output has.
+        """
         (mean0, var0), (mean1, var1) = self.negative.moments(), self.positive.moments()
-        slope = (mean1 - mean0) / (self.pi * var1 + (1 - self.pi) * var0)
+        slope = max(LEAST_RISE, (mean1 - mean0) / (self.pi * var1 + (1 - self.pi) * var0))
         return slope, float(logit(self.pi)) - slope * (mean0 + mean1) / 2
 
     def posterior(self, score: Floats) -> Floats:
         """Log odds of P(Y=1 | score), exact."""
         return float(logit(self.pi)) + self.positive.log_density(score) - self.negative.log_density(score)
+
+    def rising(self, score: Floats) -> Floats:
+        """The posterior from half-way between the classes on to where it turns down, and a least rise from there.
+
+        Off the posterior by less than 1e-5 where that rises: it is interpolated.
+        """
+        mean = np.r_[self.negative.mean, self.positive.mean]
+        reach = 12 * np.r_[self.negative.sd, self.positive.sd]
+        grid = np.linspace((mean - reach).min(), (mean + reach).max(), 12_001)
+        exact = self.posterior(grid)
+        steps = np.maximum(np.diff(exact), LEAST_RISE * (grid[1] - grid[0]))
+        bent = np.r_[0.0, np.cumsum(steps)]
+        middle = np.array((self.negative.moments()[0] + self.positive.moments()[0]) / 2)
+        bent += float(self.posterior(middle)) - float(np.interp(middle, grid, bent))
+        inside = np.clip(score, grid[0], grid[-1])
+        return np.asarray(np.interp(inside, grid, bent) + LEAST_RISE * (np.asarray(score) - inside))
 
 
 def check_kind(model: str) -> str:
@@ -88,8 +112,24 @@ def check_kind(model: str) -> str:
     return model
 
 
+def check_laws(laws: Iterable[Law]) -> None:
+    """Parameters that have no truth are errors: what is no number, and shares that are none."""
+    for law in laws:
+        for name in (each.name for each in fields(law) if each.name not in ("finding", "drains")):
+            if not np.isfinite(getattr(law, name)):
+                raise ConfigError(f"{law.finding}: {name} is no number", got=getattr(law, name), allowed="finite")
+        if isinstance(law, SliceLaw) and not 0 <= law.share < 1:
+            # At 1 every film has wires, and support devices have no negatives.
+            raise ConfigError(f"{law.finding}: share is no share", got=law.share, allowed="from 0 to below 1")
+        if isinstance(law, ShortcutLaw):
+            for (sex, label), share in law.drains.items():
+                if not 0 <= share <= 1:
+                    raise ConfigError(f"{law.finding}: drains[{sex}, {label}]", got=share, allowed="from 0 to 1")
+
+
 def by_finding(laws: tuple[Law, ...]) -> dict[str, Law]:
     """finding -> its law, and that of support devices, whose prevalence follows from the others."""
+    check_laws(laws)
     found = {law.finding: law for law in laws}
     # P(none) is linear in each finding's pre-test probability and these are independent: put in their means.
     means = {law.finding: np.array([law.pi]) for law in laws}
@@ -106,20 +146,27 @@ def scores(people: People, at: int, law: Law, model: str) -> Floats:
         return s - law.g * people.c[:, at]
     if isinstance(law, ShortcutLaw):
         return s + (lean(law, model) - law.effect) * drain
+    if isinstance(law, SliceLaw) and model == "no_slice":
+        return s + law.gap * hidden_slice(people, at)
     if isinstance(law, SubgroupLaw) and model == "biased":
         race = people.patients.get_column("race").gather(people.images.get_column("patient"))
         return s - BIAS * ((race == RACES[2]).to_numpy() & (people.y[:, at] == 1))
     return s
 
 
+def hidden_slice(people: People, at: int) -> NDArray[np.bool_]:
+    """Images of the slice that fails: hazy and positive. Haze alone fails nobody."""
+    return np.asarray(people.images.get_column("hazy").to_numpy() & (people.y[:, at] == 1))
+
+
 def log_odds(score: Floats, law: Law, model: str) -> Floats:
-    """What the model says its probability is, as log odds; rises with the score.
+    """What the model says its probability is, as log odds; rises with the score, always.
 
     The hidden slice's finding has the score itself, as planted truth D2 has it. A biased model does not know that it
     is, so its line is that of the unbiased one.
     """
     if model == "miscalibrated":
-        return score_law(law, "ideal").posterior(score) + STEP
+        return score_law(law, "ideal").rising(score) + STEP
     if isinstance(law, SliceLaw):
         return score
     slope, intercept = score_law(law, "ideal" if model == "biased" else model).line()
@@ -134,6 +181,11 @@ def probability(log_odds: Floats) -> Floats:
 def lean(law: ShortcutLaw, model: str) -> float:
     """How far a drain moves the score."""
     return law.effect * {"image_only": 0.0, "shortcut": 2.0}.get(model, 1.0)
+
+
+def gap_of(law: SliceLaw, model: str) -> float:
+    """How much lower the hidden slice scores."""
+    return 0.0 if model == "no_slice" else law.gap
 
 
 def score_law(law: Law, model: str) -> ScoreLaw:
@@ -152,7 +204,7 @@ def score_law(law: Law, model: str) -> ScoreLaw:
             parts.append(_normals([1 - drained, drained], [value, value + effect]))
         return ScoreLaw(law.pi, *parts)
     if isinstance(law, SliceLaw):
-        positive = _normals([1 - law.share, law.share], [1.5, 1.5 - law.gap])
+        positive = _normals([1 - law.share, law.share], [1.5, 1.5 - gap_of(law, model)])
         return ScoreLaw(law.pi, _normals([1.0], [-1.5]), positive)
     if isinstance(law, SubgroupLaw):
         shift = law.shift + (BIAS if model == "biased" else 0.0)

@@ -71,6 +71,11 @@ def fade_in(severity: float) -> float:
     return min(1.0, 4 * severity)
 
 
+def early(severity: float) -> float:
+    """0 to 1, faster at first: a little fluid or fog shows, where a heart a little wider is only a wide heart."""
+    return float(severity**0.7)
+
+
 def half(chest: Chest, side: float) -> Layer:
     """1 on a side of the midline: one row."""
     return rise(side * chest.grid.x, -0.002, 0.002)
@@ -93,14 +98,14 @@ def _lung_lesion(chest: Chest, severity: float, rngs: Streams) -> None:
     rng, grid = rngs[0], chest.grid
     side = pick_side(rng)
     x, y = side * float(rng.uniform(0.15, 0.21)), float(rng.uniform(0.26, 0.42))
-    radius = 0.022 + 0.05 * severity
+    radius = 0.028 + 0.05 * severity
     dx, dy = grid.x - x, grid.y - y
     angle = np.arctan2(dy, dx)
     a, b = (float(v) for v in rng.uniform(0, 6.3, 2))
     rim = radius * (1 + 0.06 * np.sin(2 * angle + a) + 0.03 * np.sin(5 * angle + b))
     q = np.sqrt(dx * dx + dy * dy) / rim
     ball = rise(q, 1.12, 0.85) * (0.55 + 0.45 * np.sqrt(np.clip(1 - q * q, 0, 1)))
-    chest.tissue = chest.tissue + fade_in(severity) * (0.25 + 0.25 * severity) * ball * chest.lungs
+    chest.tissue = chest.tissue + fade_in(severity) * (0.35 + 0.2 * severity) * ball * chest.lungs
 
 
 def _edema(chest: Chest, severity: float, rngs: Streams) -> None:
@@ -141,7 +146,7 @@ def _consolidation(chest: Chest, severity: float, rngs: Streams) -> None:
     fan = np.array([-0.9, -0.45] if upper else [0.5, 0.95, 1.3])
     for width, path in grow(film, (hx, hy), fan, side, 0.0085, 4):
         tubes.line(path, width, 0.8)
-    chest.cover((0.35 + 0.6 * severity) * fade_in(severity) * white * (1 - 0.45 * tubes.layer(0.0015)))
+    chest.cover(0.97 * early(severity) * white * (1 - 0.45 * tubes.layer(0.0015)))
 
 
 def _pneumonia(chest: Chest, severity: float, rngs: Streams) -> None:
@@ -152,7 +157,7 @@ def _pneumonia(chest: Chest, severity: float, rngs: Streams) -> None:
     wedge = spot(grid, x, y, 0.08 + 0.05 * severity, 0.06 + 0.04 * severity, lean=0.6 * side)
     wedge = np.maximum(wedge, 0.55 * spot(grid, x * 0.72, y - 0.05, 0.05, 0.07, lean=-0.7 * side))
     lumps = 1 + 0.22 * clouds(film, grid, 0.035) + 0.12 * clouds(film, grid, 0.014)
-    chest.cover(1.1 * severity * wedge * lumps)
+    chest.cover(1.15 * early(severity) * wedge * lumps)
 
 
 def _atelectasis(chest: Chest, severity: float, rngs: Streams) -> None:
@@ -193,7 +198,8 @@ def _pleural_effusion(chest: Chest, severity: float, rngs: Streams) -> None:
     """Fluid that blunts the angle, then climbs with a meniscus; in bed it also veils the lung from behind."""
     patient, film = rngs
     side, both = pick_side(patient), patient.uniform() < 0.25
-    for each, amount in ((side, severity), (-side, 0.6 * severity * both)):
+    much = early(severity)
+    for each, amount in ((side, much), (-side, 0.6 * much * both)):
         if not amount:
             continue
         dome = chest.build.dome[0 if each == RIGHT else 1]

@@ -1,4 +1,4 @@
-"""People and the names their images have in a layout -> planted.parquet, defects.json and tables as CSV.
+"""People and the names their images have in a layout -> planted.parquet, attributes.parquet and defects.json.
 
 What the writers of all layouts share. `names` is a frame with a row per image that the layout holds: image (the row of
 `people.images`), image_id, study_id, patient_id, as a reader of that layout would form them.
@@ -13,25 +13,34 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from cxrhf.data.synthetic.people import People
+from cxrhf.schema import ATTRIBUTE, check, write_table
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+ATTRIBUTES = ("drain", "ecg_wires", "pacemaker", "central_line", "et_tube", "sternotomy", "hazy")
 PLANTED = ("image_id", "study_id", "patient_id", "finding", "y", "context", "pretest", "shown")
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """One finding of a layout: arrays over the rows of `people.images`."""
+    """One finding of a layout: arrays over the rows of `people.images`.
+
+    `of`: the twin's own findings that it is made of; for no_finding those that must be absent. `share` of its cases,
+    by lot, have this label.
+    """
 
     finding: str
     y: Integers
     context: Floats
     pretest: Floats
     shown: Floats
+    of: tuple[str, ...] = ()
+    share: float = 1.0
 
 
 def ordered_images(people: People) -> pl.DataFrame:
@@ -69,10 +78,28 @@ def of_patients(people: People, column: str, names: pl.DataFrame) -> pl.Series:
 
 def planted_findings(people: People) -> list[Planted]:
     """The twin's own findings, for layouts that use them as they are."""
+    laws = tuple(law.finding for law in people.laws)
+    made_of = {"no_finding": laws, "support_devices": ()}
     return [
-        Planted(name, people.y[:, at], people.c[:, at], people.q[:, at], people.s[:, at])
+        Planted(name, people.y[:, at], people.c[:, at], people.q[:, at], people.s[:, at], made_of.get(name, (name,)))
         for at, name in enumerate(people.findings)
     ]
+
+
+def attributes(people: People, *, ids: pl.DataFrame | None = None) -> pa.Table:
+    """What lies in each picture: ATTRIBUTE rows with 1 and 0, as annotators write them."""
+    names = default_ids(people) if ids is None else ids
+    there = [name for name in ATTRIBUTES if name in people.images.columns]
+    wide = people.images.select(there).select(pl.all().cast(pl.Int8).cast(pl.String))[names["image"].to_numpy()]
+    long = wide.with_columns(names.get_column("image_id")).unpivot(
+        there, index="image_id", variable_name="name", value_name="value"
+    )
+    return check(long.to_arrow(), ATTRIBUTE, source="simulated attributes")
+
+
+def write_attributes(people: People, folder: Path, names: pl.DataFrame) -> None:
+    """attributes.parquet: where drains, wires, haze and the other devices are, which no published table says."""
+    write_table(attributes(people, ids=names), folder / "attributes.parquet")
 
 
 def write_planted(folder: Path, names: pl.DataFrame, findings: Iterable[Planted]) -> None:
