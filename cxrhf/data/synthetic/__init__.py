@@ -1,8 +1,9 @@
 """Layout and size -> the files of a published dataset with invented patients, and what is planted in them.
 
 `write("mimic", folder, n_patients=300, seed=0)` writes MIMIC as PhysioNet hands it out; the other layouts are named in
-LAYOUTS. Beside the files lie planted.parquet (what is true of every image) and truth.json (the population values that
-audits must find), so every number that the package reports can be held against a known answer.
+LAYOUTS. Beside the files lie planted.parquet (what is true of every image), attributes.parquet (where drains, wires and
+haze are) and truth.json (the population values that audits must find), so every number that the package reports can be
+held against a known answer.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from cxrhf.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from cxrhf.data.synthetic.laws import Law
     from cxrhf.data.synthetic.people import People
     from cxrhf.data.synthetic.sizes import Sizes
@@ -42,32 +45,53 @@ def write(
     pixels: bool = True,
     size: int = 256,
     overwrite: bool = False,
+    models: bool = False,
     **options: Any,
 ) -> People:
     """Make people and write them in a layout below an empty folder; returns them.
 
     `n_patients` have images; `sizes` sets every total instead (sizes.MIMIC_SIZE, or MIMIC_SIZE.scaled(.01)).
     `findings` are laws (laws.changed). `dirty` plants the defects of real copies and lists them in defects.json.
-    `options` go to the layout's own writer, such as note_length="full".
+    `models` adds the tables of simulated models below models/ (models.write_models). `options` go to the layout's own
+    writer, such as note_length="full".
     """
     from cxrhf.data.synthetic.laws import DEFAULT
     from cxrhf.data.synthetic.people import people
-    from cxrhf.data.synthetic.truth import write_truth
+    from cxrhf.data.synthetic.scores import check_laws
 
-    name = _DATASETS.get(layout.replace("-", "_"), layout.replace("-", "_"))
-    if name not in LAYOUTS:
-        raise ConfigError(
-            "no such layout", got=layout, allowed=", ".join(LAYOUTS), next_step=did_you_mean(layout, LAYOUTS)
-        )
+    name = _known(layout)
+    laws = DEFAULT if findings is None else findings
+    check_laws(laws)
     root = Path(folder)
     if root.exists() and not root.is_dir():
         raise ConfigError(f"{root} is a file", next_step="name a folder that is not there yet")
     if root.is_dir() and any(root.iterdir()) and not overwrite:
         raise ConfigError(f"{root} is not empty", next_step="name another folder, or say overwrite")
-    made = people(n_patients, seed, sizes=sizes, findings=DEFAULT if findings is None else findings)
+    made = people(n_patients, seed, sizes=sizes, findings=laws)
     root.mkdir(parents=True, exist_ok=True)
     writer = getattr(import_module(f"{__name__}.{LAYOUTS[name]}"), f"write_{name}")
     writer(made, root, seed=seed, dirty=dirty, pixels=pixels, size=size, **options)
-    if name != "mimic":  # which writes its own
-        write_truth(made, root)
+    if models:
+        from cxrhf.data.synthetic.models import write_models
+
+        write_models(made, root / "models", seed, ids=layout_ids(name, made, seed))
     return made
+
+
+def layout_ids(layout: str, people: People, seed: int = 0) -> pl.DataFrame:
+    """image, image_id, study_id and patient_id of the images of a layout, as its writer with this seed names them."""
+    name = _known(layout)
+    name = "chexpert" if name == "chexpert_plus" else name
+    names = getattr(import_module(f"{__name__}.{LAYOUTS[name]}"), f"{name}_names")
+    drawn = name in ("mimic", "rexgradient", "covid")  # the others count
+    found: pl.DataFrame = names(people, seed) if drawn else names(people)
+    return found.select("image", "image_id", "study_id", "patient_id")
+
+
+def _known(layout: str) -> str:
+    name = _DATASETS.get(layout.replace("-", "_"), layout.replace("-", "_"))
+    if name not in LAYOUTS:
+        raise ConfigError(
+            "no such layout", got=layout, allowed=", ".join(LAYOUTS), next_step=did_you_mean(layout, LAYOUTS)
+        )
+    return name

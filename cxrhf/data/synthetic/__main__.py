@@ -17,11 +17,17 @@ _EXAMPLES = """examples:
   python -m cxrhf.data.synthetic mimic big --share 0.1 --no-pixels --no-reports --notes full
                                                                   a tenth of MIMIC, notes as long as MIMIC's
   python -m cxrhf.data.synthetic chexpert twin-chexpert --patients 100
+  python -m cxrhf.data.synthetic mimic twin --patients 5000 --no-pixels --no-reports --models
+                                                                  tables for the audits, without any training
 
 what you get, beside the layout's own files:
-  planted.parquet   image_id, study_id, patient_id, finding, y, context, pretest, shown: what is true of every image
-  truth.json        population values that audits and models must come close to
-  defects.json      with --dirty: which ids have which defect
+  planted.parquet     image_id, study_id, patient_id, finding, y, context, pretest, shown: what is true of every image
+  attributes.parquet  image_id, name, value: drains, wires, haze and other devices in every image
+  truth.json          population values that audits and models must come close to
+  defects.json        with --dirty: which ids have which defect
+  models/             with --models: predictions.parquet, embeddings.parquet, generations.parquet, attributes.parquet
+                      of simulated models, with the layout's ids and the twin's names of findings, and what an audit of
+                      each must find: models_truth.json
 
 then, for mimic:
   cxrhf build mimic_cxr_context --root twin
@@ -44,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dirty", action="store_true", help="plant the defects that real copies have")
     parser.add_argument("--no-pixels", action="store_true", help="tables and texts only")
     parser.add_argument("--size", type=int, default=256, metavar="PIXELS", help="side of the pictures (256)")
+    parser.add_argument("--models", action="store_true", help="also write tables of simulated models, below OUT/models")
     parser.add_argument("--notes", choices=("short", "full"), help="mimic: length of the notes (short)")
     parser.add_argument("--no-reports", action="store_true", help="mimic: without the radiology reports")
     given = parser.parse_args(arguments)
@@ -70,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             dirty=given.dirty,
             pixels=not given.no_pixels,
             size=given.size,
+            models=given.models,
             **options,
         )
     except CxrhfError as error:
@@ -77,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     counted = f"{made.images.height:,} images of {made.images.get_column('patient').n_unique():,} patients"
     print(f"{given.out}: {counted}, {int(made.admissions.get_column('noted').sum()):,} notes; see truth.json")
+    if given.models:
+        print(f"{given.out}/models: tables of simulated models; see models_truth.json")
     return 0
 
 

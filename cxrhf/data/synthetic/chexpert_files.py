@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from cxrhf.data.synthetic.films import save_films, spoil
 from cxrhf.data.synthetic.people import People
+from cxrhf.data.synthetic.truth import write_truth
 from cxrhf.data.synthetic.writing import (
     of_patients,
     ordered_images,
     planted_findings,
     splits_of,
+    write_attributes,
     write_defects,
     write_planted,
 )
@@ -50,6 +52,14 @@ _RACES = {
     "asian": ("Asian", "Asian, non-Hispanic"),
 }
 _OTHER_RACES = ("Other", "Unknown", "Pacific Islander, non-Hispanic", "Race and Ethnicity Unknown")
+# What the labels in the files do to the truth.
+LABEL_TRUTH = {
+    "keeps_every_truth": "positive_only",
+    "p_positive_given_uncertain": 0.0,
+    "p_positive_given_blank": 0.0,
+    "note": "Only true negatives are blank (No Finding always so) or, in dirty copies, -1. Policy masked drops them at "
+    "random: AUROC stays, prevalence moves.",
+}
 ETHNICITIES = {"non_hispanic": "Non-Hispanic/Non-Latino", "hispanic": "Hispanic/Latino", "unknown": "Unknown"}
 
 
@@ -65,8 +75,8 @@ def write_chexpert(
 ) -> None:
     """The download below `folder`; `small` names it CheXpert-v1.0-small, as the shrunk edition is called.
 
-    `dirty`: uncertain and blank labels, an unknown sex, an age of 0, patients whom the workbook lacks, and pictures
-    that are missing or cannot be opened, all listed in defects.json.
+    `dirty`: true negatives with uncertain and blank labels, an unknown sex, an age of 0, patients whom the workbook
+    lacks, and pictures that are missing or cannot be opened, all listed in defects.json.
     """
     root = Path(folder)
     edition = "CheXpert-v1.0-small" if small else "CheXpert-v1.0"
@@ -110,6 +120,8 @@ def write_chexpert(
     if dirty:
         write_defects(root, defects)
     write_planted(root, names, planted_findings(people))
+    write_attributes(people, root, names)
+    write_truth(people, root, labels=LABEL_TRUTH)
 
 
 def chexpert_names(people: People) -> pl.DataFrame:
@@ -145,9 +157,10 @@ def label_columns(people: People, rows: NDArray[np.int64]) -> pl.DataFrame:
 def blur_labels(
     labels: pl.DataFrame, names: pl.DataFrame, rng: np.random.Generator
 ) -> tuple[pl.DataFrame, dict[str, list[str]]]:
-    """Some labels become uncertain (-1) or blank, the same ones for all images of a study, in train.csv only.
+    """Some negatives become uncertain (-1) or blank, the same ones for all images of a study, in train.csv only.
 
-    The defects name cells as "image_id finding".
+    Positives stay, so that policy positive_only gives every image its true label. The defects name cells as "image_id
+    finding".
     """
     study = names.get_column("study_id").rank("dense").cast(pl.Int64).to_numpy() - 1
     train = (names.get_column("split") == "train").to_numpy()
@@ -155,8 +168,8 @@ def blur_labels(
     columns = []
     for values in labels:
         drawn = rng.random(int(study.max(initial=-1)) + 1)[study]
-        known = values.is_not_null().to_numpy() & train & (values.name != "no_finding")
-        uncertain, blank = pl.Series(known & (drawn < 0.08)), pl.Series(known & (drawn > 0.85))
+        negative = (values == 0.0).fill_null(False).to_numpy() & train & (values.name != "no_finding")
+        uncertain, blank = pl.Series(negative & (drawn < 0.08)), pl.Series(negative & (drawn > 0.85))
         for kind, hit in (("uncertain_label", uncertain), ("blank_label", blank)):
             defects[kind] += [f"{each} {values.name}" for each in names.get_column("image_id").filter(hit)]
         blurred = pl.when(uncertain).then(-1.0).when(blank).then(None).otherwise(values)

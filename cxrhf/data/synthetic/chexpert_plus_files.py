@@ -8,10 +8,18 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxrhf.data.synthetic.chexpert_files import LABELS, blur_labels, chexpert_names, demographics, label_columns
+from cxrhf.data.synthetic.chexpert_files import (
+    LABEL_TRUTH,
+    LABELS,
+    blur_labels,
+    chexpert_names,
+    demographics,
+    label_columns,
+)
 from cxrhf.data.synthetic.films import save_films, spoil
 from cxrhf.data.synthetic.people import People
-from cxrhf.data.synthetic.writing import pick, planted_findings, write_defects, write_planted
+from cxrhf.data.synthetic.truth import write_truth
+from cxrhf.data.synthetic.writing import pick, planted_findings, write_attributes, write_defects, write_planted
 
 TABLE = "df_chexpert_plus_240401.csv"
 LABEL_FILES = ("findings_fixed.json", "impression_fixed.json", "report_fixed.json")
@@ -30,8 +38,9 @@ def write_chexpert_plus(
 ) -> None:
     """The download below `folder`. The table calls every picture .jpg; the pictures are PNG/.../view1_frontal.png.
 
-    `dirty`: uncertain and blank labels, images without any labels, unknown sex, age 0, reports without findings or
-    impression, and pictures that are missing or cannot be opened, all listed in defects.json.
+    `dirty`: true negatives with uncertain and blank labels, images that show nothing without any labels, unknown sex,
+    age 0, reports without findings or impression, and pictures that are missing or cannot be opened, all listed in
+    defects.json.
     """
     root = Path(folder)
     (root / "chexbert_labels").mkdir(parents=True, exist_ok=True)
@@ -43,8 +52,9 @@ def write_chexpert_plus(
     unlabelled: list[str] = []
     defects: dict[str, list[str]] = {}
     if dirty:
+        nothing = labels.select(pl.all_horizontal(pl.exclude("no_finding").fill_null(0.0) == 0.0)).to_series()
         labels, defects = blur_labels(labels, names, rng)
-        unlabelled = pick(names.get_column("image_id").to_list(), 0.02, rng)
+        unlabelled = pick(names.get_column("image_id").filter(nothing).to_list(), 0.1, rng)
         for kind, cells in defects.items():  # where there is no line there is no cell
             defects[kind] = [cell for cell in cells if cell.split(" ")[0] not in unlabelled]
         table, more = _spoil_table(table, names, rng)
@@ -59,6 +69,8 @@ def write_chexpert_plus(
     if dirty:
         write_defects(root, defects)
     write_planted(root, names, planted_findings(people))
+    write_attributes(people, root, names)
+    write_truth(people, root, labels=LABEL_TRUTH | {"exception": "No Finding of images listed as no_labels"})
 
 
 def _table(people: People, names: pl.DataFrame, seed: int, rng: np.random.Generator) -> pl.DataFrame:

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from cxrhf.data.synthetic.films import save_films, spoil
 from cxrhf.data.synthetic.histories import level_of
 from cxrhf.data.synthetic.people import People
+from cxrhf.data.synthetic.truth import write_truth
 from cxrhf.data.synthetic.writing import (
     Planted,
     of_patients,
     ordered_images,
     pick,
     planted_findings,
+    write_attributes,
     write_defects,
     write_planted,
 )
@@ -35,6 +37,12 @@ CAUSES = (
     ("Pneumonia/Fungal/Pneumocystis", 0.1, ("fungal_pneumonia",)),
     ("Pneumonia", 0.2, ()),
 )
+# What the labels in the files do to the truth.
+LABEL_TRUTH = {
+    "keeps_every_truth": None,
+    "note": "'todo' stands in rows by lot, whatever is true of them: policy masked, which leaves them out, keeps the "
+    "truths of pneumonia and no_finding, and positive_only does not. Causes are blank where only 'Pneumonia' is said.",
+}
 _MOST_STUDIES = 6
 _VIEWS = {"PA": ("PA",), "AP": ("AP", "AP Supine", "AP Erect"), "LATERAL": ("L",)}
 _LICENCES = ("CC BY-NC-SA", "CC BY 4.0", "CC BY-SA")
@@ -88,6 +96,8 @@ def write_covid(
     if dirty:
         write_defects(root, defects)
     write_planted(root, names, findings)
+    write_attributes(people, root, names)
+    write_truth(people, root, findings, LABEL_TRUTH)
 
 
 def covid_names(people: People, seed: int = 0) -> pl.DataFrame:
@@ -129,8 +139,9 @@ def covid_findings(people: People, names: pl.DataFrame) -> list[Planted]:
     for name in dict.fromkeys(name for _, _, made in CAUSES for name in made):
         makes = np.array([name in made for _, _, made in CAUSES])
         share = sum(part for _, part, made in CAUSES if name in made)
-        out.append(Planted(name, base.y * makes[cause], base.context, base.pretest * share, base.shown))
-    return [*out, Planted("no_finding", 1 - base.y, -base.context, 1 - base.pretest, -base.shown)]
+        pretest = base.pretest * share
+        out.append(Planted(name, base.y * makes[cause], base.context, pretest, base.shown, base.of, share))
+    return [*out, Planted("no_finding", 1 - base.y, -base.context, 1 - base.pretest, -base.shown, base.of)]
 
 
 def _table(people: People, names: pl.DataFrame, rng: np.random.Generator) -> pl.DataFrame:

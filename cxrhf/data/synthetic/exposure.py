@@ -29,10 +29,10 @@ def expose(
         step = grid.size // size
         grey = grey.reshape(size, step, size, step).mean(axis=(1, 3))
     if hazy:
-        grey = 0.26 + 0.5 * grey
+        grey = 0.24 + 0.55 * grey
     noise = film.standard_normal((size, size), dtype=np.float32)
     # Thick parts let few rays through, and few rays are grainy.
-    grey = grey + noise * ((0.006 + 0.012 * grey) * (1.25 if portable else 1) * (1.8 if hazy else 1))
+    grey = grey + noise * ((0.006 + 0.012 * grey) * (1.25 if portable else 1) * (1.5 if hazy else 1))
     _shutters(grey, film)
     _marker(grey, film)
     return np.clip(255 * grey, 0, 255).astype(np.uint8)

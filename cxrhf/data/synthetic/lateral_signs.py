@@ -8,7 +8,7 @@ import numpy as np
 
 from cxrhf.data.synthetic.canvas import Strokes, clouds, disc, rise, spot
 from cxrhf.data.synthetic.lateral import Profile
-from cxrhf.data.synthetic.signs import Streams, fade_in, streams
+from cxrhf.data.synthetic.signs import Streams, early, fade_in, streams
 
 LateralSign = Callable[[Profile, float, Streams], None]
 
@@ -39,8 +39,8 @@ def _patches(profile: Profile, severity: float, rngs: Streams) -> None:
 
 def _nodule(profile: Profile, severity: float, rngs: Streams) -> None:
     x, y = (float(v) for v in rngs[0].uniform((-0.15, 0.3), (0.15, 0.55)))
-    ball = disc(profile.grid, x, y, 0.028 + 0.05 * severity, 0.028 + 0.05 * severity, 0.3)
-    profile.tissue = profile.tissue + fade_in(severity) * (0.35 + 0.2 * severity) * ball * profile.lungs
+    ball = disc(profile.grid, x, y, 0.034 + 0.05 * severity, 0.034 + 0.05 * severity, 0.3)
+    profile.tissue = profile.tissue + 0.65 * early(severity) * ball * profile.lungs
 
 
 def _plates(profile: Profile, severity: float, rngs: Streams) -> None:

@@ -25,11 +25,19 @@ from cxrhf.data.synthetic.reports import report_sections, report_text
 from cxrhf.data.synthetic.sizes import MIMIC_SIZE, Sizes
 from cxrhf.data.synthetic.story import Length, notes
 from cxrhf.data.synthetic.truth import write_truth
-from cxrhf.data.synthetic.writing import planted_findings, write_defects, write_planted
+from cxrhf.data.synthetic.writing import planted_findings, write_attributes, write_defects, write_planted
 from cxrhf.errors import ConfigError
 
 __all__ = ["MIMIC_SIZE", "Sizes", "mimic_names", "write_mimic"]
 
+# What the labels in the files do to the truth.
+LABEL_TRUTH = {
+    "keeps_every_truth": "positive_only",
+    "p_positive_given_uncertain": 0.0,
+    "p_positive_given_blank": 0.0,
+    "note": "Only true negatives are blank or, in dirty copies, -1. The exception is No Finding in studies that "
+    "defects.json lists as all_labels_blank. Policy masked drops negatives at random: AUROC stays, prevalence moves.",
+}
 _PICTURES = 500  # drawn between two steps of the progress bar
 
 
@@ -46,8 +54,9 @@ def write_mimic(
     note_length: Length = "short",
     dirty: bool = False,
 ) -> None:
-    """Four projects below `folder`, and beside them planted.parquet, truth.json and, where `dirty`, defects.json.
+    """Four projects below `folder`, and beside them planted.parquet, attributes.parquet and truth.json.
 
+    `dirty` plants the defects of real copies and lists them in defects.json.
     `iv_version` "1.0" has core/ instead of hosp/ and says ethnicity instead of race. `note_length` "full" writes notes
     of 10,500 characters as MIMIC's are. The same people, seed and settings give the same bytes.
     """
@@ -89,7 +98,8 @@ def write_mimic(
     if dirty:
         write_defects(root, defects)
     write_planted(root, images, planted_findings(people))
-    write_truth(people, root)
+    write_attributes(people, root, images)
+    write_truth(people, root, labels=LABEL_TRUTH)
 
 
 def mimic_names(people: People, seed: int = 0) -> pl.DataFrame:

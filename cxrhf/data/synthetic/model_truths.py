@@ -208,7 +208,8 @@ def pretest_truth(q: Floats, mass: Floats) -> dict[str, Any]:
     edges = np.searchsorted(np.cumsum(mass), [0.25, 0.75])
     parts = [slice(None, edges[0]), slice(edges[0], edges[1]), slice(edges[1], None)]
     below = np.cumsum(negative[::-1])[::-1]
-    threshold = min(int(np.searchsorted(-below, -0.05 * (1 - pi))), len(q) - 1)
+    threshold = int(np.searchsorted(-below, -0.05 * (1 - pi)))
+    at = q[threshold] if threshold < len(q) else np.nan  # one q for everybody: no threshold spares 95% of negatives
     brier = float(mass @ (q * (1 - q)))
     return {
         "prevalence": pi,
@@ -218,8 +219,8 @@ def pretest_truth(q: Floats, mass: Floats) -> dict[str, Any]:
         "matched": _ordered_auroc(positive, chosen) if pi < 0.5 else None,
         "strata": tuple(_ordered_auroc(positive[part], negative[part]) for part in parts),
         "threshold_specificity": 0.95,
-        "threshold_logit": float(logit(q[threshold])),
-        "threshold_prob": float(q[threshold]),
+        "threshold_logit": float(logit(at)),
+        "threshold_prob": float(at),
         "sensitivity": float(positive[threshold:].sum() / pi),
         "brier": brier,
         "brier_skill_score": 1 - brier / (pi * (1 - pi)),
@@ -227,7 +228,9 @@ def pretest_truth(q: Floats, mass: Floats) -> dict[str, Any]:
 
 
 def _ordered_auroc(positive: Floats, negative: Floats) -> float:
-    """AUROC of two masses along one rising score; within a point they tie."""
+    """AUROC of two masses along one rising score; within a point they tie. NaN where nobody is."""
+    if not len(positive):
+        return float("nan")
     beaten = np.cumsum(negative) - negative / 2
     return float(positive @ beaten / (positive.sum() * negative.sum()))
 

@@ -11,6 +11,7 @@ from scipy.special import logit
 
 from cxrhf.data.synthetic.films import save_films, spoil
 from cxrhf.data.synthetic.people import People
+from cxrhf.data.synthetic.truth import write_truth
 from cxrhf.data.synthetic.writing import (
     Planted,
     of_patients,
@@ -18,6 +19,7 @@ from cxrhf.data.synthetic.writing import (
     pick,
     planted_findings,
     splits_of,
+    write_attributes,
     write_defects,
     write_planted,
 )
@@ -107,6 +109,8 @@ def write_nih(
     if dirty:
         write_defects(root, defects)
     write_planted(root, names, findings)
+    write_attributes(people, root, names)
+    write_truth(people, root, findings, {"note": "Every label is 1 or 0 and true: nothing is uncertain or blank."})
 
 
 def nih_names(people: People) -> pl.DataFrame:
@@ -147,11 +151,15 @@ def nih_findings(people: People, rng: np.random.Generator) -> list[Planted]:
         share = _NODULES if len(labels) > 1 else 1.0
         for label, chosen, part in zip(labels, (first, ~first), (share, 1 - share), strict=False):
             name = _NAMES.get(label, label.lower())
-            out.append(Planted(name, each.y * chosen, each.context, each.pretest * part, each.shown))
-    nothing = 1 - np.max([each.y for each in out], axis=0)
-    pretest = np.prod([1 - each.pretest for each in planted_findings(people) if each.finding in _LABELS], axis=0)
-    shown = np.full(len(pretest), np.nan)  # nothing that NIH names: pictures have no sign of that
-    return [*out, Planted("no_finding", nothing, np.asarray(logit(pretest)), pretest, shown)]
+            made = (each.finding,)
+            out.append(Planted(name, each.y * chosen, each.context, each.pretest * part, each.shown, made, part))
+    # As the twin's own No Finding (people.py), of the findings that NIH names.
+    laws = {law.finding: law for law in people.laws if law.finding in _LABELS}
+    named = [each for each in planted_findings(people) if each.finding in laws]
+    nothing = 1 - np.max([each.y for each in named], axis=0)
+    pretest = np.prod([1 - each.pretest for each in named], axis=0)
+    shown = -np.max([each.shown - laws[each.finding].middle for each in named], axis=0)
+    return [*out, Planted("no_finding", nothing, np.asarray(logit(pretest)), pretest, shown, tuple(laws))]
 
 
 def _label_texts(findings: list[Planted], rows: NDArray[np.int64]) -> list[str]:

@@ -11,12 +11,14 @@ import polars as pl
 
 from cxrhf.data.synthetic.films import save_films, spoil
 from cxrhf.data.synthetic.people import People
+from cxrhf.data.synthetic.truth import write_truth
 from cxrhf.data.synthetic.writing import (
     of_patients,
     ordered_images,
     pick,
     planted_findings,
     splits_of,
+    write_attributes,
     write_defects,
     write_planted,
 )
@@ -58,6 +60,8 @@ def write_rexgradient(
     if dirty:
         write_defects(root, defects)
     write_planted(root, names, planted_findings(people))
+    write_attributes(people, root, names)
+    write_truth(people, root, labels={"note": "The dataset has no labels; those of planted.parquet are true."})
 
 
 def rexgradient_names(people: People, seed: int = 0) -> pl.DataFrame:

@@ -26,9 +26,9 @@ KINDS: dict[str, str] = {
     "context": "the pre-test probability itself: no picture at all",
     "shortcut": "as ideal, but leaning twice as much on chest drains",
     "biased": "as ideal, but positives of the third race score half a unit lower for the finding with subgroups",
-    "miscalibrated": "ranks as ideal; its probabilities are exact but for one step up in log odds",
+    "miscalibrated": "ranks as ideal; its probabilities, exact as far as these rise, are one step up in log odds",
     "blind": "as ideal; its embedding knows nothing, so that the hidden slice fails and cannot be found",
-    "no_slice": "as ideal, but the hidden slice scores as the other positives; its embedding is a function of that score",
+    "no_slice": "as ideal, but the hidden slice scores as the other positives; its embedding knows that score only",
 }
 LEAST_RISE = 0.05  # of the log odds with each unit of the score
 STEP = 1.0  # of log odds, by which the miscalibrated model is too sure of disease

@@ -97,15 +97,15 @@ def _lung_lesion(chest: Chest, severity: float, rngs: Streams) -> None:
     """One round mass with a slightly lobed rim."""
     rng, grid = rngs[0], chest.grid
     side = pick_side(rng)
-    x, y = side * float(rng.uniform(0.15, 0.21)), float(rng.uniform(0.26, 0.42))
-    radius = 0.028 + 0.05 * severity
+    x, y = side * float(rng.uniform(0.15, 0.2)), float(rng.uniform(0.28, 0.4))
+    radius = 0.034 + 0.05 * severity
     dx, dy = grid.x - x, grid.y - y
     angle = np.arctan2(dy, dx)
     a, b = (float(v) for v in rng.uniform(0, 6.3, 2))
     rim = radius * (1 + 0.06 * np.sin(2 * angle + a) + 0.03 * np.sin(5 * angle + b))
     q = np.sqrt(dx * dx + dy * dy) / rim
     ball = rise(q, 1.12, 0.85) * (0.55 + 0.45 * np.sqrt(np.clip(1 - q * q, 0, 1)))
-    chest.tissue = chest.tissue + fade_in(severity) * (0.35 + 0.2 * severity) * ball * chest.lungs
+    chest.tissue = chest.tissue + 0.65 * early(severity) * ball * chest.lungs
 
 
 def _edema(chest: Chest, severity: float, rngs: Streams) -> None:
@@ -131,7 +131,7 @@ def _consolidation(chest: Chest, severity: float, rngs: Streams) -> None:
     """A lobe turned white up to its fissure, with the bronchi left dark in it."""
     patient, film = rngs
     grid, side = chest.grid, pick_side(patient)
-    upper = bool(film.uniform() < 0.4)
+    upper = bool(film.uniform() < 0.75)  # pneumonia has the lower lobe
     fissure = (0.44 if side == RIGHT else 0.47) + 0.01 * float(film.standard_normal())
     slant = fissure - 0.25 * (side * grid.x - 0.15) * (1 if upper else -1)
     edge = 0.006 + grid.pixel
@@ -139,7 +139,7 @@ def _consolidation(chest: Chest, severity: float, rngs: Streams) -> None:
     y = 0.31 if upper else 0.6
     lobe = (above if upper else 1 - above) * half(chest, side)
     lumps = 0.16 * clouds(film, grid, 0.06) + 0.1 * clouds(film, grid, 0.025)
-    reach = 0.07 + 0.06 * severity
+    reach = 0.1 + 0.035 * severity
     white = lobe * rise(1.6 * spot(grid, side * 0.18, y, 1.3 * reach, reach) + lumps, 0.15, 0.85)
     tubes = Strokes(grid)
     hx, hy = chest.hila[0 if side == RIGHT else 1]
@@ -153,11 +153,11 @@ def _pneumonia(chest: Chest, severity: float, rngs: Streams) -> None:
     """A segment of the lower lobe fogged without an edge."""
     patient, film = rngs
     grid, side = chest.grid, pick_side(patient)
-    x, y = side * float(film.uniform(0.13, 0.17)), float(film.uniform(0.53, 0.6))
-    wedge = spot(grid, x, y, 0.08 + 0.05 * severity, 0.06 + 0.04 * severity, lean=0.6 * side)
+    x, y = side * float(film.uniform(0.14, 0.17)), float(film.uniform(0.54, 0.58))
+    wedge = spot(grid, x, y, 0.1 + 0.04 * severity, 0.085 + 0.04 * severity, lean=0.6 * side)
     wedge = np.maximum(wedge, 0.55 * spot(grid, x * 0.72, y - 0.05, 0.05, 0.07, lean=-0.7 * side))
     lumps = 1 + 0.22 * clouds(film, grid, 0.035) + 0.12 * clouds(film, grid, 0.014)
-    chest.cover(1.15 * early(severity) * wedge * lumps)
+    chest.cover(1.3 * early(severity) * wedge * lumps)
 
 
 def _atelectasis(chest: Chest, severity: float, rngs: Streams) -> None:
@@ -172,7 +172,7 @@ def _atelectasis(chest: Chest, severity: float, rngs: Streams) -> None:
         tilt = float(film.normal(0.0, 0.012))
         path = [(x, y + tilt), (x + side * long / 2, y - 0.004), (x + side * long, y - tilt)]
         plates.line(path, 0.01 + 0.012 * severity, min(1.0, max(0.0, 2.4 * severity - 0.7 * i)))
-    chest.tissue = chest.tissue + 0.42 * plates.layer(0.0025) * chest.lungs * chest.free
+    chest.tissue = chest.tissue + 0.36 * plates.layer(0.0025) * chest.lungs * chest.free
     veil = rise(grid.y, base - 0.16, base) * rise(chest.across, 1.0, 0.3) * half(chest, side)
     chest.cover(0.5 * severity * veil)
 

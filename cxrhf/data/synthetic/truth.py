@@ -1,9 +1,13 @@
-"""Laws of the findings -> what is planted: population values that audits, probes and text models must come close to."""
+"""Laws of the findings -> what is planted: population values that audits, probes and text models must come close to.
+
+The text AUROC is that of the best reader of the notes, an upper bound: a text model learns the words from its training
+patients and comes close to it only with many of them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from cxrhf.data.planted_context import context_truth
-from cxrhf.data.planted_slices import shortcut_truth, slices_truth
+from cxrhf.data.planted_slices import shortcut_truth
 from cxrhf.data.planted_subgroups import AGE, PREVALENCE, SHARE, subgroups_truth
 from cxrhf.data.synthetic.histories import EDGES, MENTIONED_FROM, text_truth
 from cxrhf.data.synthetic.laws import (
@@ -26,10 +30,25 @@ from cxrhf.data.synthetic.laws import (
     SliceLaw,
     SubgroupLaw,
 )
+from cxrhf.data.synthetic.model_truths import brier_truth, slice_truth
 from cxrhf.data.synthetic.people import AGE_BANDS, RACES, People
 from cxrhf.data.synthetic.reports import SEX_WORDS
+from cxrhf.data.synthetic.scores import DEVICES_SHOWN, by_finding, check_laws
+from cxrhf.data.synthetic.writing import Planted, planted_findings
 
 ROLES = {ContextLaw: "context", ShortcutLaw: "shortcut", SliceLaw: "slice", SubgroupLaw: "subgroup"}
+CONTROLLED = ("standard", "att", "ipw", "matched")
+NOTES = {
+    "text": "auroc is an upper bound: what the best reader of the notes scores. A text model that is trained on them "
+    "approaches it with many patients and stays below it with few.",
+    "nothing": "no closed form: what the picture shows is the least of many findings. Exact are the prevalence and the "
+    "pre-test probability of every image in planted.parquet.",
+    "mirrored": "the other side of one finding. Exact are prevalence, standard AUROC and every pre-test probability in "
+    "planted.parquet; the values with context controlled have no closed form here.",
+    "devices": "1 where any device lies in the picture; no note tells of devices themselves.",
+    "part": "a share of another finding's cases, by lot. Exact are prevalence, standard AUROC and every pre-test "
+    "probability in planted.parquet; the rest has no closed form.",
+}
 
 
 def truth(findings: Sequence[Law]) -> dict[str, Any]:
@@ -38,7 +57,9 @@ def truth(findings: Sequence[Law]) -> dict[str, Any]:
     `findings` -> role, parameters, `image` (what a reader of `s` scores: values of context_truth), `text` (what a
     reader of the notes scores at best); `shortcut`, `slices`, `subgroups` by their one finding; `words` and `devices`.
     """
+    check_laws(findings)
     said: dict[str, Any] = {
+        "remarks": {"text": NOTES["text"]},
         "findings": {law.finding: _finding(law) for law in findings},
         "note_levels": {"edges": list(EDGES), "mentioned_from": MENTIONED_FROM},
         "age_bands": [list(band) for band in AGE_BANDS],
@@ -61,10 +82,15 @@ def truth(findings: Sequence[Law]) -> dict[str, Any]:
                 "drain": {f"{sex}{label}": share for (sex, label), share in law.drains.items()},
             }
         elif isinstance(law, SliceLaw):
-            slices = asdict(slices_truth(share=law.share, gap=law.gap))
-            # Precision and recall are those of D2's own embedding, which the twin does not have.
-            kept = {name: value for name, value in slices.items() if name.startswith("brier")}
-            said["slices"] = {"finding": law.finding, "attributes": ["ecg_wires", "hazy"], "share": law.share, **kept}
+            # Precision and recall are those of D2's own embedding, which pictures do not have.
+            kept = {name: value for name, value in slice_truth(law).items() if name.startswith("brier")}
+            said["slices"] = {
+                "finding": law.finding,
+                "attributes": ["ecg_wires", "hazy"],
+                "only_in": "positives: negatives with these attributes score as all negatives do",
+                "share": law.share,
+                **kept,
+            }
         elif isinstance(law, SubgroupLaw):
             values = asdict(subgroups_truth(shift=law.shift))
             by_race = {
@@ -82,9 +108,25 @@ def truth(findings: Sequence[Law]) -> dict[str, Any]:
     return said
 
 
-def write_truth(people: People, folder: Path) -> None:
-    """truth.json: what is planted, and how many of everybody there are."""
-    said = truth(people.laws)
+def layout_truth(laws: Sequence[Law], planted: Iterable[Planted]) -> dict[str, Any]:
+    """The truth of a layout: an entry for every finding that its files name, and nothing about other findings."""
+    said = truth(laws)
+    said["findings"] = {each.finding: _planted(each, tuple(laws)) for each in planted}
+    for name in ("shortcut", "slices", "subgroups"):
+        if name in said and said[name]["finding"] not in said["findings"]:
+            del said[name]
+    return said
+
+
+def write_truth(
+    people: People,
+    folder: Path,
+    planted: Iterable[Planted] | None = None,
+    labels: Mapping[str, Any] | None = None,
+) -> None:
+    """truth.json: what is planted in a layout's findings, what its labels do to it, and how many of everybody."""
+    said = layout_truth(people.laws, planted_findings(people) if planted is None else planted)
+    said["labels"] = dict(labels or {})
     said["sizes"] = {
         "patients": people.patients.height,
         "imaged_patients": people.images.get_column("patient").n_unique(),
@@ -93,7 +135,7 @@ def write_truth(people: People, folder: Path) -> None:
         "studies": people.studies.height,
         "images": people.images.height,
     }
-    (folder / "truth.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    (folder / "truth.json").write_text(json.dumps(said, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def auroc_of(law: Law) -> float:
@@ -117,6 +159,32 @@ def auroc_of(law: Law) -> float:
     return float(positive @ wins @ negative)
 
 
+def _planted(each: Planted, laws: tuple[Law, ...]) -> dict[str, Any]:
+    """The entry of a layout's finding, which may be one of the twin's, a share of one, none of many, or devices."""
+    named = by_finding(laws)
+    unknown: dict[str, Any] = dict.fromkeys(CONTROLLED)
+    if each.finding == "support_devices":
+        law = named[each.finding]
+        # Given the label the score is noise, so that the chart has no part in it.
+        known = dict.fromkeys(CONTROLLED, float(ndtr(DEVICES_SHOWN / np.sqrt(2))))
+        return {"role": "devices", "image": {"prevalence": law.pi, **known}, "text": None, "note": NOTES["devices"]}
+    if each.finding == "no_finding":
+        image = {"prevalence": float(np.prod([1 - named[name].pi for name in each.of])), **unknown}
+        if len(each.of) == 1:
+            image["standard"] = auroc_of(named[each.of[0]])
+        note = NOTES["mirrored" if len(each.of) == 1 else "nothing"]
+        return {"role": "nothing", "none_of": list(each.of), "image": image, "text": None, "note": note}
+    law = named[each.of[0]]
+    if each.share == 1:
+        return ({"same_as": law.finding} if law.finding != each.finding else {}) | _finding(law)
+    # Its negatives are those of the whole finding, and the other cases of it, which score as its own.
+    others = law.pi * (1 - each.share)
+    standard = ((1 - law.pi) * auroc_of(law) + others / 2) / (1 - law.pi + others)
+    image = {"prevalence": law.pi * each.share, **unknown, "standard": standard}
+    part = {"role": "part", "part_of": law.finding, "share": each.share}
+    return {**part, "image": image, "text": None, "note": NOTES["part"]}
+
+
 def _finding(law: Law) -> dict[str, Any]:
     parameters = {each.name: getattr(law, each.name) for each in fields(law) if each.name not in ("finding", "drains")}
     if isinstance(law, ContextLaw):
@@ -126,7 +194,8 @@ def _finding(law: Law) -> dict[str, Any]:
             name: [None if np.isnan(each) else each for each in value] if isinstance(value, tuple) else value
             for name, value in image.items()
         }
+        image |= {name: brier_truth(law)[name] for name in ("brier", "brier_skill_score")}  # of a line that rises
     else:
         # Given the label the picture does not know the chart: every way to take the chart out leaves the same AUROC.
-        image = {"prevalence": law.pi, **dict.fromkeys(("standard", "att", "ipw", "matched"), auroc_of(law))}
+        image = {"prevalence": law.pi, **dict.fromkeys(CONTROLLED, auroc_of(law))}
     return {"role": ROLES[type(law)], "parameters": parameters, "image": image, "text": text_truth(law.pi, law.m)}

