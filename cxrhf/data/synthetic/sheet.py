@@ -54,7 +54,7 @@ def contact_sheet(
         raise ConfigError("a contact sheet of nothing", got=f"{len(rows)} rows, {columns} columns", allowed="1 or more")
     texts = [_caption(people, row) for row in rows] if captions is None else list(captions)
     if len(texts) != len(rows):
-        raise ConfigError("captions do not fit the films", got=len(texts), allowed=len(rows))
+        raise ConfigError("captions do not fit the films", got=len(texts), allowed=f"{len(rows)}")
     across, down = min(columns, len(rows)), -(-len(rows) // columns)
     step_x, step_y = size + _GAP, size + _STRIP
     sheet = Image.new("L", (across * step_x + _GAP, down * step_y + _GAP), _PAPER)
@@ -102,10 +102,12 @@ def example_rows(people: People) -> dict[str, int]:
         take(name.replace("_", " "), frontal & bare & alone & strong, others)
     for name in _BARE:
         only = where(pl.col(name), *(~pl.col(other) for other in _BARE if other != name))
-        caption = "ECG wires, hazy" if name == "ecg_wires" else name.replace("_", " ").replace("et tube", "tracheal tube")
+        caption = (
+            "ECG wires, hazy" if name == "ecg_wires" else name.replace("_", " ").replace("et tube", "tracheal tube")
+        )
         take(caption, frontal & only, most)
     take("hazy, atelectasis", frontal & where(pl.col("hazy")) & (y.get("atelectasis", 0 * most) == 1), most)
-    take("pneumothorax and drain", frontal & where("drain") & (shown.get("pneumothorax", most) > 0.7), 1 - most)
+    take("pneumothorax and drain", frontal & where(pl.col("drain")) & (shown.get("pneumothorax", most) > 0.7), 1 - most)
     return found
 
 
@@ -123,8 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made = people(chosen.patients, chosen.seed)
     rows = example_rows(made)
     sheet = contact_sheet(made, list(rows.values()), chosen.size, chosen.columns, list(rows), seed=chosen.seed)
-    options = {"quality": 80, "optimize": True} if chosen.out.suffix in (".jpg", ".jpeg") else {}
-    Image.fromarray(sheet).save(chosen.out, **options)
+    Image.fromarray(sheet).save(chosen.out, quality=80, optimize=True)  # a .png has no quality and ignores it
 
 
 def _caption(people: People, row: int) -> str:

@@ -14,8 +14,8 @@ from cxrhf import metrics
 from cxrhf.data.planted_context import context_truth
 from cxrhf.data.planted_slices import CHEXPERT_DRAINS, shortcut_truth, slices_truth
 from cxrhf.data.planted_subgroups import AGE, PREVALENCE, SHARE, subgroups_truth
-from cxrhf.data.synthetic.laws import DEFAULT, DEVICES, ContextLaw, changed, severity_of
-from cxrhf.data.synthetic.people import AGE_BANDS, RACES, people, severity
+from cxrhf.data.synthetic.laws import DEFAULT, DEVICES, ContextLaw, changed
+from cxrhf.data.synthetic.people import AGE_BANDS, RACES, people
 from cxrhf.data.synthetic.sizes import MIMIC_SIZE, Sizes, sizes_for
 from cxrhf.data.synthetic.truth import auroc_of, truth
 from cxrhf.errors import ConfigError
@@ -282,58 +282,6 @@ def test_seeds_and_changed_laws():
         "support_devices",
     )
     assert not few.images["drain"].any()
-
-
-def test_severity_rises_with_what_the_picture_shows(crowd):
-    shown = severity(crowd)
-    assert shown.shape == crowd.s.shape
-    assert shown.min() >= 0
-    assert shown.max() <= 1
-    drain = crowd.images["drain"].to_numpy()
-    for at, name in enumerate(crowd.findings):
-        if name == "support_devices":
-            continue
-        s = crowd.s[:, at] - 1.5 * drain * (name == "pneumothorax")
-        order = np.argsort(s)
-        assert (np.diff(shown[order, at])[np.diff(s[order]) > 1e-9] > 0).all()
-        assert crowd.y[:, at][shown[:, at] > 0.5].mean() > crowd.y[:, at].mean()
-
-
-def test_negatives_look_nearly_normal(crowd):
-    shown, names = severity(crowd), [law.finding for law in DEFAULT]
-    for name in names:
-        at = crowd.findings.index(name)
-        negative, positive = (shown[crowd.y[:, at] == label, at] for label in (0, 1))
-        assert np.median(negative) < 0.05, name
-        assert np.quantile(negative, 0.9) < 0.2, name
-        assert np.quantile(negative, 0.95) < 0.3, name
-        assert (positive > 0.5).mean() > 6 * (negative > 0.5).mean(), name
-    columns = [crowd.findings.index(name) for name in names]
-    worst, healthy = shown[:, columns].max(axis=1), crowd.y[:, crowd.findings.index("no_finding")] == 1
-    assert (worst[healthy] > 0.5).mean() < 0.25
-    assert (worst[~healthy] > 0.5).mean() > 0.5
-    atelectasis = crowd.findings.index("atelectasis")
-    typical = (crowd.y[:, atelectasis] == 1) & ~crowd.images["hazy"].to_numpy()
-    assert np.median(shown[typical, atelectasis]) == pytest.approx(0.65, abs=0.03)
-
-
-@pytest.mark.parametrize("law", [*DEFAULT, *changed("edema", g=4.0, d0=9.0)[4:5]], ids=lambda law: law.finding)
-def test_severity_keeps_every_rank(law):
-    (mean, spread), (positive, spread_positive) = law.classes
-    shown = severity_of(law, np.linspace(mean - 6 * spread, max(mean + 6 * spread, positive + 6 * spread_positive), 2001))
-    assert 0 < shown[0] < shown[-1] < 1
-    assert (np.diff(shown) > 0).all()
-
-
-def test_classes_are_those_of_the_twin(crowd):
-    drain, hazy = (crowd.images[name].to_numpy() for name in ("drain", "hazy"))
-    for law in DEFAULT:
-        at = crowd.findings.index(law.finding)
-        s = crowd.s[:, at] - 1.5 * drain * (law.finding == "pneumothorax")
-        for label, (mean, spread) in enumerate(law.classes):
-            rows = (crowd.y[:, at] == label) & ~(hazy & (law.finding == "atelectasis"))
-            assert s[rows].mean() == pytest.approx(mean, abs=0.15), law.finding
-            assert s[rows].std() == pytest.approx(spread, abs=0.12), law.finding
 
 
 def test_truth_is_json_and_holds_the_known_answers():

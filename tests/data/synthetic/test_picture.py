@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cxrhf.data.synthetic.devices import DEVICES
 from cxrhf.data.synthetic.films import films
-from cxrhf.data.synthetic.people import people
+from cxrhf.data.synthetic.people import People, people, severity
 from cxrhf.data.synthetic.picture import VIEWS, Film, draw, enlarge
 from cxrhf.data.synthetic.signs import ORDER, side_of
 from cxrhf.errors import ConfigError
@@ -25,7 +25,7 @@ from cxrhf.metrics.ranking import auroc
 SIZE = 128
 PLAIN = Film("PA", "M", 55, 3, 11, {})
 FLAGS = (*DEVICES, "hazy")
-LEARNT = ("edema", "pleural_effusion", "cardiomegaly", "atelectasis")
+LEARNT = ("edema", "pleural_effusion", "atelectasis")
 
 
 def far(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
@@ -186,7 +186,16 @@ def test_quick_enough() -> None:
     assert min(times) < 0.1
 
 
-def held_out_scores(pictures: NDArray[np.uint8], truth: NDArray[np.int64], train: int) -> NDArray[np.float64]:
+def held_out_scores(
+    pictures: NDArray[np.uint8],
+    truth: NDArray[np.int64],
+    train: int,
+    *,
+    halve: bool = False,
+    epochs: int = 10,
+    rate: float = 8e-3,
+    decay: float = 0.05,
+) -> NDArray[np.float64]:
     """Logits of one tiny network, trained on the first `train` pictures, for the others: a column a label."""
     torch = pytest.importorskip("torch")
     threads = torch.get_num_threads()
@@ -196,23 +205,25 @@ def held_out_scores(pictures: NDArray[np.uint8], truth: NDArray[np.int64], train
             torch.manual_seed(1)
             x = torch.from_numpy(pictures).float()[:, None]
             x = (x - x[:train].mean(0)) / 40
+            if halve:  # large signs need no fine pixels
+                x = torch.nn.functional.avg_pool2d(x, 2)
             y = torch.from_numpy(truth).float()
             layers: list[Any] = []
-            for inside, out, stride in ((1, 12, 2), (12, 24, 1), (24, 32, 1)):
+            for inside, out, stride in ((1, 12, 1 if halve else 2), (12, 24, 1), (24, 32, 1)):
                 layers += [torch.nn.Conv2d(inside, out, 3, stride, 1), torch.nn.BatchNorm2d(out), torch.nn.ReLU()]
                 layers += [torch.nn.MaxPool2d(2)]
             last = torch.nn.Linear(512, truth.shape[1])
             net = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Dropout(0.3), last)
-            step = torch.optim.AdamW(net.parameters(), lr=8e-3, weight_decay=0.05)
-            epochs, batch_size = 10, 20
-            rate = torch.optim.lr_scheduler.OneCycleLR(step, 8e-3, total_steps=epochs * -(-train // batch_size))
+            step = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=decay)
+            batch_size = 20
+            pace = torch.optim.lr_scheduler.OneCycleLR(step, rate, total_steps=epochs * -(-train // batch_size))
             for _ in range(epochs):
                 for batch in torch.randperm(train).split(batch_size):
                     loss = torch.nn.functional.binary_cross_entropy_with_logits(net(x[batch]), y[batch])
                     step.zero_grad()
                     loss.backward()
                     step.step()
-                    rate.step()
+                    pace.step()
             net.eval()
             with torch.no_grad():
                 return np.asarray(net(x[train:]).numpy(), dtype=float)
@@ -253,23 +264,42 @@ def test_a_small_network_learns(what: str) -> None:
     assert learnt()[what] > 0.8
 
 
-@dataclass(frozen=True)
-class Read:
-    """Labels, scores and haze of the twin's own films that a tiny network did not train on."""
-
-    y: dict[str, NDArray[np.int64]]
-    score: dict[str, NDArray[np.float64]]
-    hazy: NDArray[np.bool_]
-
-
-def read_twin(seed: int, n: int = 800, train: int = 600) -> Read:
-    """One frontal film a patient, drawn as the twin draws it: its people, its severities, its films."""
-    twin = people(n + 60, seed=seed)
+def twin_rows(twin: People, each: int, seed: int) -> NDArray[np.int64]:
+    """Rows of frontal films, one a patient, `each` of them for every combination of the LEARNT labels, mixed."""
     frontal = twin.images.with_row_index("row").filter(pl.col("view") != "LATERAL")
-    rows = frontal.unique("patient", keep="first", maintain_order=True)["row"].to_numpy()[:n]
+    rows = frontal.unique("patient", keep="first", maintain_order=True)["row"].to_numpy()
+    rows = np.random.default_rng(seed).permutation(rows)
+    cell = labels_of(twin, rows) @ (2 ** np.arange(len(LEARNT)))
+    return np.stack([rows[cell == which][:each] for which in range(2 ** len(LEARNT))]).T.ravel()
+
+
+def labels_of(twin: People, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    return twin.y[rows][:, [twin.findings.index(name) for name in LEARNT]]
+
+
+def read_twin(seed: int) -> dict[str, float]:
+    """Held-out AUROC of a tiny network trained on films as the twin draws them: its people, its severities."""
+    twin, train = people(9000, seed=seed), 370
+    rows = twin_rows(twin, 60, seed)
     pictures = np.stack([pixels for _, pixels in films(twin, 64, rows=rows.tolist())])
-    truth = twin.y[rows][:, [twin.findings.index(name) for name in LEARNT]]
-    score = held_out_scores(pictures, truth, train)
-    held = rows[train:]
-    y = {name: twin.y[held, twin.findings.index(name)] for name in LEARNT}
-    return Read(y, dict(zip(LEARNT, score.T, strict=True)), twin.images["hazy"].to_numpy()[held])
+    truth = labels_of(twin, rows)
+    score = held_out_scores(pictures, truth, train, halve=True, epochs=16, rate=3e-3, decay=1.0)
+    return {name: auroc(truth[train:, i], score[:, i]) for i, name in enumerate(LEARNT)}
+
+
+def test_a_small_network_learns_from_the_twin() -> None:
+    # S itself reaches .80 to .97. Over seeds 0 to 5 the least was .64 for edema and .62 for the mean of the three.
+    found = read_twin(0)
+    assert found["edema"] > 0.6, found
+    assert np.mean(list(found.values())) > 0.58, found
+
+
+def test_haze_does_not_tell_the_label() -> None:
+    twin = people(9000, seed=0)
+    y = twin.y[:, twin.findings.index("atelectasis")]
+    hazy = twin.images["hazy"].to_numpy()
+    assert auroc(y, hazy.astype(float)) == pytest.approx(0.5, abs=0.01)
+    shown = severity(twin)[:, twin.findings.index("atelectasis")]
+    assert np.median(shown[(y == 1) & hazy]) < 0.3
+    assert np.median(shown[(y == 1) & ~hazy]) > 0.6
+    assert np.median(shown[(y == 0) & hazy]) == pytest.approx(np.median(shown[(y == 0) & ~hazy]), abs=0.01)
