@@ -10,7 +10,7 @@ from cxrhf.config_build import DoctorConfig
 ABOUT = """Look whether the raw files of a dataset are all there, before a build. Takes seconds, writes nothing.
 
 Each file is named with the place it normally lies at and the project it comes from. `absent` things are optional,
-MISSING and WRONG ones stop a build.
+MISSING and WRONG ones stop a build, a note is worth a look.
 
 examples:
   cxrhf doctor mimic_cxr_context --root ~/physionet.org/files

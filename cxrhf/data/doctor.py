@@ -20,12 +20,12 @@ from cxrhf.data.raw import check_start, columns_of
 from cxrhf.errors import CxrhfError
 
 _LOOKS = 200
-Verdict = Literal["ok", "MISSING", "WRONG", "absent"]
+Verdict = Literal["ok", "MISSING", "WRONG", "absent", "note"]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. MISSING and WRONG stop a build, absent ones do not."""
+    """One thing that was looked at. MISSING and WRONG stop a build, absent (optional) ones and notes do not."""
 
     verdict: Verdict
     what: str
@@ -42,7 +42,7 @@ def examine(dataset: str, roots: Sequence[str]) -> list[Check]:
         return [Check("ok", "nothing", "the synthetic twin needs no files")]
     layout.check_roots(roots)
     checks = [_file(dataset, each, roots) for each in layout.LAYOUTS[dataset]]
-    checks += [Check("absent", "copies", said) for said in layout.several(roots, dataset)]
+    checks += [Check("note", "copies", said) for said in layout.several(roots, dataset)]
     if not any(each.verdict in ("MISSING", "WRONG") for each in checks):
         checks += list(_tables(dataset, roots))
     return checks
@@ -116,4 +116,4 @@ def _differences(rows: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
             here, public = row[name], row[f"expected_{name}"]
             if here is not None and public is not None and here != public:
                 said = f"{here:,} {name} in {row['step']}; the published release has {public:,}"
-                yield Check("absent", "counts", said + ". Is it a part of it, or another version?")
+                yield Check("note", "counts", said + ". Is it a part of it, or another version?")
