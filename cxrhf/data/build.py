@@ -1,6 +1,6 @@
 """Settings -> a folder: image shards, notes, attributes, quarantine, attrition, flow picture, card and build.json.
 
-Nothing in the folder says when or where it was made, so the same settings, sources and code give the same bytes. A
+Nothing but the quarantine says when or where it was made, so the same settings, sources and code give the same bytes. A
 build that was killed goes on: streamed notes and finished shards are taken over, everything else is made again. The
 record build.json is written last; a folder without it is not finished.
 """
@@ -23,7 +23,7 @@ from cxrhf.data.attrition import Steps
 from cxrhf.data.card import TERMS, card
 from cxrhf.data.fingerprint import build_print, code_print, file_print
 from cxrhf.data.flow import flow
-from cxrhf.data.folder import RECORD, WORK, apart, can_be_folder, discard, opened, tidy, write_text
+from cxrhf.data.folder import RECORD, WORK, apart, can_be_folder, discard, opened, read_json, tidy, write_text
 from cxrhf.data.images import check_packages
 from cxrhf.data.labels import label_counts
 from cxrhf.data.notes import QUARANTINE
@@ -215,9 +215,15 @@ def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
         "pixels": not config.no_pixels,
         "size": min(max(config.size, 64), 256),
     }
-    marker = source / "made.json"
-    if not marker.is_file() or json.loads(marker.read_text()) != said:
-        draft = folder / "source.part"
+    if source.exists() and read_json(source / "made.json") != said and not config.overwrite:
+        raise RunError(
+            f"{source} is there and is not the twin that these settings make",
+            next_step="choose another --out, or say --overwrite to replace a twin of ours",
+        )
+    if read_json(source / "made.json") != said:
+        if source.exists() and read_json(source / "made.json") is None:
+            raise RunError(f"{source} was not made by us", next_step="move it away, or choose another --out")
+        draft = folder / WORK / "source"
         for each in (draft, source):
             shutil.rmtree(each, ignore_errors=True)
         write("mimic", draft, **said)

@@ -17,7 +17,7 @@ _MADE = (
     "images", "notes", WORK, "quarantine.parquet", "attributes.parquet", "resampled.parquet", "attrition.parquet",
     "attrition.csv", "flow.svg", "README.md", RECORD, "leakage.csv",
 )  # fmt: skip
-_ALLOWED = {"source", "source.part", WORK, "leakage.csv", "quarantine.parquet"}
+_ALLOWED = {"source", WORK, "leakage.csv", "quarantine.parquet"}
 
 
 def can_be_folder(folder: Path) -> None:

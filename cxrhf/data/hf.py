@@ -104,7 +104,8 @@ def builder_base() -> Any:
             if self.DATASET == "synthetic" and not known.root:
                 from cxrhf.data.build import with_twin
 
-                return with_twin(known, Path(self._cache_dir_root) / "cxrhf" / f"twin-{known.n_patients}-{known.seed}")
+                twin = f"twin-{build_print(known.content(), [], self.hash)}"  # other settings or code, another twin
+                return with_twin(known, Path(self._cache_dir_root) / "cxrhf" / twin)
             if not known.root:
                 raise ConfigError(
                     f"{self.DATASET}: no folder with raw files", next_step=f'{type(self).__name__}(root="FOLDER", ...)'

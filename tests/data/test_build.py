@@ -167,6 +167,29 @@ def test_never_around_the_source(source, tmp_path):
     assert contents(tmp_path) == before
 
 
+def test_a_folder_called_source_is_nobodys_but_its_owners(tmp_path):
+    """The twin goes to OUT/source: what lies there already is kept, whatever was said."""
+    mine = tmp_path / "source" / "mine.txt"
+    mine.parent.mkdir()
+    mine.write_text("keep me")
+    small = {"out": str(tmp_path), "n_patients": 8, "no_pixels": True}
+    for overwrite in (False, True):
+        with pytest.raises(RunError, match="source"):
+            build(BuildConfig("synthetic", **small, overwrite=overwrite))
+    assert contents(tmp_path) == {"source/mine.txt": hashlib.sha256(b"keep me").hexdigest()}
+
+
+def test_other_settings_do_not_touch_a_finished_twin(tmp_path):
+    small = {"out": str(tmp_path / "twin"), "n_patients": 8, "no_pixels": True}
+    build(BuildConfig("synthetic", **small))
+    before = contents(tmp_path)
+    with pytest.raises(RunError, match="not the twin that these settings make"):
+        build(BuildConfig("synthetic", **small, seed=1))
+    assert contents(tmp_path) == before
+    assert build(BuildConfig("synthetic", **small, seed=1, overwrite=True)).record["settings"]["seed"] == 1
+    assert json.loads((tmp_path / "twin" / "source" / "made.json").read_text())["seed"] == 1
+
+
 def test_no_shard_is_empty(source, tmp_path, monkeypatch):
     """A download that was cut off leaves whole shards without a picture: datasets cannot read an empty one."""
     monkeypatch.setattr("cxrhf.data.build.ROWS_PER_SHARD", 4)

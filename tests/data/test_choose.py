@@ -110,7 +110,8 @@ def test_the_slow_twin_agrees(choice: str, seed: int) -> None:
 
 
 def test_stitched_is_what_pandas_first_gives() -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     frame = random_images(7)
     grouped = pandas.DataFrame(frame.to_dict(as_series=False)).groupby("patient_id", sort=False).first().reset_index()
     ours = one_per_patient(frame, FINDINGS, "stitched").select(grouped.columns.to_list())

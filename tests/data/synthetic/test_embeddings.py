@@ -10,21 +10,9 @@ from cxrhf import metrics
 from cxrhf.data.synthetic.embeddings import ENCODED, NULLS, SHOWN, embedding_truth, embeddings
 from cxrhf.data.synthetic.model_truths import model_truth
 from cxrhf.data.synthetic.models import predictions
-from cxrhf.data.synthetic.people import people
 from cxrhf.data.synthetic.scores import hidden_slice
 from cxrhf.data.synthetic.writing import default_ids
 from cxrhf.errors import ConfigError
-
-
-@pytest.fixture(scope="module")
-def crowd():
-    return people(20_000, seed=5)
-
-
-@pytest.fixture(scope="module")
-def ids(crowd):
-    """One image a patient, so that rows are independent and textbook standard errors hold."""
-    return default_ids(crowd).unique("patient_id", keep="first", maintain_order=True)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from cxrhf.data.synthetic.model_truths import model_truth as compute_truth
 from cxrhf.data.synthetic.models import attributes, predictions, write_models
 from cxrhf.data.synthetic.people import RACES, people
 from cxrhf.data.synthetic.scores import KINDS, STEP, by_finding, hidden_slice, log_odds
-from cxrhf.data.synthetic.writing import default_ids
 from cxrhf.errors import ConfigError
 from cxrhf.schema import ATTRIBUTE, EMBEDDING, PREDICTION, check, read_table
 
@@ -28,17 +27,6 @@ CONTEXT = ("cardiomegaly", "edema", "lung_lesion", "consolidation")
 
 
 model_truth = cache(compute_truth)
-
-
-@pytest.fixture(scope="module")
-def crowd():
-    return people(20_000, seed=5)
-
-
-@pytest.fixture(scope="module")
-def ids(crowd):
-    """One image a patient, so that rows are independent and textbook standard errors hold."""
-    return default_ids(crowd).unique("patient_id", keep="first", maintain_order=True)
 
 
 @pytest.fixture(scope="module")

@@ -197,7 +197,8 @@ def held_out_scores(
     decay: float = 0.05,
 ) -> NDArray[np.float64]:
     """Logits of one tiny network, trained on the first `train` pictures, for the others: a column a label."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # so small a net only waits for a second thread
     try:
