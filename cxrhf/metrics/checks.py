@@ -153,6 +153,9 @@ _BOTH = frozenset(
         "youden",
         "mcc",
         "matched_auroc",
+        "matched_sensitivity",
+        "matched_adaptive_calibration_error",
+        "matched_brier_skill_score",
         "delong",
     }
 )

@@ -10,7 +10,8 @@ replicates' standard deviation. Which form holds was measured (docs/coverage.md)
 * metrics that depend on the prevalence (Brier, precision): `logit-normal` with half of the small-sample correction,
   because about half of their variance lies within the positives;
 * calibration errors: replicates sit above the value itself (resampling adds noise, noise adds error), so they are
-  moved back by that much: `centred percentile`;
+  moved back by that much: `centred percentile`; so are the two parts of the Brier score that isotonic recalibration
+  makes, which fits a resample better than it fits the sample;
 * a value on the edge of its range, or replicates that never vary: `wilson` with the effective number of patients.
 
 Known gap: an AUROC near 1 hangs on a few low-scoring positives, and a sample that happens to hold none of them looks
@@ -31,8 +32,16 @@ from cxrhf.metrics.checks import Floats, InputError, as_fraction, as_labels, as_
 # Effective patients from which on percentile and logit-t intervals agree.
 MANY = 200.0
 METHODS = ("auto", "percentile", "logit-t", "logit-normal", "centred percentile", "t", "wilson")
-_OWN_THRESHOLD = frozenset({"sensitivity_at_specificity", "youden", "max_f1"})
-_NOISE_FLOOR = frozenset({"adaptive_calibration_error", "expected_calibration_error"})
+_OWN_THRESHOLD = frozenset({"sensitivity_at_specificity", "youden", "max_f1", "matched_sensitivity"})
+_NOISE_FLOOR = frozenset(
+    {
+        "adaptive_calibration_error",
+        "expected_calibration_error",
+        "matched_adaptive_calibration_error",
+        "pav_calibration",
+        "pav_refinement",
+    }
+)
 
 
 class UnitCount(NamedTuple):
@@ -77,7 +86,9 @@ def count_units(y: ArrayLike, clusters: ArrayLike | None = None, weight: ArrayLi
     raw = np.arange(len(labels)) if clusters is None else np.asarray(clusters)
     same_length(y=labels, clusters=raw)
     mass = as_weights(weight, len(labels))
-    unit = np.unique(raw, return_inverse=True)[1].reshape(-1)
+    # Patients are only counted, so small whole numbers serve as they are.
+    small = raw.dtype.kind in "iu" and len(raw) > 0 and raw.min() >= 0 and raw.max() < 4 * len(raw)
+    unit = raw if small else np.unique(raw, return_inverse=True)[1].reshape(-1)
     positive, negative, total = (_patients(unit, mass, side) for side in (labels == 1, labels == 0, ~np.isnan(labels)))
     return UnitCount(
         positive=positive[0],

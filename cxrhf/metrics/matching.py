@@ -2,7 +2,7 @@
 
 The total |difference| is exactly minimal. On a line this needs no assignment solver: walking along the sorted
 values, the cost as a function of how many members of the smaller class still wait for a partner is convex, and two
-stacks of its slopes are all that must be kept (`_choose`). After sorting the time and memory are linear, so the
+stacks of its slopes are all that must be kept (`choose`). After sorting the time and memory are linear, so the
 matching can be redone in every bootstrap replicate.
 """
 
@@ -18,6 +18,8 @@ from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.ranking import auroc_of, rank_rows
 
 Indices = NDArray[np.int64]
+# Distances that differ by less are equal.
+TIE = 1e-12
 
 
 class MatchedPairs(NamedTuple):
@@ -39,86 +41,75 @@ class PairSummary(NamedTuple):
 
 
 @compiled
-def _choose(
-    value: Any, needs: Any, count: Any, penalty: float, left: Any, right: Any, waiting: Any, taken: Any
+def choose(
+    value: Any, positive: Any, positives_ask: bool, penalty: float, left: Any, right: Any, waiting: Any, taken: Any
 ) -> None:
-    """How many of each point's copies are matched, at minimal total |difference| (+ `penalty` per one left out).
+    """Which points are matched, at minimal total |difference| (+ `penalty` for each one left out), into taken[k].
 
-    `value` ascending; `needs[i]`: a member of the smaller class, who wants a partner, else a candidate; `count[i]`
-    copies. Fills `taken[i]`; `left`, `right` and `waiting` are work space with one entry per copy.
+    `value` ascending; points of the class that asks want a partner, the others are candidates. `left`, `right` and
+    `waiting` are work space with one entry for each point.
 
     f(d) = least cost so far when d members wait for a partner to their right (d < 0: candidates wait). A member
     shifts f by one, a candidate lets d fall by one or not, and a gap g to the next value adds g|d|. All keep f
     convex, so f is its sorted slopes. Only slopes that can still change a decision are kept: below 0 to the right
-    of d = 0 (`right`, front = smallest) and above -penalty to its left (`left`, top = largest). `moved` is the way
-    walked: slopes on the left fall and those on the right rise with it, so each is stored relative to it.
+    of d = 0 (`right`, front = smallest) and above -penalty to its left (`left`, top = largest). Slopes on the left fall
+    and those on the right rise along the way, so each is stored relative to the value where the walk stands. Of two
+    candidates equally far away, up to rounding (TIE), the lower one is taken.
     """
     n = value.shape[0]
-    moved = 0.0
     left_bottom = 0
     left_top = 0  # left[left_bottom:left_top]
-    size = left.shape[0]
-    right_front = size
-    right_back = size  # right[right_front:right_back]; grows towards the front
-    copy = 0
-    for i in range(n):
-        if i > 0 and value[i] > value[i - 1]:
-            moved += value[i] - value[i - 1]
-            while right_back > right_front and right[right_back - 1] + moved >= 0:
-                right_back -= 1
-            while left_bottom < left_top and left[left_bottom] - moved <= -penalty:
-                left_bottom += 1
-            if left_bottom == left_top:
-                left_bottom = 0
-                left_top = 0
-            if right_back == right_front:
-                right_back = size
-                right_front = size
-        for _ in range(count[i]):
-            if needs[i]:
-                waiting[copy] = left_top - left_bottom
-                if left_top > left_bottom:
-                    left_top -= 1
-                    slope = left[left_top] - moved
-                else:
-                    slope = -penalty
-                if slope < 0:
-                    right_front -= 1
-                    right[right_front] = slope - moved
-            else:
-                waiting[copy] = right_back - right_front
-                if right_back > right_front:
-                    slope = right[right_front] + moved
-                    right_front += 1
-                    if slope > -penalty:
-                        left[left_top] = slope + moved
-                        left_top += 1
-                else:
-                    left[left_top] = moved
-                    left_top += 1
-            copy += 1
-    # Backwards from d = 0: each copy's own decision, read off the slopes that were kept before it.
-    d = 0
+    right_front = n
+    right_back = n  # right[right_front:right_back]; grows towards the front
     for k in range(n):
-        i = n - 1 - k
-        taken[i] = 0
-        for _ in range(count[i]):
-            copy -= 1
-            if needs[i]:
-                if d > -waiting[copy]:
-                    taken[i] += 1
-                    d -= 1
-            elif d < waiting[copy]:
-                taken[i] += 1
-                d += 1
+        here = value[k]
+        while right_back > right_front and right[right_back - 1] + here >= -TIE:
+            right_back -= 1
+        if right_back == right_front:
+            right_back = n
+            right_front = n
+        while left_bottom < left_top and left[left_bottom] - here <= -penalty:
+            left_bottom += 1
+        if positive[k] == positives_ask:
+            waiting[k] = left_top - left_bottom
+            if left_top > left_bottom:
+                left_top -= 1
+                slope = left[left_top] - here
+            else:
+                slope = -penalty
+            if slope < -TIE:
+                right_front -= 1
+                right[right_front] = slope - here
+        else:
+            waiting[k] = right_back - right_front
+            if right_back > right_front:
+                slope = right[right_front] + here
+                right_front += 1
+                if slope > -penalty:
+                    left[left_top] = slope + here
+                    left_top += 1
+            else:
+                left[left_top] = here
+                left_top += 1
+    # Backwards from d = 0: each point's own decision, read off the slopes that were kept before it.
+    d = 0
+    for k in range(n - 1, -1, -1):
+        if positive[k] == positives_ask:
+            asked = d > -waiting[k]
+            taken[k] = asked
+            d -= asked
+        else:
+            given = d < waiting[k]
+            taken[k] = given
+            d += given
 
 
 @compiled
-def matched_shares(value: Any, positive: Any, count: Any, penalty: float, share: Any, work: Any) -> None:
+def matched_shares(value: Any, positive: Any, count: Any, penalty: float, share: Any) -> None:
     """For rows sorted by (value, class): the share of each row's copies that a minimal matching takes.
 
     Rows of one class with one value share what their value got, which is the mean over all ways to break the tie.
-    The class with fewer copies asks; with equal numbers the positives do. `work` is float64 of (3, copies + 1).
+    The class with fewer copies asks; with equal numbers the positives do.
     """
     n = value.shape[0]
     n_positive = 0
@@ -127,23 +118,28 @@ def matched_shares(value: Any, positive: Any, count: Any, penalty: float, share:
         copies += count[i]
         if positive[i]:
             n_positive += count[i]
-    needs = np.empty(n, dtype=np.bool_)
-    positives_ask = n_positive <= copies - n_positive
+    each, side = np.empty(copies), np.empty(copies, dtype=np.bool_)
+    k = 0
     for i in range(n):
-        needs[i] = positive[i] == positives_ask
-    taken = np.empty(n, dtype=np.int64)
-    _choose(value, needs, count, penalty, work[0, :copies], work[1, :copies], work[2], taken)
+        for _ in range(count[i]):
+            each[k], side[k] = value[i], positive[i]
+            k += 1
+    taken, waiting = np.empty(copies, dtype=np.bool_), np.empty(copies, dtype=np.int32)
+    choose(each, side, 2 * n_positive <= copies, penalty, np.empty(copies), np.empty(copies), waiting, taken)
     i = 0
+    k = 0
     while i < n:
         j = i
         chosen = 0
         there = 0
         while j < n and value[j] == value[i] and positive[j] == positive[i]:
-            chosen += taken[j]
-            there += count[j]
+            for _ in range(count[j]):
+                chosen += taken[k]
+                there += 1
+                k += 1
             j += 1
-        for k in range(i, j):
-            share[k] = chosen / there if there > 0 else 0.0
+        for m in range(i, j):
+            share[m] = chosen / there if there > 0 else 0.0
         i = j
 
 
@@ -196,15 +192,15 @@ def match_pairs(
         return MatchedPairs(*pairs_apart(labels, q, penalty, np.asarray(clusters), order))
     order = _sorted_context(labels, q, keys)
     positive = labels[order] == 1
-    asks = positive if 2 * positive.sum() <= len(order) else ~positive
-    taken = np.empty(len(order), dtype=np.int64)
     n = len(order)
-    _choose(q[order], asks, np.ones(n, dtype=np.int64), penalty, np.empty(n), np.empty(n), np.empty(n), taken)
+    taken = np.empty(n, dtype=np.bool_)
+    waiting = np.empty(n, dtype=np.int32)
+    choose(q[order], positive, 2 * positive.sum() <= n, penalty, np.empty(n), np.empty(n), waiting, taken)
     chosen = _earliest(q[order], positive, taken)
     return MatchedPairs(order[chosen & positive], order[chosen & ~positive])
 
 
-def _earliest(value: Floats, positive: NDArray[np.bool_], taken: Indices | Floats) -> NDArray[np.bool_]:
+def _earliest(value: Floats, positive: NDArray[np.bool_], taken: NDArray[np.bool_] | Floats) -> NDArray[np.bool_]:
     """As many rows of each run of equal (value, class) as the matching took there, the first ones of the run."""
     if len(value) == 0:
         return np.zeros(0, dtype=np.bool_)
@@ -246,8 +242,7 @@ def match_weights(
     same_length(y=labels, count=copies)
     order = _sorted_context(labels, q, None)
     share = np.zeros(n)
-    work = np.empty((3, int(copies.sum()) + 1))
-    matched_shares(q[order], labels[order] == 1, copies[order], penalty, share, work)
+    matched_shares(q[order], labels[order] == 1, copies[order], penalty, share)
     weight = np.empty(n)
     weight[order] = share
     return weight

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cxrhf.metrics.catalogue import AUROC, MATCHED, SUMS, evaluate_sorted, find_metric
+from cxrhf.metrics.catalogue import AUROC, SUMS, evaluate_sorted, find_metric
 from cxrhf.metrics.checks import InputError, as_count, binary_input, same_length
 from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.ranking import Ranked, auroc_lanes, rank_rows
@@ -126,8 +126,8 @@ def _differences(
 ) -> NDArray[np.float64]:
     """The observed difference, then the shuffled ones."""
     entry, key = find_metric(metric), stream_key(seed)
-    if entry.code == MATCHED:
-        raise InputError("matched_auroc has no permutation test; use the bootstrap")
+    if entry.matched:
+        raise InputError(f"{metric} has no permutation test; use the bootstrap")
     value = entry.default if option is None else float(option)
     out = np.empty(n_permutations + 1)
     if entry.code != SUMS:

@@ -195,16 +195,22 @@ def reliability_table(
     end = np.cumsum(mass) / total * bins
     begin = end - mass / total * bins
     run = np.cumsum(np.r_[True, ranked.last[:-1]]) - 1
+    edges = np.r_[starts, len(run)]
     columns: list[tuple[float, float, float, float, float]] = []
     for k in range(bins):
-        inside = np.clip(np.minimum(end, k + 1) - np.maximum(begin, k), 0, None)
+        # The runs that reach into this bin, and their rows.
+        first = min(int(np.searchsorted(end, k, side="right")), len(starts) - 1)
+        past = max(int(np.searchsorted(begin, k + 1, side="left")), first + 1)
+        rows = slice(edges[first], edges[past])
+        inside = np.clip(np.minimum(end[first:past], k + 1) - np.maximum(begin[first:past], k), 0, None)
         with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(mass > 0, inside * (total / bins) / mass, 0.0)
-        part = ranked.weight * share[run]
+            share = np.where(mass[first:past] > 0, inside * (total / bins) / mass[first:past], 0.0)
+        part = ranked.weight[rows] * share[run[rows] - first]
         filled = part.sum()
-        mean_y, mean_p = float(part @ ranked.y / filled), float(part @ ranked.p / filled)
-        sums = np.bincount(unit[ranked.order], part * (ranked.y - mean_y)) / filled
-        there = int((np.bincount(unit[ranked.order], part) > 0).sum())
+        mean_y, mean_p = float(part @ ranked.y[rows] / filled), float(part @ ranked.p[rows] / filled)
+        own = unit[ranked.order[rows]]
+        sums = np.bincount(own, part * (ranked.y[rows] - mean_y)) / filled
+        there = int((np.bincount(own, part) > 0).sum())
         variance = float((sums**2).sum()) * there / max(there - 1, 1)
         spread = mean_y * (1 - mean_y)
         n = spread / variance if variance > 0 and spread > 0 else float(there)

@@ -17,19 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from cxrhf.metrics.blocks import auroc_block, matched_block, metric_block, sum_block
-from cxrhf.metrics.catalogue import AUROC, MATCHED, METRICS, SUMS, Metric, find_metric
-from cxrhf.metrics.checks import (
-    Floats,
-    InputError,
-    as_labels,
-    as_probabilities,
-    as_scores,
-    as_weights,
-    same_length,
-)
+from cxrhf.metrics.blocks import Task, matched_block, metric_block, prepare, sum_block
+from cxrhf.metrics.catalogue import SUMS, Metric, find_metric
+from cxrhf.metrics.checks import Floats, InputError
+from cxrhf.metrics.columns import Columns, LabelRows, check_columns, check_pretest, sort_context, sort_label
 from cxrhf.metrics.draws import LANES, Draws, draw, run_in_blocks
 from cxrhf.metrics.streams import stream_key
 from cxrhf.metrics.sums import SUM_METRICS, row_sums, unit_sums, value_of
@@ -37,57 +30,56 @@ from cxrhf.metrics.sums import SUM_METRICS, row_sums, unit_sums, value_of
 __all__ = ["Draws", "bootstrap", "bootstrap_auroc", "bootstrap_many", "draw"]
 
 CallableMetric = Callable[[Floats, Floats, Floats], float]
+Option = float | Sequence[float] | Floats
+_NO_ROWS = (np.zeros(0), np.zeros(0), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sorted:
-    """Rows of all labels, label after label, each sorted by score; `rows` are the edges."""
+class _Asked:
+    """One metric as asked for: its option for each label (NaN = none) and the caliper of a matching.
 
-    rows: NDArray[np.int64]
-    origin: NDArray[np.int64]
-    y: Floats
-    p: Floats
-    weight: Floats
-    last: NDArray[np.bool_]
-    unit: NDArray[np.int32]
+    `base` is the metric of sums that a metric of the matched set is there.
+    """
 
+    name: str
+    entry: Metric
+    option: Floats
+    caliper: float
+    base: str | None
 
-def _sort_labels(y: Floats, p: Floats, weight: Floats, unit: NDArray[np.int32]) -> _Sorted:
-    parts: list[NDArray[np.int64]] = []
-    last: list[NDArray[np.bool_]] = []
-    for label in range(y.shape[1]):
-        valid = np.flatnonzero(~np.isnan(y[:, label]))
-        order = valid[np.argsort(p[valid, label], kind="stable")]
-        scores = p[order, label]
-        parts.append(order)
-        last.append(np.r_[scores[1:] != scores[:-1], True] if len(order) else np.zeros(0, dtype=np.bool_))
-    origin = np.concatenate(parts)
-    column = np.repeat(np.arange(y.shape[1]), [len(part) for part in parts])
-    rows = np.r_[0, np.cumsum([len(part) for part in parts])].astype(np.int64)
-    return _Sorted(
-        rows, origin, y[origin, column], p[origin, column], weight[origin], np.concatenate(last), unit[origin]
-    )
+    def at(self, label: int) -> float:
+        """The option of one label."""
+        return float(self.option[label] if not np.isnan(self.option[label]) else self.entry.default)
 
 
-def _checked(
-    y: ArrayLike, p: ArrayLike, weight: ArrayLike | None, draws: Draws, probability: bool
-) -> tuple[Floats, Floats, Floats, bool]:
-    labels = as_labels(y, masked=True)
-    single = labels.ndim == 1
-    raw = np.asarray(p, dtype=object) if isinstance(p, (list, tuple)) else np.asarray(p)
-    scores = raw if raw.dtype.kind == "f" else as_scores(p, masked=True)
-    if np.shape(scores) != labels.shape:
-        raise InputError(f"y has shape {labels.shape} but p has shape {np.shape(scores)}; they must be equal")
-    # A score next to a missing label is never looked at, so it may be missing too.
-    scores = np.where(np.isnan(labels), 0.0, scores)
-    scores = as_probabilities(scores, masked=True) if probability else as_scores(scores, masked=True)
-    same_length(y=labels, draws=draws.unit)
-    weights = as_weights(weight, len(labels))
-    return (labels[:, None], scores[:, None], weights, True) if single else (labels, scores, weights, False)
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    """What every stage of one call shares; `ranked` are the labels' rows by score, where a stage needs them."""
+
+    columns: Columns
+    ranked: list[LabelRows]
+    draws: Draws
+    workers: int | None
+    progress: Callable[[int], None] | None
+
+    def run(
+        self, kernel: Callable[..., None], data: tuple[Any, ...], shape: tuple[int, ...], conditional: bool
+    ) -> Floats:
+        """Fill (n_resamples, *shape) by blocks of replicates."""
+        members, edges = self.draws.plan(conditional)
+        key = stream_key(self.draws.seed)
+        out = np.empty((self.draws.n_resamples, *shape))
+        run_in_blocks(
+            lambda start, stop: kernel(key, start, members, edges, *data, out[start:stop]),
+            self.draws.n_resamples,
+            self.workers,
+            self.progress,
+        )
+        return out
 
 
 def bootstrap_many(
-    metrics: Mapping[str, Mapping[str, float]] | Sequence[str],
+    metrics: Mapping[str, Mapping[str, Option]] | Sequence[str],
     y: ArrayLike,
     p: ArrayLike,
     weight: ArrayLike | None = None,
@@ -99,153 +91,143 @@ def bootstrap_many(
 ) -> dict[str, Floats]:
     """Replicates of several metrics on the same draws: {name: (n_resamples,) or (n_resamples, labels)}.
 
-    `metrics`: names, or names with their option, as {"sensitivity_at_specificity": {"specificity": .9}}. `progress` is
-    called with numbers of replicates, n_resamples in all.
+    `metrics`: names, or names with their option, as {"sensitivity_at_specificity": {"specificity": .9}}; an option may
+    be a list with one value a label (a NaN there gives NaN, unless the metric does without an option). `weight`: one
+    for each row, or one for each row and label, shape of y. Metrics of a matched set (matched_...) need `pretest` and
+    take a `caliper`; those with the same caliper share the matching. `progress` is called with numbers of replicates,
+    n_resamples in all.
     """
-    asked = dict(metrics) if isinstance(metrics, Mapping) else {name: {} for name in metrics}
-    entries = {name: (find_metric(name), _option(name, dict(given))) for name, given in asked.items()}
-    probability = any(entry.probability for entry, _ in entries.values())
-    labels, scores, weights, single = _checked(y, p, weight, draws, probability)
-    table = _sort_labels(labels, scores, weights, draws.unit)
-    progress = _over_stages(progress, [entry for entry, _ in entries.values()])
+    given = dict(metrics) if isinstance(metrics, Mapping) else {name: {} for name in metrics}
+    entries = {name: find_metric(name) for name in given}
+    columns = check_columns(y, p, weight, draws, probability=any(entry.probability for entry in entries.values()))
+    asked = [_asked(name, entry, dict(given[name]), columns.y.shape[1]) for name, entry in entries.items()]
+    stages: dict[tuple[bool, str, float], list[_Asked]] = {}
+    for each in asked:
+        kind = "matched" if each.entry.matched else "sums" if each.entry.code == SUMS else "rows"
+        stages.setdefault((each.entry.conditional, kind, each.caliper), []).append(each)
+        if each.entry.matched and weight is not None:
+            raise InputError(f"{each.name} takes no weight: a row is in the matched set or not")
+    walked = any(kind != "sums" for _, kind, _ in stages)
+    ranked = [sort_label(columns, label, draws) for label in range(columns.y.shape[1] if walked else 0)]
+    engine = _Engine(columns, ranked, draws, workers, _over_stages(progress, len(stages)))
     result: dict[str, Floats] = {}
-    rest: tuple[Any, ...]
-    for conditional in (True, False):
-        chosen = {name: entry for name, entry in entries.items() if entry[0].conditional == conditional}
-        plain = {name: entry for name, entry in chosen.items() if entry[0].code not in (AUROC, MATCHED, SUMS)}
-        if plain:
-            codes = np.array([entry.code for entry, _ in plain.values()])
-            options = np.array([option for _, option in plain.values()])
-            rest = (table.y, table.p, table.weight, table.unit, codes, options)
-            shape = (labels.shape[1], len(plain))
-            out = _run(metric_block, (table.rows, *rest), shape, draws, conditional, workers, progress)
-            result |= {name: out[:, :, k] for k, name in enumerate(plain)}
-        summed = {name: entry[1] for name, entry in chosen.items() if entry[0].code == SUMS}
-        if summed:
-            result |= _from_sums(summed, labels, scores, weights, draws, conditional, workers, progress)
-        if "auroc" in chosen:
-            rest = (table.y == 1, table.weight, table.last, table.unit)
-            result["auroc"] = _run(auroc_block, (table.rows, *rest), labels.shape[1:], draws, True, workers, progress)
-        if "matched_auroc" in chosen:
-            if weight is not None:
-                raise InputError("matched_auroc takes no weight: a row is in the matched set or not")
-            by_context, q = _sort_context(table, labels, pretest)
-            rest = (table.y == 1, table.last, table.unit, by_context, q, chosen["matched_auroc"][1])
-            result["matched_auroc"] = _run(
-                matched_block, (table.rows, *rest), labels.shape[1:], draws, True, workers, progress
-            )
-    return {name: np.ascontiguousarray(result[name][:, 0] if single else result[name]) for name in asked}
+    for (conditional, kind, caliper), chosen in stages.items():
+        if kind == "sums":
+            result |= _from_patients(engine, chosen, conditional)
+        elif kind == "matched":
+            result |= _from_matched(engine, chosen, pretest, caliper)
+        else:
+            result |= _from_rows(engine, chosen, conditional)
+    for each in asked:
+        if not np.isnan(each.entry.default):
+            result[each.name][:, np.isnan(each.option)] = np.nan
+    return {name: np.ascontiguousarray(result[name][:, 0] if columns.single else result[name]) for name in given}
 
 
-def _over_stages(progress: Callable[[int], None] | None, entries: Sequence[Metric]) -> Callable[[int], None] | None:
+def _over_stages(progress: Callable[[int], None] | None, stages: int) -> Callable[[int], None] | None:
     """Replicates pass through one stage for each kind of metric; what is reported adds up to n_resamples once."""
-    kinds = {(entry.conditional, entry.code if entry.code in (AUROC, MATCHED, SUMS) else 1) for entry in entries}
-    if progress is None or len(kinds) == 1:
+    if progress is None or stages == 1:
         return progress
     waiting = [0]
 
     def shared(count: int) -> None:
         waiting[0] += count
-        whole, waiting[0] = divmod(waiting[0], len(kinds))
+        whole, waiting[0] = divmod(waiting[0], stages)
         if whole:
             progress(whole)
 
     return shared
 
 
-def _run(
-    kernel: Callable[..., None],
-    data: tuple[Any, ...],
-    shape: tuple[int, ...],
-    draws: Draws,
-    conditional: bool,
-    workers: int | None,
-    progress: Callable[[int], None] | None,
-) -> Floats:
-    """Fill (n_resamples, *shape) by blocks of replicates."""
-    members, edges = draws.plan(conditional)
-    key = stream_key(draws.seed)
-    out = np.empty((draws.n_resamples, *shape))
-    run_in_blocks(
-        lambda start, stop: kernel(key, start, members, edges, *data, out[start:stop]),
-        draws.n_resamples,
-        workers,
-        progress,
-    )
-    return out
+def _tasks(engine: _Engine, chosen: Sequence[_Asked], pretest: Floats | None = None) -> list[Task]:
+    """One for each label."""
+    tasks = []
+    for label, rows in enumerate(engine.ranked):
+        options = {each.entry.code: each.at(label) for each in chosen if each.entry.code != SUMS}
+        if pretest is None:
+            tasks.append(prepare(rows, options))
+            continue
+        sums = [row_sums(each.base, rows.y, rows.p, rows.weight, each.at(label)) for each in chosen if each.base]
+        stacked = np.ascontiguousarray(np.concatenate(sums, axis=1)) if sums else None
+        tasks.append(prepare(rows, options, stacked, sort_context(rows, pretest[:, label])))
+    return tasks
 
 
-def _from_sums(
-    metrics: Mapping[str, float],
-    labels: Floats,
-    scores: Floats,
-    weights: Floats,
-    draws: Draws,
-    conditional: bool,
-    workers: int | None,
-    progress: Callable[[int], None] | None,
+def _from_rows(engine: _Engine, chosen: Sequence[_Asked], conditional: bool) -> dict[str, Floats]:
+    """Metrics that need the rows again in every replicate."""
+    codes = [each.entry.code for each in chosen]
+    shape = (len(engine.ranked), len(codes))
+    found = engine.run(metric_block, (_tasks(engine, chosen), codes), shape, conditional)
+    return {each.name: found[:, :, k] for k, each in enumerate(chosen)}
+
+
+def _from_matched(
+    engine: _Engine, chosen: Sequence[_Asked], pretest: ArrayLike | None, caliper: float
 ) -> dict[str, Floats]:
-    """Metrics that are functions of sums: patients are summed once, replicates add patients."""
-    result = {name: np.empty((draws.n_resamples, labels.shape[1])) for name in metrics}
-    for label in range(labels.shape[1]):
-        rows = np.flatnonzero(~np.isnan(labels[:, label]))
-        # Metrics with the same columns and option share their sums.
-        parts: dict[tuple[Any, float], list[str]] = {}
-        for name, option in metrics.items():
-            parts.setdefault((SUM_METRICS[name][0], _key(option)), []).append(name)
-        own = [
-            unit_sums(
-                row_sums(names[0], labels[rows, label], scores[rows, label], weights[rows], metrics[names[0]]),
-                draws.unit[rows],
-                draws.n_units,
-            )
-            for names in parts.values()
-        ]
-        stacked = np.ascontiguousarray(np.concatenate(own, axis=1))
-        sums = _run(sum_block, (stacked,), stacked.shape[1:], draws, conditional, workers, None)
-        edges = np.cumsum([0, *(part.shape[1] for part in own)])
-        for names, start, stop in zip(parts.values(), edges[:-1], edges[1:], strict=True):
-            for name in names:
-                result[name][:, label] = value_of(name, sums[:, start:stop], metrics[name])
-    if progress is not None:
-        progress(draws.n_resamples)
+    """Metrics of the matched set: matched once in each replicate for all of them."""
+    ranked = [each for each in chosen if each.base is None]
+    summed = [each for each in chosen if each.base is not None]
+    tasks = _tasks(engine, chosen, check_pretest(pretest, engine.columns.y, chosen[0].name))
+    codes = [each.entry.code for each in ranked]
+    edges = np.cumsum([len(codes), *(len(SUM_METRICS[each.base or ""][0](*_NO_ROWS)) for each in summed)])
+    found = engine.run(matched_block, (tasks, codes, caliper), (len(tasks), int(edges[-1])), True)
+    result = {each.name: found[:, :, k] for k, each in enumerate(ranked)}
+    for each, start, stop in zip(summed, edges[:-1], edges[1:], strict=True):
+        own = found[:, :, start:stop]
+        columns = [value_of(each.base or "", own[:, label], each.at(label)) for label in range(len(tasks))]
+        result[each.name] = np.stack(columns, axis=1)
     return result
 
 
-def _key(option: float) -> float:
-    """NaN (no option) equals itself here."""
-    return -np.inf if np.isnan(option) else option
+def _from_patients(engine: _Engine, chosen: Sequence[_Asked], conditional: bool) -> dict[str, Floats]:
+    """Metrics that are functions of sums: patients are summed once, replicates add patients."""
+    columns, draws = engine.columns, engine.draws
+    n_labels = columns.y.shape[1]
+    parts = [np.zeros((draws.n_units, 0))]
+    where: dict[tuple[Any, int, float], int] = {}  # metrics with the same columns and option share their sums
+    for label in range(n_labels):
+        rows = np.flatnonzero(~np.isnan(columns.y[:, label]))
+        y, p, weight = columns.y[rows, label], columns.p[rows, label], columns.weight[rows, label]
+        for each in chosen:
+            if _key(each, label) not in where:
+                where[_key(each, label)] = len(parts)
+                parts.append(
+                    unit_sums(row_sums(each.name, y, p, weight, each.at(label)), draws.unit[rows], draws.n_units)
+                )
+    stacked = np.ascontiguousarray(np.concatenate(parts, axis=1))
+    edges = np.cumsum([0, *(part.shape[1] for part in parts)])
+    sums = engine.run(sum_block, (stacked,), stacked.shape[1:], conditional)
+    result = {each.name: np.empty((draws.n_resamples, n_labels)) for each in chosen}
+    for each in chosen:
+        for label in range(n_labels):
+            place = where[_key(each, label)]
+            own = sums[:, edges[place] : edges[place + 1]]
+            result[each.name][:, label] = value_of(each.name, own, each.at(label))
+    return result
 
 
-def _sort_context(table: _Sorted, labels: Floats, pretest: ArrayLike | None) -> tuple[NDArray[np.int64], Floats]:
-    """Each label's rows (places in the table) by pre-test probability and class, with those probabilities."""
-    if pretest is None:
-        raise InputError("matched_auroc needs pretest, the pre-test probability of each row (and label)")
-    q = np.asarray(pretest, dtype=np.float64)
-    q = np.broadcast_to(q[:, None], labels.shape) if q.ndim == 1 else q
-    if q.shape != labels.shape:
-        raise InputError(f"y has shape {labels.shape} but pretest has shape {q.shape}; they must be equal")
-    q = as_probabilities(np.where(np.isnan(labels), 0.0, q), "pretest", masked=True)
-    by_context = np.empty(len(table.origin), dtype=np.int64)
-    sorted_q = np.empty(len(table.origin))
-    for label in range(labels.shape[1]):
-        a, b = table.rows[label], table.rows[label + 1]
-        values = q[table.origin[a:b], label]
-        order = np.lexsort((table.y[a:b], values))
-        by_context[a:b] = a + order
-        sorted_q[a:b] = values[order]
-    return by_context, sorted_q
+def _key(each: _Asked, label: int) -> tuple[Any, int, float]:
+    """Which sums a metric needs; NaN (no option) equals itself here."""
+    option = each.at(label)
+    return SUM_METRICS[each.name][0], label, -np.inf if np.isnan(option) else option
 
 
-def _option(name: str, given: dict[str, float]) -> float:
-    metric: Metric = METRICS[name]
-    value = metric.default
-    if metric.option is not None and given.get(metric.option) is not None:
-        value = float(given.pop(metric.option))
-    unknown = [k for k, v in given.items() if v is not None and k != metric.option]
+def _asked(name: str, entry: Metric, given: dict[str, Any], n_labels: int) -> _Asked:
+    known = dict.fromkeys(([entry.option] if entry.option else []) + (["caliper"] if entry.matched else []))
+    unknown = [key for key, value in given.items() if value is not None and key not in known]
     if unknown:
-        raise InputError(f"{name} takes no option {unknown[0]!r}, allowed: {metric.option or 'none'}")
-    return value
+        raise InputError(f"{name} takes no option {unknown[0]!r}, allowed: {', '.join(known) or 'none'}")
+    value = None if entry.option in (None, "caliper") else given.get(entry.option)
+    option = np.asarray(entry.default if value is None else value, dtype=np.float64)
+    if option.shape not in ((), (n_labels,)):
+        raise InputError(
+            f"{name} has {entry.option} of shape {option.shape}, allowed: a number, or one for each label ({n_labels})"
+        )
+    caliper = given.get("caliper")
+    if caliper is not None and not caliper > 0:
+        raise InputError(f"caliper is {caliper!r}, allowed: a number above 0, or None for no limit")
+    base = name.removeprefix("matched_") if entry.matched and entry.code == SUMS else None
+    return _Asked(name, entry, np.broadcast_to(option, n_labels), np.inf if caliper is None else float(caliper), base)
 
 
 def bootstrap(
@@ -258,7 +240,7 @@ def bootstrap(
     pretest: ArrayLike | None = None,
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
-    **option: float,
+    **option: Option,
 ) -> Floats:
     """Replicates of one metric: shape (n_resamples,), or (n_resamples, labels) for two-dimensional y and p.
 
@@ -270,19 +252,20 @@ def bootstrap(
         return bootstrap_many(
             {metric: option}, y, p, weight, draws=draws, pretest=pretest, workers=workers, progress=progress
         )[metric]
-    labels, scores, weights, single = _checked(y, p, weight, draws, False)
-    out = np.empty((draws.n_resamples, labels.shape[1]))
-    valid = [np.flatnonzero(~np.isnan(labels[:, k])) for k in range(labels.shape[1])]
+    columns = check_columns(y, p, weight, draws)
+    out = np.empty((draws.n_resamples, columns.y.shape[1]))
+    valid = [np.flatnonzero(~np.isnan(columns.y[:, k])) for k in range(columns.y.shape[1])]
     for start in range(0, draws.n_resamples, LANES):
         stop = min(start + LANES, draws.n_resamples)
         counts = draws.counts(start, stop, conditional=False)
         for r in range(start, stop):
-            times = weights * counts[draws.unit, r - start]
+            times = counts[draws.unit, r - start]
             for k, rows in enumerate(valid):
-                out[r, k] = metric(labels[rows, k], scores[rows, k], times[rows])
+                drawn = columns.weight[rows, k] * times[rows]
+                out[r, k] = metric(columns.y[rows, k], columns.p[rows, k], drawn)
         if progress is not None:
             progress(stop - start)
-    return out[:, 0] if single else out
+    return out[:, 0] if columns.single else out
 
 
 def bootstrap_auroc(

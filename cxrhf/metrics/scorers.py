@@ -33,6 +33,7 @@ from cxrhf.metrics.checks import InputError, undefined
 from cxrhf.metrics.matching import matched_auroc
 from cxrhf.metrics.operating import Rates, net_benefit, rates_at, sensitivity_at_specificity
 from cxrhf.metrics.ranking import auprc_trapezoid, auroc, average_precision
+from cxrhf.metrics.reliability import pav_decomposition
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     each.__name__: each
@@ -52,8 +53,13 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         matched_auroc,
     )
 } | dict.fromkeys(Rates._fields, rates_at)
+_FUNCTIONS |= dict.fromkeys(("pav_calibration", "pav_refinement"), pav_decomposition)
 # One field of what the function returns.
-_FIELDS = {"sensitivity_at_specificity": "sensitivity"} | {name: name for name in Rates._fields}
+_FIELDS = {
+    "sensitivity_at_specificity": "sensitivity",
+    "pav_calibration": "calibration",
+    "pav_refinement": "refinement",
+} | {name: name for name in Rates._fields}
 
 
 def scorer(metric: str, **options: Any) -> Any:
@@ -78,6 +84,7 @@ def scorer(metric: str, **options: Any) -> Any:
     allowed = [name for name in METRICS if name in _FUNCTIONS]
     if metric not in _FUNCTIONS:
         why = "picks its threshold on the rows it scores" if entry.higher_is_better else "has no better direction"
+        why = "is a metric of the bootstrap alone" if entry.matched else why
         raise InputError(f"metric is {metric!r}, which {why}, allowed: {', '.join(allowed)}")
     if entry.option is not None and np.isfinite(entry.default):
         options = {entry.option: entry.default} | options

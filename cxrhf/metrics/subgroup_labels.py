@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cxrhf.metrics.labels import Labels, by_label, label_keys, options_by_label
-from cxrhf.metrics.subgroups import NUMBERS, measure_subgroups
+from cxrhf.metrics.subgroup_measured import measure_subgroups
+from cxrhf.metrics.subgroups import NUMBERS
 
 
 def measure_labels(

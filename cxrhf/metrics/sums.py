@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cxrhf.metrics.checks import Floats
-from cxrhf.metrics.compiled import compiled
 
 Sums = NDArray[np.float64]  # (..., columns); the first two are always the weight of positives and of negatives
 
@@ -169,14 +168,3 @@ def unit_sums(sums: Floats, unit: NDArray[Any], n_units: int) -> Floats:
     for column in range(sums.shape[1]):
         out[:, column] = np.bincount(unit, sums[:, column], n_units)
     return out
-
-
-@compiled
-def add_up(sums: Any, counts: Any, out: Any) -> None:
-    """out = the units' sums, each counts[u] times, added in the order of the units whatever else is computed."""
-    out[:] = 0.0
-    for u in range(sums.shape[0]):
-        c = float(counts[u])
-        if c != 0.0:
-            for k in range(sums.shape[1]):
-                out[k] += c * sums[u, k]

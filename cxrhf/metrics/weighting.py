@@ -156,28 +156,36 @@ def balance(y: ArrayLike, pretest: ArrayLike, weight: ArrayLike | None = None) -
 
 
 def quantile_groups(
-    pretest: ArrayLike, cuts: tuple[float, float] = (0.25, 0.75), rule: str = "midrank"
+    pretest: ArrayLike,
+    cuts: tuple[float, float] = (0.25, 0.75),
+    rule: str = "midrank",
+    weight: ArrayLike | None = None,
 ) -> QuantileGroups:
     """Rows with low, middling and high pre-test probability: 25/50/25 by default.
 
     `midrank` (default): a row's share of the sample below it, ties counted half; equal values stay together and the
-    groups are symmetric. `inclusive` (CONTEXT's code): at most the lower quantile, at least the upper one; when the
-    two quantiles are equal its groups overlap.
+    groups are symmetric. With `weight` shares are of the weight, so a row of weight 2 counts as two. `inclusive`
+    (CONTEXT's code, unweighted): at most the lower quantile, at least the upper one; when the two quantiles are equal
+    its groups overlap.
     """
-    from scipy.stats import rankdata
-
     q = as_scores(pretest, "pretest")
     one_of(rule, "rule", ("midrank", "inclusive"))
     low, high = (as_fraction(c, "cuts") for c in cuts)
     if low > high:
         raise InputError(f"cuts is {cuts!r}, allowed: two ascending fractions")
-    if len(q) == 0:
-        none = np.zeros(0, dtype=np.bool_)
+    if rule == "inclusive" and weight is not None:
+        raise InputError("rule is 'inclusive' with weight, allowed with weight: 'midrank'")
+    mass = as_weights(weight, len(q))
+    if mass.sum() == 0:
+        none = np.zeros(len(q), dtype=np.bool_)
         return QuantileGroups(none, none, none, (np.nan, np.nan, np.nan))
     if rule == "midrank":
-        place = (rankdata(q) - 0.5) / len(q)
+        _, value = np.unique(q, return_inverse=True)
+        at_value = np.bincount(value, mass)
+        place = ((np.cumsum(at_value) - at_value / 2) / mass.sum())[value]
         bottom, top = place < low, place > high
     else:
         bottom, top = q <= np.quantile(q, low), q >= np.quantile(q, high)
     middle = ~bottom & ~top
-    return QuantileGroups(bottom, middle, top, (float(bottom.mean()), float(middle.mean()), float(top.mean())))
+    low_share, middle_share, high_share = (float(mass[group].sum() / mass.sum()) for group in (bottom, middle, top))
+    return QuantileGroups(bottom, middle, top, (low_share, middle_share, high_share))

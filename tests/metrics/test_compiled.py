@@ -13,8 +13,8 @@ import time
 from cxrhf.metrics.resample import bootstrap_auroc
 start = time.perf_counter()
 print(bootstrap_auroc([0, 1, 1, 0], [0.5, 0.5, 0.5, 0.5], n_resamples=3).tolist())
-from cxrhf.metrics.blocks import auroc_block
-print(sum(auroc_block.stats.cache_hits.values()))
+from cxrhf.metrics.blocks import draw_lanes
+print(sum(draw_lanes.stats.cache_hits.values()))
 """
 
 

@@ -21,7 +21,7 @@ from cxrhf.metrics.calibration import (
     expected_calibration_error,
 )
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.matching import matched_auroc
+from cxrhf.metrics.matching import match_weights, matched_auroc
 from cxrhf.metrics.operating import (
     Rates,
     max_f1_threshold,
@@ -31,7 +31,7 @@ from cxrhf.metrics.operating import (
     youden_threshold,
 )
 from cxrhf.metrics.ranking import auprc_trapezoid, auroc, average_precision
-from cxrhf.metrics.reliability import calibration_line
+from cxrhf.metrics.reliability import calibration_line, pav_decomposition
 from tests.real_data import real_data
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
@@ -73,13 +73,24 @@ FUNCTIONS = {
     "sensitivity_at_specificity": lambda y, p: sensitivity_at_specificity(y, p).sensitivity,
     "max_f1": lambda y, p: rates_at(y, p, max_f1_threshold(y, p)).f1,
     "youden": lambda y, p: rates_at(y, p, youden_threshold(y, p)).j,
+    "pav_calibration": lambda y, p: pav_decomposition(y, p).calibration,
+    "pav_refinement": lambda y, p: pav_decomposition(y, p).refinement,
     "net_benefit": lambda y, p: net_benefit(y, p, AT),
     "prevalence": lambda y, p: y.mean(),
 } | {name: (lambda y, p, name=name: getattr(rates_at(y, p, AT), name)) for name in Rates._fields}
 
 
+# Metrics of the matched set, of copied rows with their shares.
+MATCHED = {
+    "matched_auroc": auroc,
+    "matched_sensitivity": lambda y, p, w: sensitivity_at_specificity(y, p, weight=w).sensitivity,
+    "matched_adaptive_calibration_error": adaptive_calibration_error,
+    "matched_brier_skill_score": brier_skill_score,
+}
+
+
 def test_replicates_equal_the_metric_of_copied_rows():
-    assert set(FUNCTIONS) | {"matched_auroc"} == set(METRICS)
+    assert set(FUNCTIONS) | set(MATCHED) == set(METRICS)
     y, p, clusters = table()
     draws = draw(clusters, y=y, n_resamples=5, seed=3)
     options = {name: {"threshold": AT} if METRICS[name].option == "threshold" else {} for name in FUNCTIONS}
@@ -103,33 +114,102 @@ def test_weights_multiply_counts():
         assert got[r, 0] == pytest.approx(roc_auc_score(y[rows, 0], p[rows, 0], sample_weight=weight[rows]), abs=1e-12)
 
 
-def test_matching_is_redone_in_each_replicate():
-    y, p, clusters = table(masked=0.0)
-    q = np.round(np.clip(0.2 * y + 0.5 * np.random.default_rng(1).random(y.shape), 0, 1), 2)
-    draws = draw(clusters, y=y, n_resamples=6)
-    got = bootstrap("matched_auroc", y, p, pretest=q, draws=draws)
-    for r in range(6):
+def context(y: np.ndarray) -> np.ndarray:
+    return np.round(np.clip(0.2 * np.nan_to_num(y) + 0.5 * np.random.default_rng(1).random(y.shape), 0, 1), 2)
+
+
+@pytest.mark.parametrize("caliper", [None, 0.03])
+def test_matching_is_redone_in_each_replicate_once_for_all_metrics(caliper):
+    y, p, clusters = table(masked=0.1)
+    q = context(y)
+    draws = draw(clusters, y=y, n_resamples=20)
+    got = bootstrap_many({name: {"caliper": caliper} for name in MATCHED}, y, p, pretest=q, draws=draws)
+    for r in range(20):
         rows = copied_rows(draws, r)
         for label in range(y.shape[1]):
-            assert got[r, label] == pytest.approx(
-                matched_auroc(y[rows, label], p[rows, label], q[rows, label]), abs=1e-12
+            kept = rows[~np.isnan(y[rows, label])]
+            labels, scores = y[kept, label], p[kept, label]
+            share = match_weights(labels, q[kept, label], caliper)
+            for name, metric in MATCHED.items():
+                assert got[name][r, label] == pytest.approx(metric(labels, scores, share), abs=1e-12), (name, r)
+            assert got["matched_auroc"][r, label] == pytest.approx(
+                matched_auroc(labels, scores, q[kept, label], caliper), abs=1e-12
             )
 
 
-@pytest.mark.parametrize("metric", ["auroc", "brier", "matched_auroc"])
+def test_each_matched_metric_has_its_own_option_and_caliper():
+    y, p, clusters = table()
+    q, draws = context(y), draw(clusters, y=y, n_resamples=40)
+    asked = {"matched_auroc": {"caliper": 0.02}, "matched_sensitivity": {"specificity": 0.7}}
+    together = bootstrap_many(asked, y, p, pretest=q, draws=draws)
+    for name, option in asked.items():
+        assert np.array_equal(together[name], bootstrap(name, y, p, pretest=q, draws=draws, **option), equal_nan=True)
+    strict = bootstrap("matched_sensitivity", y, p, pretest=q, draws=draws)
+    assert strict.mean() < together["matched_sensitivity"].mean()
+
+
+@pytest.mark.parametrize("metric", METRICS)
 def test_threads_and_company_do_not_change_replicates(metric):
     y, p, clusters = table()
     q = np.clip(p, 0, 1)
-    draws = draw(clusters, y=y, n_resamples=700, seed=11)
+    draws = draw(clusters, y=y, n_resamples=300, seed=11)
     one = bootstrap(metric, y, p, pretest=q, draws=draws, workers=1)
     three = bootstrap(metric, y, p, pretest=q, draws=draws, workers=3)
-    among = bootstrap_many(["auroc", "brier", metric, "tpr"], y, p, pretest=q, draws=draws)[metric]
+    among = bootstrap_many(["auroc", "brier", metric, "tpr", "youden"], y, p, pretest=q, draws=draws)[metric]
     single = bootstrap(metric, y[:, 1], p[:, 1], pretest=q[:, 1], draws=draws)
     fewer = bootstrap(metric, y, p, pretest=q, draws=draw(clusters, y=y, n_resamples=100, seed=11))
     assert np.array_equal(one, three, equal_nan=True)
     assert np.array_equal(one, among, equal_nan=True)
     assert np.array_equal(one[:, 1], single, equal_nan=True)
     assert np.array_equal(one[:100], fewer, equal_nan=True)
+
+
+@pytest.mark.parametrize("metric", [name for name, entry in METRICS.items() if not entry.matched])
+def test_labels_may_have_weights_of_their_own(metric):
+    y, p, clusters = table()
+    weight = np.random.default_rng(7).random(y.shape)
+    weight[np.isnan(y)] = np.nan  # never looked at
+    draws = draw(clusters, y=y, n_resamples=12)
+    together = bootstrap(metric, y, p, weight, draws=draws)
+    for label in range(y.shape[1]):
+        own = np.nan_to_num(weight[:, label])
+        alone = bootstrap(metric, y[:, label], p[:, label], own, draws=draws)
+        assert np.array_equal(together[:, label], alone, equal_nan=True)
+    same = np.random.default_rng(8).random(len(y))
+    wide = np.repeat(same[:, None], y.shape[1], axis=1)
+    assert np.array_equal(
+        bootstrap(metric, y, p, same, draws=draws), bootstrap(metric, y, p, wide, draws=draws), equal_nan=True
+    )
+
+
+def test_functions_take_weights_of_each_label():
+    y, p, clusters = table()
+    weight = np.random.default_rng(7).random(y.shape)
+    draws = draw(clusters, y=y, n_resamples=9)
+    assert np.allclose(
+        bootstrap(brier, y, p, weight, draws=draws), bootstrap("brier", y, p, weight, draws=draws), atol=1e-12
+    )
+
+
+def test_labels_may_have_options_of_their_own():
+    y, p, clusters = table()
+    draws = draw(clusters, y=y, n_resamples=30)
+    options = {
+        "precision": {"threshold": [0.3, np.nan, 0.6]},
+        "sensitivity_at_specificity": {"specificity": [0.9, 0.8, 0.7]},
+        "adaptive_calibration_error": {"bins": [5, 10, 3]},
+        "brier_skill_score": {"prevalence": [0.2, np.nan, 0.4]},
+    }
+    got = bootstrap_many(options, y, p, draws=draws)
+    for name, given in options.items():
+        ((key, values),) = given.items()
+        for label, value in enumerate(values):
+            if np.isnan(value) and name == "precision":
+                assert np.isnan(got[name][:, label]).all()
+                continue
+            option = {} if np.isnan(value) else {key: value}
+            alone = bootstrap(name, y[:, label], p[:, label], draws=draws, **option)
+            assert np.array_equal(got[name][:, label], alone, equal_nan=True)
 
 
 def test_row_order_of_a_patient_does_not_matter_and_patients_move_together():
@@ -223,6 +303,21 @@ def test_progress_reports_every_replicate():
         (lambda: bootstrap("matched_auroc", [0, 1], [0, 1], draws=draw(n=2)), "needs pretest"),
         (lambda: bootstrap("auroc", [0, 1], [0, 1], draws=draw(n=2), bins=3), "takes no option 'bins'"),
         (lambda: bootstrap_auroc([[0, 1]], [[0, 1, 1]]), "shape"),
+        (lambda: bootstrap("auroc", [[0], [1]], [[0.0], [1]], [[1, 2], [3, 4]], draws=draw(n=2)), "weight has shape"),
+        (lambda: bootstrap("auroc", [[0], [1]], [[0.0], [1]], [[1.0], [-1]], draws=draw(n=2)), r"weight\[1, 0\] is -1"),
+        (
+            lambda: bootstrap("auroc", [[0], [1]], [[0.0], [1]], [[1.0], [np.nan]], draws=draw(n=2)),
+            r"weight\[1, 0\] is",
+        ),
+        (lambda: bootstrap("tpr", [0, 1], [0, 1], draws=draw(n=2), threshold=[0.1, 0.2]), "threshold of shape"),
+        (
+            lambda: bootstrap("matched_sensitivity", [0, 1], [0, 1], [1, 1], pretest=[0, 1], draws=draw(n=2)),
+            "matched_sensitivity takes no weight",
+        ),
+        (
+            lambda: bootstrap("matched_auroc", [0, 1], [0, 1], pretest=[0, 1], draws=draw(n=2), caliper=0),
+            "caliper is 0",
+        ),
     ],
 )
 def test_bad_input_is_named(call, words):

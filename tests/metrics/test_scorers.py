@@ -62,7 +62,8 @@ def test_value_and_sign(name, options, value):
 
 def test_every_metric_that_has_a_direction_and_no_threshold_of_its_own_is_there():
     directed = {name for name, entry in METRICS.items() if entry.higher_is_better is not None}
-    assert set(_FUNCTIONS) == directed - {"max_f1", "youden"}
+    matched = {name for name, entry in METRICS.items() if entry.matched} - {"matched_auroc"}
+    assert set(_FUNCTIONS) == directed - {"max_f1", "youden"} - matched
     for name in _FUNCTIONS:
         m.scorer(name)
 
@@ -81,6 +82,7 @@ def test_ranking_looks_at_decision_function_and_probability_metrics_refuse_model
         ("aurok", {}, "metric is 'aurok', allowed: auroc"),
         ("calibration_slope", {}, "has no better direction"),
         ("youden", {}, "picks its threshold on the rows it scores"),
+        ("matched_sensitivity", {}, "is a metric of the bootstrap alone"),
         ("auroc", {"bins": 3}, "auroc takes no option 'bins', allowed: none"),
         ("adaptive_calibration_error", {"bin": 3}, "allowed: bins, method"),
         ("sensitivity_at_specificity", {"specificity": 95}, "specificity is 95"),

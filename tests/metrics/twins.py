@@ -288,6 +288,28 @@ def att_weights(y, q, clip=0.001):
     return np.array([1.0 if label == 1 else v / (1 - v) for label, v in zip(y, q, strict=True)])
 
 
+def balancing_weights(y, group, bins, weight):
+    """(1/R) P(d) P(a | d) / P(r, d, a), renormalised within (r, d) over the ages that the group has; row by row."""
+    inside = (group >= 0) & (bins >= 0) & (weight > 0)
+    total = weight[inside].sum()
+    present = sorted(set(group[inside]))
+    out = np.zeros(len(y))
+
+    def share(rows):
+        return weight[inside & rows].sum() / total
+
+    def target(d, ages):
+        return sum(share((y == d) & (bins == a)) for a in ages) / share(y == d)
+
+    for r, d in {(r, d) for r, d in zip(group[inside], y[inside], strict=True)}:
+        ages = set(bins[inside & (group == r) & (y == d)])
+        for a in ages:
+            cell = inside & (group == r) & (y == d) & (bins == a)
+            factor = share(y == d) * target(d, [a]) / len(present) / share(cell) / target(d, ages)
+            out[cell] = weight[cell] * factor
+    return out
+
+
 def ks_distance(y, q, weight=None):
     y, q, w = _rows(y, q, weight)
     pos, neg = y == 1, y == 0

@@ -1,0 +1,262 @@
+"""Several findings and one grouping -> AUROC, TPR, FPR and J of every group, in the sample and in every replicate.
+
+One threshold for all groups of a finding: a given one, or the one with the asked FPR on the whole sample, set anew in
+every replicate. Where wanted, a second time on the population that is balanced for prevalence and age (balancing.py),
+with weights and, unless it is given, threshold made anew in every replicate. The sample itself is the replicate in
+which everybody is drawn once, so both are one number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cxrhf.metrics.balancing import cell_scales, cells_of
+from cxrhf.metrics.checks import Floats
+from cxrhf.metrics.draws import LANES, Draws, draw_counts, run_in_blocks
+from cxrhf.metrics.operating import FPR_RULES, fpr_sorted
+from cxrhf.metrics.ranking import rank_rows
+from cxrhf.metrics.streams import stream_key
+from cxrhf.metrics.subgroup_blocks import cell_masses, groups_lanes
+from cxrhf.metrics.subgroup_thresholds import starts_lanes
+
+Integers = NDArray[np.int64]
+Counts = NDArray[np.uint8]  # how often each patient is drawn, (patients, lanes)
+Cells = NDArray[np.int32]
+Progress = Callable[[int], None]
+
+
+class RankedFindings(NamedTuple):
+    """Rows of all findings, finding after finding (`rows` are the edges), each by score; `origin` is their place in the
+    sample, `finding` the finding each belongs to. `threshold` NaN = set on the sample: the one at `fpr` by `rule`."""
+
+    rows: Integers
+    origin: Integers
+    finding: Integers
+    y: Floats
+    p: Floats
+    positive: NDArray[np.bool_]
+    weight: Floats
+    last: NDArray[np.bool_]
+    unit: NDArray[np.int32]
+    threshold: Floats
+    fixed: Integers
+    fpr: float
+    rule: int
+
+    def each(self) -> list[slice]:
+        """The rows of each finding."""
+        return [slice(a, b) for a, b in pairwise(self.rows)]
+
+
+class GroupNumbers(NamedTuple):
+    """Each of shape (..., findings, groups); NaN where a class is missing or there is no threshold."""
+
+    auroc: Floats
+    tpr: Floats
+    fpr: Floats
+    j: Floats
+
+
+class Grouped(NamedTuple):
+    """Of the rows as they are, and of the balanced population (None where it was not asked for)."""
+
+    original: GroupNumbers
+    balanced: GroupNumbers | None
+
+
+class Grouping(NamedTuple):
+    """`group` of each sample row from 0, -1 = none. `age_bin` (one bin = prevalence only) and who of which finding
+    takes `part` (findings, groups) in the balanced population; None = not balanced."""
+
+    group: Integers
+    n_groups: int
+    age_bin: Integers | None = None
+    n_bins: int = 1
+    part: NDArray[np.bool_] | None = None
+
+
+def rank_findings(
+    y: Floats,
+    p: Floats,
+    weight: Floats | None,
+    unit: NDArray[np.int32],
+    *,
+    threshold: Sequence[float] | None = None,
+    fpr: float = 0.2,
+    rule: str = "nearest",
+) -> RankedFindings:
+    """Sort checked (n, findings) matrices once for every grouping; NaN labels and rows of weight 0 are no rows."""
+    n_findings = y.shape[1]
+    at = np.full(n_findings, np.nan) if threshold is None else np.asarray(threshold, dtype=np.float64)
+    ranked = []
+    for k in range(n_findings):
+        labelled = np.flatnonzero(~np.isnan(y[:, k]))
+        own = np.ones(len(y)) if weight is None else (weight if weight.ndim == 1 else weight[:, k])
+        each = rank_rows(y[labelled, k], p[labelled, k], own[labelled])
+        ranked.append(each._replace(order=labelled[each.order]))
+    sizes = [len(each.order) for each in ranked]
+    fixed = [-1 if np.isnan(t) else int(np.searchsorted(each.p, t)) for each, t in zip(ranked, at, strict=True)]
+    origin = np.concatenate([each.order for each in ranked]).astype(np.int64)
+    labels = np.concatenate([each.y for each in ranked])
+    return RankedFindings(
+        rows=np.r_[0, np.cumsum(sizes)].astype(np.int64),
+        origin=origin,
+        finding=np.repeat(np.arange(n_findings), sizes),
+        y=labels,
+        p=np.concatenate([each.p for each in ranked]),
+        positive=labels == 1,
+        weight=np.concatenate([each.weight for each in ranked]),
+        last=np.concatenate([each.last for each in ranked]),
+        unit=unit[origin],
+        threshold=at,
+        fixed=np.array(fixed, dtype=np.int64),
+        fpr=float(fpr),
+        rule=FPR_RULES.index(rule),
+    )
+
+
+def sample_starts(ranked: RankedFindings, weight: Floats | None = None) -> Integers:
+    """Where the called rows of each finding begin in the sample, or with other weights of the ranked rows."""
+    mass = ranked.weight if weight is None else weight
+    out = ranked.fixed.copy()
+    for k in np.flatnonzero(ranked.fixed < 0):
+        own = slice(ranked.rows[k], ranked.rows[k + 1])
+        out[k] = fpr_sorted(ranked.y[own], ranked.p[own], mass[own], ranked.fpr, ranked.rule)
+    return out
+
+
+def threshold_of(ranked: RankedFindings, k: int, start: int) -> float:
+    """The threshold of finding k whose called rows begin at `start`."""
+    if ranked.fixed[k] >= 0:
+        return float(ranked.threshold[k])
+    scores = ranked.p[ranked.rows[k] : ranked.rows[k + 1]]
+    return float("nan") if start < 0 else float(scores[start]) if start < len(scores) else float("inf")
+
+
+def drawn_starts(
+    ranked: RankedFindings, draws: Draws, workers: int | None = None, progress: Progress | None = None
+) -> Integers:
+    """The same for every replicate, (n_resamples, findings): one serves all groupings."""
+    out = np.empty((draws.n_resamples, len(ranked.fixed)), dtype=np.int64)
+    label = ranked.positive.astype(np.int32)
+
+    def kernel(counts: Counts, own: slice) -> None:
+        by_lane, once = np.ascontiguousarray(counts.T), np.ones((2, counts.shape[1]))
+        for k, rows in enumerate(ranked.each()):
+            mass = _masses(ranked, rows, label, 2, counts)
+            found = _starts(ranked, k, label, counts, by_lane, mass, once, 1)
+            out[own, k] = found[: own.stop - own.start]
+
+    _by_lanes(kernel, draws, workers, progress)
+    return out
+
+
+def _by_lanes(
+    kernel: Callable[[Counts, slice], None], draws: Draws, workers: int | None, progress: Progress | None
+) -> None:
+    """Call kernel(counts, replicates) for LANES replicates after another, whatever the number of threads."""
+    members, edges = draws.plan(True)
+    key = stream_key(draws.seed)
+
+    def work(start: int, stop: int) -> None:
+        for at in range(start, stop, LANES):
+            counts = np.zeros((draws.n_units, LANES), dtype=np.uint8)
+            draw_counts(key, at, members, edges, counts)
+            kernel(counts, slice(at, min(at + LANES, stop)))
+
+    run_in_blocks(work, draws.n_resamples, workers, progress)
+
+
+def _masses(ranked: RankedFindings, rows: slice, cell: Cells, n_cells: int, counts: Counts) -> Floats:
+    mass = np.zeros((n_cells, counts.shape[1]))
+    cell_masses(ranked.weight[rows], ranked.unit[rows], cell[rows], counts, mass)
+    return mass
+
+
+def _starts(
+    ranked: RankedFindings,
+    k: int,
+    cell: Cells,
+    counts: Counts,
+    by_lane: Counts,
+    mass: Floats,
+    scale: Floats,
+    n_bins: int,
+) -> Integers:
+    """Where the called rows of finding k begin in each lane, when rows of a cell count `scale` times."""
+    start = np.full(counts.shape[1], ranked.fixed[k], dtype=np.int64)
+    if ranked.fixed[k] < 0:
+        rows = slice(ranked.rows[k], ranked.rows[k + 1])
+        totals = (mass * scale).reshape(-1, 2, n_bins, counts.shape[1]).sum(axis=(0, 2))[::-1].copy()
+        own = (ranked.y[rows], ranked.p[rows], ranked.weight[rows], ranked.unit[rows], cell[rows])
+        starts_lanes(*own, counts, by_lane, totals, scale, ranked.fpr, ranked.rule, start)
+    return start
+
+
+def sample_groups(ranked: RankedFindings, grouping: Grouping, starts: Integers) -> Grouped:
+    """The numbers of the sample, shape (findings, groups)."""
+    once = np.ones((int(ranked.unit.max(initial=-1)) + 1, 1), dtype=np.uint8)
+    found = _Filled(ranked, grouping, 1)
+    found.fill(once, starts[None, :], slice(0, 1))
+    return Grouped(_named(found.out[0]), None if found.balanced is None else _named(found.balanced[0]))
+
+
+def drawn_groups(
+    ranked: RankedFindings,
+    grouping: Grouping,
+    starts: Integers,
+    draws: Draws,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Grouped:
+    """The numbers of every replicate, shape (n_resamples, findings, groups); `starts` are those of `drawn_starts`."""
+    found = _Filled(ranked, grouping, draws.n_resamples)
+    _by_lanes(lambda counts, own: found.fill(counts, starts[own], own), draws, workers, progress)
+    return Grouped(_named(found.out), None if found.balanced is None else _named(found.balanced))
+
+
+class _Filled:
+    """The numbers of one grouping, (replicates, findings, groups, 3), filled some replicates at a time."""
+
+    def __init__(self, ranked: RankedFindings, grouping: Grouping, n: int) -> None:
+        shape = (n, len(ranked.fixed), grouping.n_groups, 3)
+        self.ranked, self.n_bins, self.n_groups = ranked, grouping.n_bins, grouping.n_groups
+        self.group = grouping.group[ranked.origin].astype(np.int32)
+        self.nowhere = np.zeros(len(self.group), dtype=np.int32)
+        self.out = np.empty(shape)
+        self.balanced: Floats | None = None
+        if grouping.part is not None:
+            inside = np.where(grouping.part[ranked.finding, self.group], self.group, -1)
+            bins = (
+                np.zeros(len(inside), dtype=np.int64) if grouping.age_bin is None else grouping.age_bin[ranked.origin]
+            )
+            self.cell = cells_of(ranked.y, inside, bins, self.n_bins)
+            self.member = np.where(self.cell >= 0, self.group, -1).astype(np.int32)
+            self.balanced = np.empty(shape)
+
+    def fill(self, counts: Counts, starts: Integers, own: slice) -> None:
+        ranked, n, lanes = self.ranked, own.stop - own.start, counts.shape[1]
+        found = np.empty((3, self.n_groups, lanes))
+        begin, once = np.full(lanes, -1, dtype=np.int64), np.ones((1, lanes))
+        by_lane = np.ascontiguousarray(counts.T)
+        for k, rows in enumerate(ranked.each()):
+            data = (ranked.positive[rows], ranked.weight[rows], ranked.last[rows], ranked.unit[rows])
+            begin[:n] = starts[:, k]
+            groups_lanes(*data, self.group[rows], self.nowhere[rows], counts, once, begin, found)
+            self.out[own, k] = found.T[:n]
+            if self.balanced is not None:
+                mass = _masses(ranked, rows, self.cell, self.n_groups * 2 * self.n_bins, counts)
+                scale = np.empty(mass.shape)
+                cell_scales(mass, self.n_bins, scale)
+                start = _starts(ranked, k, self.cell, counts, by_lane, mass, scale, self.n_bins)
+                groups_lanes(*data, self.member[rows], self.cell[rows], counts, scale, start, found)
+                self.balanced[own, k] = found.T[:n]
+
+
+def _named(found: Floats) -> GroupNumbers:
+    return GroupNumbers(found[..., 0], found[..., 1], found[..., 2], found[..., 1] - found[..., 2])
