@@ -1,5 +1,5 @@
 """Files and tables of predictions -> PREDICTION -> arrays. Take the names from `cxrhf.schema`.
 
-files (formats), delimited (CSV), columns (which column is what), cells (one column), scores, rows (who is who),
-predictions (all together), matrices (to numpy).
+sources (what was given), files (formats), delimited (CSV), columns (which column is what), cells (one column), scores,
+times, rows (who is who), predictions (all together), matrices (to numpy).
 """

@@ -46,7 +46,7 @@ class Labels:
     n_uncertain: int
 
 
-def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def plain(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """One plain array; encodings of strings, dictionaries and decimals are undone."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
@@ -54,7 +54,7 @@ def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _whole(column.dictionary_decode())
+        return plain(column.dictionary_decode())
     if pa.types.is_decimal(kind):
         return column.cast(pa.float64())
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -71,7 +71,7 @@ class _Distinct(NamedTuple):
 
 def _distinct(column: pa.ChunkedArray, where: Where) -> _Distinct:
     """Cells repeat (findings, patients, groups): each distinct one is cleaned once."""
-    raw = _whole(column)
+    raw = plain(column)
     if pa.types.is_floating(raw.type):
         values = raw.to_numpy(zero_copy_only=False).astype(np.float64)
         large = np.flatnonzero(np.abs(values) > 2.0**53)
@@ -124,7 +124,7 @@ def identifiers(column: pa.ChunkedArray, where: Where) -> pa.Array:
 
 def numbers(column: pa.ChunkedArray, where: Where, *, allowed: str = "a number") -> np.ndarray:
     """float64 with NaN where missing; text that is no number is an error."""
-    raw = _whole(column)
+    raw = plain(column)
     kind = raw.type
     if pa.types.is_boolean(kind):
         raw = raw.cast(pa.int8())
@@ -151,7 +151,7 @@ def _is_number(cell: str | None) -> bool:
 
 def labels(column: pa.ChunkedArray, where: Where) -> Labels:
     """1, 0, or null: blank stays null, -1 (uncertain) becomes null and is counted, everything else is an error."""
-    raw = _whole(column)
+    raw = plain(column)
     if pa.types.is_boolean(raw.type):
         return Labels(raw.cast(pa.int8()), 0)
     if pa.types.is_string(raw.type):
@@ -192,7 +192,7 @@ def _label(word: str) -> float:
 
 def flags(column: pa.ChunkedArray, where: Where) -> pa.Array:
     """True, False or null."""
-    raw = _whole(column)
+    raw = plain(column)
     if pa.types.is_boolean(raw.type) or pa.types.is_null(raw.type):
         return raw.cast(pa.bool_())
     words = pc.utf8_lower(pc.replace_substring_regex(text(column, where), r"\.0+$", ""))
@@ -229,7 +229,7 @@ class Ages:
 
 def ages(column: pa.ChunkedArray, where: Where) -> Ages:
     """Years as numbers or as DICOM writes them (069Y, 006M); what cannot be an age is left blank and counted."""
-    raw = _whole(column)
+    raw = plain(column)
     if pa.types.is_string(raw.type):
         coded = text(column, where).dictionary_encode()
         years = np.array([_years(word) for word in coded.dictionary.to_pylist()] + [np.nan])

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from cxrhf.errors import TableError, did_you_mean
+from cxrhf.errors import ConfigError, TableError, did_you_mean
 from cxrhf.findings import finding_name
 
-# Role -> names it goes by, best first. Left out on purpose: vendor (often of the scanner), fold (not a test split).
+# Role -> names it goes by, best first. Left out on purpose: vendor (often of the scanner), fold (not a test split),
+# timestamp and created_at (often of the prediction, not of the image).
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "image": ("image_id", "image", "dicom_id", "sop_instance_uid", "image_index", "image_name", "image_path", "img",
               "img_id", "image_file", "file_name", "filename", "path", "file_path", "file", "uid", "id"),
@@ -34,6 +35,10 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "age": ("age", "patient_age", "age_years"),
     "race": ("race", "ethnicity", "primary_race", "race_ethnicity"),
     "view": ("view", "view_position", "projection", "ap_pa"),
+    "time": ("study_datetime", "acquisition_datetime", "exam_datetime", "image_datetime", "study_date",
+             "acquisition_date", "exam_date", "image_date", "scan_date", "visit_date", "study_time", "follow_up",
+             "follow_up_number", "visit", "visit_number", "patient_report_date_order", "offset", "datetime", "date",
+             "time"),
     "split": ("split", "subset", "partition"),
     "model": ("model", "model_name", "algorithm"),
     "seed": ("seed",),
@@ -42,6 +47,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 _SCORES = ("prob", "probability", "score", "prediction", "pred", "logit")  # the first that is there is used
 _LABELS = ("label", "y_true", "true", "truth", "gt", "target", "y")
 _CONSTANTS = ("finding", "model", "dataset")  # may also be given as a value instead of a column
+# What a pre-test probability can be fitted from: columns of the table, and labels of the patient's earlier images.
+PRETEST_SOURCES = ("age", "sex", "view", "race", "prior_labels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,7 @@ class Columns:
     age: str | None = None
     race: str | None = None
     view: str | None = None
+    time: str | None = None
     split: str | None = None
     model: str | None = None
     seed: str | None = None
@@ -76,6 +84,26 @@ class Columns:
                     f"no such column role {role!r}", allowed=", ".join(known), next_step=did_you_mean(role, known)
                 )
         return Columns(**given)
+
+
+def pretest_sources(text: str) -> tuple[str, ...] | None:
+    """`from:age,sex` -> ("age", "sex"), in one order however it is written; None when a column is named instead."""
+    head, colon, tail = text.partition(":")
+    if not colon or head.strip().lower() != "from":
+        return None
+    given = [re.sub(r"[\s-]+", "_", each.strip().lower()) for each in tail.split(",") if each.strip()]
+    every = ", ".join(PRETEST_SOURCES)
+    for name in given:
+        if name not in PRETEST_SOURCES:
+            raise ConfigError(
+                "pretest: nothing can be fitted from this",
+                got=name,
+                allowed=every,
+                next_step=did_you_mean(name, PRETEST_SOURCES) or "--pretest from:age,sex",
+            )
+    if not given:
+        raise ConfigError("pretest: from what?", got=text, allowed=every, next_step="--pretest from:age,sex")
+    return tuple(name for name in PRETEST_SOURCES if name in given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +123,7 @@ class Plan:
     """What each column of a file is taken for."""
 
     form: Literal["wide", "long", "single"]
-    roles: Mapping[str, int]  # shared by all findings; in long files also finding, label, score, logit
+    roles: Mapping[str, int]  # shared by all findings; in long files also finding, label, score, logit; clock (below)
     findings: tuple[FindingColumns, ...]  # wide and single
     constants: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -168,6 +196,9 @@ def _roles(names: Sequence[str], columns: Columns, source: str) -> tuple[dict[st
     roles: dict[str, int] = {}
     constants: dict[str, str] = {}
     given = {each.name: value for each in fields(Columns) if (value := getattr(columns, each.name))}
+    fitted = pretest_sources(columns.pretest or "") is not None  # made later from other columns
+    if fitted:
+        del given["pretest"]
     for role, wanted in given.items():
         at = _find(names, wanted, source)
         if at is not None:
@@ -183,7 +214,7 @@ def _roles(names: Sequence[str], columns: Columns, source: str) -> tuple[dict[st
     keys = [_key(name) for name in names]
     taken = set(roles.values())
     for role, usual in SYNONYMS.items():
-        if role in roles or role in constants or (role == "logit" and columns.score):
+        if role in roles or role in constants or (role == "logit" and columns.score) or (role == "pretest" and fitted):
             continue
         for name in usual:
             hits = [at for at, key in enumerate(keys) if key == _key(name)]
@@ -193,6 +224,10 @@ def _roles(names: Sequence[str], columns: Columns, source: str) -> tuple[dict[st
                 roles[role] = hits[0]
                 taken.add(hits[0])
                 break
+    if "time" in roles and (day := keys[roles["time"]]).endswith("date"):  # DICOM's pair: StudyDate and StudyTime
+        clocks = [at for at, key in enumerate(keys) if key == day.removesuffix("date") + "time" and at not in taken]
+        if len(clocks) == 1:
+            roles["clock"] = clocks[0]
     return roles, constants
 
 

@@ -4,7 +4,7 @@ Rules. A label is 1, 0 or null; -1 (uncertain) becomes null and is counted. A sc
 score of a finding lies outside, all scores of that finding (and model) go to `logit`, with `prob` null: ranking metrics
 only. Columns called logit are never turned into probabilities. A score may be missing only where the label is. Without
 a patient column every image counts as its own patient, and the reading says so. Several files without a model column
-are several models, named by their files.
+are several models, named by their files; under one given model name, files that share images are its runs.
 
 Cost: a wide file of 20,770 images x 13 findings takes about .3 s, a long CSV of 2 million rows (134 MB) about 4 s and
 .7 GB at its peak, most of it the text of the ids.
@@ -12,10 +12,9 @@ Cost: a wide file of 20,770 images x 13 findings takes about .3 s, a long CSV of
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,8 @@ from cxrhf.tables.files import Kind, RawTable, open_raw
 from cxrhf.tables.reading import Loaded, Reading, score_notes
 from cxrhf.tables.rows import codes, refuse_repeated, refuse_shared, refuse_two_patients
 from cxrhf.tables.scores import Scores, split_scores
+from cxrhf.tables.sources import as_runs, listed_sources, model_names
+from cxrhf.tables.times import image_times, merge_times, nih_times
 
 _NUMBERS = ("score", "logit", "pretest", "weight", "age", "seed")
 
@@ -54,47 +55,22 @@ def load_predictions(
 ) -> Loaded:
     """As `read_predictions`, with the record of what was understood."""
     given = columns if columns is not None else Columns.of(named)
-    sources = _sources(source)
-    models = _model_names(sources)
+    sources = listed_sources(source)
+    models = model_names(sources)
     wanted = tuple(dict.fromkeys(finding_name(each) for each in findings))
     parts = [_load_one(each, given, wanted, model) for each, model in zip(sources, models, strict=True)]
+    if len(parts) > 1:
+        parts = as_runs(parts, sources, given.model)
     table = pa.concat_tables([part.table for part in parts])
     readings = tuple(reading for part in parts for reading in part.readings)
+    names = [reading.source for reading in readings]
     if len(parts) > 1:
-        refuse_shared(table, [reading.source for reading in readings], [part.table.num_rows for part in parts])
-    return Loaded(table, readings)
-
-
-def _sources(source: Any) -> list[Any]:
-    if isinstance(source, (str, os.PathLike)):
-        return [_run_table(Path(source))]
-    if isinstance(source, Sequence) and source and all(isinstance(each, (str, os.PathLike)) for each in source):
-        paths = [_run_table(Path(each)) for each in source]
-        if len({path.resolve() for path in paths}) < len(paths):
-            raise TableError("the same predictions file is given twice", got=", ".join(map(str, paths)))
-        return list(paths)
-    if isinstance(source, Sequence) and not source:
-        raise TableError("no predictions were given", next_step="give a file: cxrhf audit predictions.csv")
-    return [source]
-
-
-def _run_table(path: Path) -> Path:
-    """A run folder stands for the predictions in it."""
-    if path.is_dir() and (path / "predictions.parquet").is_file():
-        return path / "predictions.parquet"
-    if path.is_dir():
-        raise TableError(f"{path} is a folder without predictions.parquet", next_step="name a predictions file")
-    return path
-
-
-def _model_names(sources: list[Any]) -> list[str]:
-    """Names for files that do not name their model: one file "model", several by file, or by folder and file."""
-    if len(sources) == 1:
-        return ["model"]
-    stems = [Path(each).name.split(".")[0] for each in sources]
-    if len(set(stems)) < len(stems):
-        stems = [f"{Path(each).resolve().parent.name}/{stem}" for each, stem in zip(sources, stems, strict=True)]
-    return stems if len(set(stems)) == len(stems) else [f"{stem} ({at + 1})" for at, stem in enumerate(stems)]
+        refuse_shared(table, names, [part.table.num_rows for part in parts])
+    times = merge_times([part.times for part in parts], names)
+    if times is None and (times := nih_times(table)) is not None:
+        said = "no time column: the order of a patient's images is the follow-up number in NIH's file names"
+        readings = (replace(readings[0], notes=(*readings[0].notes, said)), *readings[1:])
+    return Loaded(table, readings, times)
 
 
 def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str) -> Loaded:
@@ -113,6 +89,11 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
         table, more = _long(cols, plan, shared, wanted)
     else:
         table, more = _wide(cols, plan, shared)
+    times, said = None, list[str]()
+    if "time" in plan.roles:
+        clock = cols[plan.roles["clock"]] if "clock" in plan.roles else None
+        who = (shared["image_id"], shared["patient_id"])
+        times, said = image_times(cols[plan.roles["time"]], clock, *who, named=columns.time is not None)
     reading = Reading(
         source=raw.name,
         form={"wide": "wide", "long": "long", "single": "one-finding"}[plan.form],
@@ -122,9 +103,9 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
         n_rows=cols.n_rows,
         n_images=pc.count_distinct(table["image_id"]).as_py(),
         n_patients=pc.count_distinct(table["patient_id"]).as_py(),
-        notes=(*plan.notes, *notes, *more),
+        notes=(*plan.notes, *notes, *more, *said),
     )
-    return Loaded(table, (reading,))
+    return Loaded(table, (reading,), times)
 
 
 class _Cells:

@@ -39,10 +39,15 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """PREDICTION rows and one Reading per source."""
+    """PREDICTION rows, one Reading per source, and when the images were taken where that is known.
+
+    `times` has one row per image: image_id, patient_id, time (days since 1970, or the number itself where the column
+    holds numbers; its metadata `unit` says which).
+    """
 
     table: pa.Table
     readings: tuple[Reading, ...]
+    times: pa.Table | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:

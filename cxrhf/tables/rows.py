@@ -10,6 +10,9 @@ import pyarrow as pa
 
 from cxrhf.errors import TableError
 
+# What tells one prediction from another.
+SAME = ("image_id", "finding", "model", "seed")
+
 
 class Pair(NamedTuple):
     """Two rows that contradict each other."""
@@ -90,7 +93,7 @@ def refuse_two_patients(image: pa.Array, patient: pa.Array, source: str, place: 
 
 def refuse_shared(table: pa.Table, sources: Sequence[str], lengths: Sequence[int]) -> None:
     """Several files may not hold the same image, finding, model and seed."""
-    pair = first_repeated([table[name] for name in ("image_id", "finding", "model", "seed")])
+    pair = first_repeated([table[name] for name in SAME])
     if pair is None:
         return
     ends = np.cumsum(lengths)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cxrhf.errors import TableError
-from cxrhf.tables.columns import SYNONYMS, Columns, plan_columns
+from cxrhf.errors import ConfigError, TableError
+from cxrhf.tables.columns import SYNONYMS, Columns, plan_columns, pretest_sources
 
 
 def plan(names: list[str], **given: str) -> object:
@@ -23,8 +23,8 @@ def as_names(names: list[str], **given: str) -> dict[str, object]:
 
 
 def test_wide_by_bare_names() -> None:
-    assert as_names(["Image Index", "Patient ID", "Effusion", "prob_Effusion", "follow_up"]) == {
-        "form": "wide", "image": "Image Index", "patient": "Patient ID",
+    assert as_names(["Image Index", "Patient ID", "Effusion", "prob_Effusion", "Follow-up #"]) == {
+        "form": "wide", "image": "Image Index", "patient": "Patient ID", "time": "Follow-up #",
         "pleural_effusion": ("Effusion", "prob_Effusion", None, None, None),
     }  # fmt: skip
 
@@ -150,3 +150,29 @@ def test_what_cannot_be_understood(names: list[str], given: dict[str, str], word
 def test_unknown_role() -> None:
     with pytest.raises(TableError, match="did you mean 'patient'"):
         Columns.of({"patients": "x"})
+
+
+def test_a_date_is_better_than_a_bare_time_and_takes_its_clock() -> None:
+    dicom = as_names(["id", "label", "score", "StudyTime", "StudyDate"])
+    assert (dicom["time"], dicom["clock"]) == ("StudyDate", "StudyTime")
+    assert as_names(["id", "label", "score", "study_time"])["time"] == "study_time"
+    for other in ("timestamp", "inference_time", "AcquisitionTime", "created_at", "birth_date"):
+        assert "time" not in as_names(["id", "label", "score", other])
+    named = as_names(["id", "label", "score", "study_date", "when"], time="when")
+    assert (named["time"], named.get("clock")) == ("when", None)
+
+
+def test_pretest_sources() -> None:
+    assert pretest_sources("risk") is None
+    assert pretest_sources("fromage") is None
+    assert pretest_sources("from:sex, age") == ("age", "sex")
+    assert pretest_sources("from:Prior-Labels,age,age") == ("age", "prior_labels")
+    with pytest.raises(ConfigError, match=r"Got: veiw.*age, sex, view, race, prior_labels.*did you mean 'view'"):
+        pretest_sources("from:age,veiw")
+    with pytest.raises(ConfigError, match=r"from what.*--pretest from:age,sex"):
+        pretest_sources("from: ,")
+
+
+def test_a_pretest_to_be_fitted_is_no_column() -> None:
+    assert "pretest" not in as_names(["id", "label", "score", "age", "pretest"], pretest="from:age")
+    assert as_names(["id", "label", "score", "age", "pretest"])["pretest"] == "pretest"

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from cxrhf.errors import CxrhfError, CxrhfWarning, TableError
 from cxrhf.findings import CHEXPERT, NIH
 from cxrhf.schema import PREDICTION, arrays, check, load_predictions, read_predictions, write_table
+from cxrhf.tables.sources import run_seeds
 from tests.real_data import real_data
 
 VENDOR = "id,patient,label,score,sex\na,p,1,0.9,M\nb,p,0,0.2,F\nc,q,,0.4,\n"
@@ -222,8 +223,6 @@ def test_several_files_are_several_models(tmp_path: Path) -> None:
     assert loaded.table["model"].to_pylist() == ["a"] * 3 + ["b"] * 3
     assert len(loaded.readings) == 2
     assert arrays(loaded.table, "b").y.shape == (3, 1)
-    with pytest.raises(TableError, match=r"a.csv and b.csv both hold image 'a'"):
-        load_predictions([a, b], model="one")
     with pytest.raises(TableError, match="given twice"):
         load_predictions([a, a])
     (tmp_path / "x").mkdir()
@@ -235,6 +234,51 @@ def test_several_files_are_several_models(tmp_path: Path) -> None:
         saved(tmp_path, VENDOR.replace("\na", "\nA").replace("\nb", "\nB").replace("\nc", "\nC"), "s2.csv"),
     ]
     assert arrays(load_predictions(shards, model="one").table).y.shape == (6, 1)
+
+
+def test_files_of_one_model_that_share_images_are_its_runs(tmp_path: Path) -> None:
+    a, b = saved(tmp_path, VENDOR, "a.csv"), saved(tmp_path, VENDOR, "b.csv")
+    loaded = load_predictions([a, b], model="one")
+    assert loaded.table["seed"].to_pylist() == [0] * 3 + [1] * 3
+    assert set(loaded.table["model"].to_pylist()) == {"one"}
+    assert "a.csv: shares images with other files of model 'one': read as its run with seed 0" in loaded.notes[0]
+    numbered = [saved(tmp_path, VENDOR, f"v2_seed{seed}.csv") for seed in (7, 3)]
+    loaded = load_predictions(numbered, model="one")
+    assert loaded.table["seed"].to_pylist() == [7] * 3 + [3] * 3
+    assert "with seed 7, by the number in its name" in loaded.notes[0]
+    assert arrays(loaded.table, seed=3).y.shape == (3, 1)
+    folders = []
+    for seed in (1, 2):
+        (tmp_path / f"run{seed}").mkdir()
+        folders.append(saved(tmp_path / f"run{seed}", VENDOR, "p.csv"))
+    assert set(load_predictions(folders, model="one").table["seed"].to_pylist()) == {1, 2}
+    seeded = [
+        saved(tmp_path, VENDOR.replace("sex", "seed").replace("M", "4").replace("F", "4"), f"{x}.csv") for x in "cd"
+    ]
+    with pytest.raises(TableError, match=r"c.csv and d.csv both hold image 'a'"):
+        load_predictions(seeded, model="one")
+    with pytest.raises(TableError, match=r"a.csv and c.csv both hold image 'c'"):  # its seed is blank
+        load_predictions([a, seeded[0]], model="one")
+    named = VENDOR.replace("sex", "model").replace("M", "x").replace("F", "x")
+    columns = [saved(tmp_path, named.replace("\nc,q,,0.4,", ""), f"{each}.csv") for each in "ef"]
+    with pytest.raises(TableError, match=r"e.csv and f.csv both hold image 'a'"):
+        load_predictions(columns, model="model")
+
+
+@pytest.mark.parametrize(
+    ("paths", "seeds"),
+    [
+        (["x/seed_3.csv", "x/seed_14.csv"], [3, 14]),
+        (["run1/v2.csv", "run2/v2.csv"], [1, 2]),
+        (["a.csv", "b.csv"], [0, 1]),
+        (["s1_f1.csv", "s2_f2.csv"], [0, 1]),
+        (["s1.csv", "s01.csv"], [0, 1]),
+        (["s1.csv", "t2.csv"], [0, 1]),
+        (["s1.csv", "s99999999999999999999.csv"], [0, 1]),
+    ],
+)
+def test_seeds_of_runs(paths: list[str], seeds: list[int]) -> None:
+    assert run_seeds(paths)[0] == seeds
 
 
 def test_a_run_folder_stands_for_its_predictions(tmp_path: Path) -> None:
@@ -309,6 +353,8 @@ CELL = st.one_of(
             "\x00",
             "0,5",
             "061Y",
+            "20190331",
+            "2019-03-31 10:00",
             "٣",
         ]
     ),
@@ -341,6 +387,9 @@ NAME = st.sampled_from(
         "seed",
         "model",
         "study_id",
+        "StudyDate",
+        "StudyTime",
+        "time",
         "",
         "junk",
         "é",
@@ -495,7 +544,10 @@ def test_nih_predictions_are_understood_without_flags() -> None:
     reading = loaded.readings[0]
     assert (reading.form, reading.n_images, reading.n_patients) == ("wide", 6485, 1621)
     assert reading.findings == NIH
-    assert reading.ignored == ("follow_up", "finding_labels", "has_jpeg")
+    assert reading.ignored == ("finding_labels", "has_jpeg")
+    assert loaded.times is not None
+    assert loaded.times.num_rows == 6485
+    assert {row["image_id"]: row["time"] for row in loaded.times.to_pylist()}["00000071_003.png"] == 3
     assert loaded.notes == ()
     matrices = arrays(loaded.table)
     assert matrices.y.shape == matrices.p.shape == (6485, 14)
