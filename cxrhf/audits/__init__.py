@@ -1,22 +1,25 @@
 """PREDICTION -> RESULT and CURVE: the audits, each one file with one function from a sample to rows.
 
 `run_audits` runs the wanted ones for every dataset and model of the table, on the same draws of patients, so that all
-differences are paired. How rows are named stands in `cxrhf.audits.rows`.
+differences are paired; then the models are compared, runs of one model summed up, and all p values corrected together.
+How rows are named stands in `cxrhf.audits.rows`.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cxrhf.audits.sample import Settings
+    from cxrhf.audits.rows import Audited, Part
+    from cxrhf.audits.sample import Sample, Settings
 
-# In the order of the page.
-AUDITS = ("overview", "matched")
+# In the order of the page; each but the last is one function of one model in the file of its name.
+AUDITS = ("overview", "context", "matched", "reweighted", "imbalance", "subgroups", "compare")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +40,70 @@ def run_audits(
 ) -> AuditOutput:
     """Audit every model of a PREDICTION table. `config.only` names audits (empty = all); `workers` = threads.
 
-    The numbers depend on the table and the seed, not on row order, threads or which other audits run.
+    The values depend on the table and the seed, not on row order, threads or which other audits run; p values are
+    corrected for what was run.
     """
-    from cxrhf.audits.matched import matched
-    from cxrhf.audits.overview import overview
+    from cxrhf.audits.compare import compare
+    from cxrhf.audits.correction import correct
+    from cxrhf.audits.rows import Audited, plain
+    from cxrhf.audits.runs import over_runs
     from cxrhf.audits.sample import samples
     from cxrhf.errors import ConfigError, TableError
     from cxrhf.schema import CURVE, PREDICTION, RESULT, check, table_of
 
-    wanted = tuple(config.only or AUDITS)
-    if unknown := [name for name in wanted if name not in AUDITS]:
+    wanted = tuple(name for name in AUDITS if name in config.only) if config.only else AUDITS
+    if unknown := [name for name in config.only or () if name not in AUDITS]:
         raise ConfigError("no such audit", got=unknown[0], allowed=", ".join(AUDITS))
     predictions = check(predictions, PREDICTION, source="predictions")
     if predictions.num_rows == 0:
         raise TableError("the predictions have no rows", next_step="check the file and the findings asked for")
-    results, curves, notes = [], [], list[str]()
-    for sample in samples(predictions, config, workers, progress or (lambda _: None), notes):
-        if "overview" in wanted:
-            found = overview(sample)
-            results += found.rows
-            curves += found.curves
-            notes += found.notes
-        if "matched" in wanted:
-            controlled = matched(sample)
-            results += controlled.rows
-            notes += controlled.notes
-    said = list(dict.fromkeys(notes))
-    return AuditOutput(table_of(results, RESULT, source="results"), table_of(curves, CURVE, source="curves"), said)
+    say = progress or (lambda _: None)
+    rows, curves, notes = list[dict[str, Any]](), list[dict[str, Any]](), list[str]()
+
+    def add(part: Part) -> None:
+        rows.extend(part.rows)
+        curves.extend(part.curves)
+        notes.extend(part.notes)
+
+    # With compare alone there would be nothing to compare.
+    single = tuple(name for name in wanted if name != "compare") or AUDITS[:-1]
+    baselines: dict[Any, dict[Any, Audited]] = {}  # dataset -> training seed -> the first model
+    runs: dict[tuple[Any, str], list[Audited]] = {}
+    for sample in samples(predictions, config, workers, say, notes):
+        found = audit_sample(sample, single)
+        audited = Audited(sample, found.rows)
+        if wanted != ("compare",):
+            add(found)
+        else:
+            notes.extend(found.notes)
+        if "compare" in wanted and sample.several_models:
+            firsts = baselines.setdefault(sample.dataset, {})
+            if not firsts or next(iter(firsts.values())).sample.name == sample.name:
+                firsts[sample.data.seed] = audited
+            elif first := firsts.get(sample.data.seed, next(iter(firsts.values())) if len(firsts) == 1 else None):
+                say(f"{first.sample.model} against {sample.model}")
+                add(compare(first, audited, lambda each: audit_sample(each, single).rows))
+            else:
+                notes.append(f"{sample.model}: not compared, no run of the first model has the seed {sample.data.seed}")
+        if sample.model != sample.name:  # one of several runs
+            runs.setdefault((sample.dataset, sample.name), []).append(audited)
+    for several in runs.values() if "imbalance" in wanted else ():
+        add(over_runs(several))
+    if "compare" in wanted and wanted == ("compare",) and not rows:
+        notes.append("nothing to compare: the predictions hold one model; give a second file, or a model column")
+    correct(rows, config.correction)
+    results = table_of(plain(rows), RESULT, source="results")
+    return AuditOutput(results, table_of(curves, CURVE, source="curves"), list(dict.fromkeys(notes)))
+
+
+def audit_sample(sample: Sample, names: tuple[str, ...]) -> Part:
+    """The named audits of one model."""
+    from cxrhf.audits.rows import Part
+
+    whole = Part([], [], [])
+    for name in names:
+        part = getattr(importlib.import_module(f"cxrhf.audits.{name}"), name)(sample)
+        whole.rows.extend(part.rows)
+        whole.curves.extend(part.curves)
+        whole.notes.extend(part.notes)
+    return whole

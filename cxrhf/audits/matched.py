@@ -1,300 +1,179 @@
-"""PREDICTION -> RESULT: how much ranking is left when the patient's context cannot tell the classes apart.
+"""PREDICTION -> RESULT: what a model's numbers are on positives and negatives paired by their context.
 
-Needs the pre-test probability q of every row, what is known before the image is seen. Beside the standard AUROC stand
-the AUROC of q alone (`auroc_context`) and three ways to hold context equal, on the same draws of patients:
-`auroc_att` (headline) weights the negatives to the context of the positives; `matched_auroc` pairs 1:1 with minimal
-total difference of q, redone in every replicate, which asks the same question but keeps a gap where negatives of high q
-run out; `auroc_ipw` weights both classes to the context of the whole population, another question. Drops are paired. q
-is taken as given: its own uncertainty is not in the intervals.
+Needs the pre-test probability q of every row, what is known before the image is seen. Every member of the smaller class
+gets a partner of the other with minimal total difference of q; the matching is redone in every replicate, for drawing
+from one matched set would leave out its uncertainty. It asks what `auroc_att` of the reweighted audit asks, with two
+gaps of its own: where negatives of high q run out the partners differ, and a patient's own images are often the
+nearest; both are said. For calibration the classes are scaled back to their share in the sample, probabilities stay
+untouched, and no interval is given. The weight column is not used: a row is matched or not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.audits.rows import MACRO, Row, RowMaker, everything
-from cxrhf.audits.sample import Finding, Sample
-from cxrhf.metrics.estimates import mean_over
-from cxrhf.metrics.intervals import UnitCount, count_units
-from cxrhf.metrics.matching import PairSummary, match_pairs, match_weights, pair_summary
-from cxrhf.metrics.multiplicity import bonferroni
-from cxrhf.metrics.ranking import auroc
-from cxrhf.metrics.reliability import calibration_line
-from cxrhf.metrics.resample import bootstrap
-from cxrhf.metrics.weighting import (
-    LEAST_ROWS,
-    LEAST_SHARE,
-    Balance,
-    EffectiveSize,
-    att_weights,
-    balance,
-    effective_sample_size,
-    ipw_weights,
+from cxrhf.audits.columns import columns, labels_of
+from cxrhf.audits.controlled import (
+    ERROR_NOTE,
+    NOISE,
+    Study,
+    calibration_noise,
+    standard,
+    studies,
 )
+from cxrhf.audits.measured import Measured, number_rows, record_rows
+from cxrhf.audits.rates import SPECIFICITY
+from cxrhf.audits.rows import Part, Row, RowMaker
+from cxrhf.audits.sample import Finding, Sample
+from cxrhf.metrics.calibration import adaptive_calibration_error, brier_skill_score
+from cxrhf.metrics.intervals import count_units
+from cxrhf.metrics.matching import PairSummary, match_weights, pair_summary, pairs_of
+from cxrhf.metrics.operating import sensitivity_at_specificity
+from cxrhf.metrics.ranking import auroc
+from cxrhf.metrics.resample import bootstrap_many
+from cxrhf.metrics.weighting import LEAST_ROWS, Balance, balance, rescale_to_prevalence
 
 Floats = NDArray[np.float64]
 
-AUROCS = ("auroc", "auroc_context", "auroc_att", "auroc_ipw", "matched_auroc")
-CONTROLLED = ("auroc_att", "auroc_ipw", "matched_auroc")
-WEIGHTING = {"auroc_att": "att", "auroc_ipw": "ipw", "matched_auroc": "matched 1:1"}
-# Warn above this share of pairs with one patient on both sides, and outside this range of q's calibration slope.
+CONTROLLED = ("matched_auroc",)
+WEIGHTING = "matched 1:1"
+# Warn above this share of pairs with one patient on both sides, and above this standardised difference of q left.
 SAME_PATIENT = 0.1
-SLOPES = (0.8, 1.25)
-ROUNDING = 1e-12
+GAP = 0.1
 
 
-class MatchedOutput(NamedTuple):
-    """RESULT rows and what a reader must be told."""
-
-    rows: list[Row]
-    notes: list[str]
-
-
-class _Study(NamedTuple):
-    """One finding: {AUROC: weight of its rows} (the weight column included), patients behind them, values."""
+class _Described(NamedTuple):
+    """One finding and what its pairs are like."""
 
     finding: Finding
-    q: Floats
-    weights: dict[str, Floats]
-    units: dict[str, UnitCount]
-    values: dict[str, float]
+    pairs: PairSummary
+    after: Balance
 
 
-def matched(sample: Sample) -> MatchedOutput:
-    """Standard, context-only and context-controlled AUROC of one model, drops, and the diagnostics behind them."""
+def matched(sample: Sample) -> Part:
+    """Standard and matched numbers of one model, the drop, and what the pairs are like."""
     notes: list[str] = []
-    studies = _studies(sample, notes)
-    if not studies:
-        return MatchedOutput([], notes)
-    replicates = _replicates(sample, studies)
-    make = RowMaker("matched", sample)
-    rows: list[Row] = []
-    for study, drawn in zip(studies, replicates, strict=True):
-        for name in AUROCS:
-            options = {"weighting": _weighting(sample, name), "units": study.units[name]}
-            rows += [make.of(name, study.finding, study.values[name], drawn[name], known="auroc", **options)]
-    rows += _drop_rows(make, sample, studies, replicates)
-    rows += _macro_rows(make, sample, studies, replicates)
-    for study, drawn in zip(studies, replicates, strict=True):
-        rows += _diagnostic_rows(make, study, drawn, notes)
-    return MatchedOutput(rows, notes)
-
-
-def _weighting(sample: Sample, name: str) -> str | None:
-    """How RESULT.method names the rows of one AUROC."""
-    if name not in WEIGHTING:
-        return None
-    with_column = sample.data.weight is not None and name != "matched_auroc"
-    return WEIGHTING[name] + (" x weight column" if with_column else "")
-
-
-def _studies(sample: Sample, notes: list[str]) -> list[_Study]:
-    data = sample.data
-    if data.pretest is None:
-        notes.append(
-            f"{sample.model}: no pretest column: how much of the AUROC is patient context cannot be said. Add the "
-            "probability of each finding before the image is seen and run with --pretest COLUMN"
-        )
-        return []
-    studies, without = [], []
-    for k, name in enumerate(data.findings):
-        finding = sample.finding(k, needs_pretest=True)
-        lost = int((~np.isnan(data.y[:, k])).sum()) - finding.counts.n
-        if finding.counts.n == 0:
-            without.append(name)
-            continue
-        if lost:
-            notes.append(f"{sample.model}: {name}: {lost:,} labelled rows without pretest are left out of this audit")
-        studies.append(_study(sample, finding))
-    if without:
-        notes.append(f"{sample.model}: no pretest value for {', '.join(without)}: not in this audit")
-    if data.weight is not None and studies:
+    found = studies(sample, notes)
+    if not found:
+        return Part([], [], notes)
+    if sample.data.weight is not None:
         notes.append(f"{sample.model}: matched_auroc does not use the weight column: a row is matched or not")
-    return studies
+    numbers, _ = standard(sample, found)
+    shares = [match_weights(study.finding.y, study.q) for study in found]
+    replicates = _replicates(sample, found)
+    for k, (study, weight, each) in enumerate(zip(found, shares, numbers, strict=True)):
+        own = {name: drawn[:, k] for name, drawn in replicates.items()}
+        each.update(_numbers(sample, study, weight, own))
+    make = RowMaker("matched", sample)
+    rows = number_rows(make, [study.finding for study in found], numbers, CONTROLLED)
+    described = [_described(study, weight) for study, weight in zip(found, shares, strict=True)]
+    for one in described:
+        rows += _diagnostic_rows(make, one)
+    return Part(rows, [], [*notes, *_notes(sample, described)])
 
 
-def _study(sample: Sample, finding: Finding) -> _Study:
-    y, p, weight = finding.y, finding.p, finding.weight
-    q = finding.pretest
-    assert q is not None
-    prevalence = sample.settings.training_prevalence(finding.name)
-    if prevalence is None:
-        prevalence = float(np.clip((weight * y).sum() / max(weight.sum(), 1e-300), 1e-6, 1 - 1e-6))
-    weights = {
-        "auroc": weight,
-        "auroc_context": weight,
-        "auroc_att": weight * att_weights(y, q),
-        "auroc_ipw": weight * ipw_weights(y, q, prevalence),
-        "matched_auroc": match_weights(y, q),
-    }
-    patients = sample.data.patients[finding.at]
-    units = {name: count_units(y, patients, each) for name, each in weights.items()}
-    values = {name: auroc(y, q if name == "auroc_context" else p, each) for name, each in weights.items()}
-    return _Study(finding, q, weights, units, values)
-
-
-def _replicates(sample: Sample, studies: Sequence[_Study]) -> list[dict[str, Floats]]:
-    """Every AUROC of every finding on the same draws; q enters as fixed weights, the matching is redone."""
-    n, size = len(sample.data.image_ids), sample.draws.n_resamples
-    y, p, q = (np.full((n, len(studies)), np.nan) for _ in range(3))
-    for k, study in enumerate(studies):
-        at = study.finding.at
-        y[at, k], p[at, k], q[at, k] = study.finding.y, study.finding.p, study.q
-    out: list[dict[str, Floats]] = [{} for _ in studies]
-    say = sample.progress
-    say(f"{sample.model}: matched, {size:,} resamples with weights")
-    for k, (study, drawn) in enumerate(zip(studies, out, strict=True)):
-        for name in AUROCS[:-1]:
-            score = q if name == "auroc_context" else p
-            weight = np.zeros(n)
-            weight[study.finding.at] = study.weights[name]
-            drawn[name] = bootstrap("auroc", y[:, k], score[:, k], weight, draws=sample.draws, workers=sample.workers)
-    say(f"{sample.model}: matched, {size:,} resamples with the matching redone")
-    redone = bootstrap(
-        "matched_auroc",
-        y,
-        p,
-        pretest=q,
+def _replicates(sample: Sample, found: Sequence[Study]) -> dict[str, Floats]:
+    """AUROC and sensitivity of all findings, the matching redone in every replicate, once for both."""
+    findings = [study.finding for study in found]
+    sample.progress(f"{sample.model}: matched, {sample.draws.n_resamples:,} resamples with the matching redone")
+    return bootstrap_many(
+        {"matched_auroc": {}, "matched_sensitivity": {"specificity": SPECIFICITY}},
+        labels_of(sample, findings),
+        columns(sample, findings, [finding.p for finding in findings]),
+        pretest=columns(sample, findings, [study.q for study in found]),
         draws=sample.draws,
         workers=sample.workers,
         progress=sample.ticking(f"{sample.model}: matched, matching redone", 1),
     )
-    for k, (study, drawn) in enumerate(zip(studies, out, strict=True)):
-        drawn["matched_auroc"] = redone[:, k]
-        weight = np.zeros(n)
-        weight[study.finding.at] = study.finding.weight
-        drawn["calibration_slope"] = bootstrap(
-            "calibration_slope", y[:, k], q[:, k], weight, draws=sample.draws, workers=sample.workers
-        )
+
+
+def _numbers(sample: Sample, study: Study, weight: Floats, drawn: dict[str, Floats]) -> dict[str, Measured]:
+    finding = study.finding
+    y, p, units = finding.y, finding.p, count_units(finding.y, finding.patients, weight)
+    point = sensitivity_at_specificity(y, p, SPECIFICITY, weight)
+    how = f"threshold {point.threshold:.4g} set on the matched rows, in each resample anew"
+    out = {
+        "matched_auroc": Measured(auroc(y, p, weight), drawn["matched_auroc"], units, "matched_auroc", WEIGHTING),
+        "sensitivity_at_specificity_matched": Measured(
+            point.sensitivity, drawn["matched_sensitivity"], units, "matched_sensitivity", WEIGHTING, how
+        ),
+    }
+    if not finding.is_probability:
+        return out
+    prevalence = float(y.mean())
+    error = noise = skill = np.nan
+    trained = sample.settings.training_prevalence(finding.name)
+    if 0 < prevalence < 1:
+        back = rescale_to_prevalence(y, weight, prevalence)
+        error, noise = adaptive_calibration_error(y, p, back), calibration_noise(y, p, back, finding.patients)
+        skill = brier_skill_score(y, p, back, trained)
+    share = f"classes weighted to prevalence {prevalence:.4g}; no interval"
+    against = "" if trained is None else f"; against the training prevalence {trained:g}"
+    known, said = "adaptive_calibration_error", ERROR_NOTE.format("matched")
+    out[f"{known}_matched"] = Measured(error, None, units, known, WEIGHTING, share, said)
+    out["expected_ace_matched"] = Measured(noise, None, units, "expected_ace", WEIGHTING, NOISE)
+    known = "brier_skill_score"
+    out[f"{known}_matched"] = Measured(skill, None, units, known, WEIGHTING, share + against)
     return out
 
 
-def fall(standard: Floats | float, controlled: Floats | float) -> Floats:
-    """Their difference, with what is only rounding set to 0: it would pass for a tiny but certain drop."""
-    difference = np.asarray(standard, dtype=np.float64) - controlled
-    return np.where(np.abs(difference) < ROUNDING, 0.0, difference)
+def _described(study: Study, weight: Floats) -> _Described:
+    y, q = study.finding.y, study.q
+    pairs = pair_summary(pairs_of(y, q, weight), y, q, study.finding.patients)
+    return _Described(study.finding, pairs, balance(y, q, weight))
 
 
-def _drop_rows(
-    make: RowMaker, sample: Sample, studies: Sequence[_Study], replicates: Sequence[dict[str, Floats]]
-) -> list[Row]:
-    """auroc - controlled auroc, paired; p values corrected over the findings of each comparison."""
-    rows = []
-    for name in CONTROLLED:
-        made = [
-            make.of(
-                "auroc_drop",
-                study.finding,
-                float(fall(study.values["auroc"], study.values[name])),
-                fall(drawn["auroc"], drawn[name]),
-                known="auroc",
-                versus=name,
-                weighting=_weighting(sample, name),
-                units=study.units[name],
-            )
-            for study, drawn in zip(studies, replicates, strict=True)
-        ]
-        corrected = bonferroni([np.nan if row["p_value"] is None else row["p_value"] for row in made])
-        family = int(np.isfinite(corrected).sum())
-        for row, p_value in zip(made, corrected, strict=True):
-            row["p_value"] = float(p_value)
-            row["method"] += f"; p corrected for {family} finding{'s' * (family != 1)} (Bonferroni)"
-        rows += made
-    return rows
+def _diagnostic_rows(make: RowMaker, described: _Described) -> list[Row]:
+    finding, pairs, after = described
+    rows = record_rows(make, finding, "balance_matched", after._asdict(), WEIGHTING)
+    rows += record_rows(make, finding, "pair_summary", pairs._asdict(), WEIGHTING)
+    sentence = _verdict(pairs, after)
+    verdict = make.of("verdict", finding, pairs.mean_difference, known="auroc", weighting=WEIGHTING, note=sentence)
+    return [*rows, verdict | {"higher_is_better": None}]
 
 
-def _macro_rows(
-    make: RowMaker, sample: Sample, studies: Sequence[_Study], replicates: Sequence[dict[str, Floats]]
-) -> list[Row]:
-    """Means over the findings for which all five AUROCs are defined, so that they can be compared."""
-    defined = [k for k, study in enumerate(studies) if all(np.isfinite(study.values[name]) for name in AUROCS)]
-    if not defined:
-        return []
-    counts = everything(sample, [studies[k].finding for k in defined])
-    note = f"mean of {len(defined)} of {len(sample.data.findings)} findings"
-    values = {name: float(np.mean([studies[k].values[name] for k in defined])) for name in AUROCS}
-
-    def add(metric: str, name: str, value: float, drawn: Sequence[Floats], versus: str | None = None) -> None:
-        mean = mean_over(drawn, [studies[k].units[name] for k in defined])
-        options: dict[str, Any] = {"weighting": _weighting(sample, name), "units": mean.units, "note": note}
-        rows.append(make.row(metric, MACRO, counts, value, mean.replicates, known="auroc", versus=versus, **options))
-
-    rows: list[Row] = []
-    for name in AUROCS:
-        add(name, name, values[name], [replicates[k][name] for k in defined])
-    for name in CONTROLLED:
-        falls = [fall(replicates[k]["auroc"], replicates[k][name]) for k in defined]
-        add("auroc_drop", name, float(fall(values["auroc"], values[name])), falls, versus=name)
-    return rows
-
-
-def _diagnostic_rows(make: RowMaker, study: _Study, drawn: dict[str, Floats], notes: list[str]) -> list[Row]:
-    finding, y, q = study.finding, study.finding.y, study.q
-    rows: list[Row] = []
-
-    def add(record: str, fields: dict[str, float], weighting: str | None = None) -> None:
-        for name, value in fields.items():
-            rows.append(make.of(f"{record}.{name}", finding, value, known="auroc", weighting=weighting))
-
-    sizes = {name: effective_sample_size(study.weights[f"auroc_{name}"], y) for name in ("att", "ipw")}
-    for name, size in sizes.items():
-        add(f"effective_sample_size_{name}", size._asdict(), _weighting(make.sample, f"auroc_{name}"))
-    before = balance(y, q, finding.weight)
-    add("balance", before._asdict())
-    for name, suffix in zip(CONTROLLED, ("_att", "_ipw", "_matched"), strict=True):
-        found = balance(y, q, study.weights[name])
-        add(f"balance{suffix}", found._asdict(), _weighting(make.sample, name))
-    pairs = pair_summary(match_pairs(y, q), y, q, make.sample.data.patients[finding.at])
-    add("pair_summary", pairs._asdict(), WEIGHTING["matched_auroc"])
-    slope = make.of(
-        "pretest_calibration_slope",
-        finding,
-        calibration_line(y, q, finding.weight).slope,
-        drawn["calibration_slope"],
-        known="calibration_slope",
-    )
-    said = [] if np.isnan(before.overlap) else warnings(finding, sizes, pairs, slope)
-    notes += [f"{make.sample.model}: {finding.name}: {sentence}" for sentence in said]
-    verdict = make.of("verdict", finding, before.overlap, known="auroc", note=_verdict(before, said))
-    # These are descriptions, neither good nor bad in themselves.
-    return [row | {"higher_is_better": None} for row in (*rows, slope, verdict)]
-
-
-def warnings(finding: Finding, sizes: dict[str, EffectiveSize], pairs: PairSummary, slope: Row) -> list[str]:
-    """What makes the controlled numbers of one finding doubtful, in plain words."""
-    said = []
-    for name, size in sizes.items():
-        for side, effective, there in (
-            ("positives", size.positive, finding.counts.n_pos),
-            ("negatives", size.negative, finding.counts.n - finding.counts.n_pos),
-        ):
-            share = effective / there if there else 1.0
-            if share < LEAST_SHARE or (there and effective < LEAST_ROWS):
-                what = "poor overlap" if share < LEAST_SHARE else f"few {side}"
-                counted = f"{there:,} {side} count like {effective:,.0f} ({share:.0%}) after weighting"
-                if share > 0.99:
-                    counted = f"{there:,} images, {LEAST_ROWS} are wanted"
-                said.append(f"{what} ({name.upper()}): {counted}")
-    if pairs.same_patient_share > SAME_PATIENT:
-        said.append(
-            f"{pairs.same_patient_share:.0%} of the matched pairs have the same patient on both sides: matched_auroc "
-            "then says how images of one patient are ranked; prefer auroc_att"
-        )
-    value, low, high = slope["value"], slope["ci_low"], slope["ci_high"]
-    if not SLOPES[0] <= value <= SLOPES[1] and (low > 1 or high < 1):
-        said.append(
-            f"the pre-test probability is not calibrated here (slope {value:.2f}, should be 1): weighting by it takes "
-            f"out too {'much' if value < 1 else 'little'} context"
-        )
-    return said
-
-
-def _verdict(before: Balance, said: Sequence[str]) -> str:
-    if np.isnan(before.overlap):
+def _verdict(pairs: PairSummary, after: Balance) -> str:
+    """What makes the matched numbers of one finding doubtful, in plain words."""
+    if pairs.n_pairs == 0:
         return "undefined: a class is missing"
-    headline = [sentence for sentence in said if "(ATT)" in sentence]
-    return headline[0] if headline else "enough overlap" + (", with reservations" if said else "")
+    said = []
+    if pairs.n_pairs < LEAST_ROWS:
+        said.append(f"few pairs: {pairs.n_pairs:,}, {LEAST_ROWS} are wanted")
+    if pairs.same_patient_share > SAME_PATIENT:
+        said.append(f"{pairs.same_patient_share:.0%} of the pairs have the same patient on both sides")
+    if abs(after.standardised_difference) > GAP:
+        scarce = "negatives" if after.standardised_difference > 0 else "positives"
+        said.append(
+            f"the pairs differ: mean pre-test probability {after.mean_positive:.2f} in positives, "
+            f"{after.mean_negative:.2f} in negatives, for lack of {scarce} with the same history"
+        )
+    return "; ".join(said) or "the pairs are alike"
+
+
+def _notes(sample: Sample, described: Sequence[_Described]) -> list[str]:
+    """The same doubt of many findings is one note."""
+    few = [f"{each.finding.name} ({each.pairs.n_pairs:,})" for each in described if 0 < each.pairs.n_pairs < LEAST_ROWS]
+    same = [
+        f"{each.finding.name} ({each.pairs.same_patient_share:.0%})"
+        for each in described
+        if each.pairs.same_patient_share > SAME_PATIENT
+    ]
+    apart = [each.finding.name for each in described if abs(each.after.standardised_difference) > GAP]
+    notes = []
+    if few:
+        notes.append(f"{sample.model}: few matched pairs, {LEAST_ROWS} are wanted: {', '.join(few)}")
+    if same:
+        notes.append(
+            f"{sample.model}: many matched pairs have the same patient on both sides; matched_auroc then says how "
+            f"images of one patient are ranked, so prefer auroc_att: {', '.join(same)}"
+        )
+    if apart:
+        notes.append(
+            f"{sample.model}: matched pairs still differ in pre-test probability, so some context is left in "
+            f"matched_auroc: {', '.join(apart)}"
+        )
+    return notes

@@ -1,35 +1,48 @@
 """PREDICTION -> RESULT, CURVE: every metric per finding and macro, ROC, PR and reliability curves, and a verdict.
 
 Ranking metrics for every finding; probability metrics only where the scores are probabilities (0 to 1), said otherwise.
-The operating point is the lowest threshold that keeps the asked specificity on these rows; precision and NPV are given
-at it. J and F1 are given at the thresholds that are best on these very rows, hence optimistic; their intervals hold the
-threshold fixed. `adaptive_calibration_error` must be read beside `expected_ace`, what a calibrated model would show.
+The operating point is the lowest threshold that keeps the asked specificity on these rows; precision, NPV and MCC are
+given at it. J and F1, with sensitivity and specificity there, are given at the thresholds that are best on these very
+rows, hence optimistic. The intervals of all rates at a threshold hold it fixed. `adaptive_calibration_error` must be
+read beside `expected_ace`, what a calibrated model would show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.audits.rows import MACRO, Row, RowMaker, everything
+from cxrhf.audits.columns import drawn
+from cxrhf.audits.curves import curves_of
+from cxrhf.audits.overlap import poor_overlap
+from cxrhf.audits.rates import (
+    AT,
+    RATES,
+    Points,
+    directed,
+    known,
+    options_of,
+    points_of,
+    rate_note,
+    rate_replicates,
+    threshold_rows,
+)
+from cxrhf.audits.rows import MACRO, Part, Row, RowMaker, everything
 from cxrhf.audits.sample import Finding, Sample
-from cxrhf.metrics import calibration, operating, ranking
-from cxrhf.metrics.bands import pr_band, roc_band
+from cxrhf.metrics import calibration, ranking
 from cxrhf.metrics.estimates import FEW, mean_over
-from cxrhf.metrics.reliability import calibration_line, reliability_table
-from cxrhf.metrics.resample import bootstrap_many
+from cxrhf.metrics.reliability import calibration_line
+from cxrhf.metrics.resample import Option
 
 Floats = NDArray[np.float64]
 
-SPECIFICITY = 0.95
 # Patients with a positive (negative) row below which intervals are wide.
 SOME = 50
 # Ranking metrics that need the rows again in every replicate, in the order of the table.
-_RANKING = ("auroc", "average_precision", "auprc_trapezoid", "sensitivity_at_specificity")
+_RANKING = ("auroc", "average_precision", "auprc_trapezoid", AT)
 _ERROR = "adaptive_calibration_error"
 PROBABILITY = (
     "brier",
@@ -42,8 +55,7 @@ PROBABILITY = (
     "calibration_intercept",
     "calibration_in_the_large",
 )
-# Resamples behind the bands of a curve: a picture needs no more.
-BAND = 400
+
 
 _BRIER: Mapping[str, Callable[..., float]] = {
     "brier": calibration.brier,
@@ -56,27 +68,16 @@ _BRIER: Mapping[str, Callable[..., float]] = {
 _NOTES = {
     "balanced_brier": "a sum of both classes, 0 to 2; not a proper score, never rank calibration by it",
     _ERROR: "above 0 even when calibrated: compare with expected_ace",
-    "j": "threshold chosen on these rows: optimistic",
-    "f1": "threshold chosen on these rows: optimistic",
 }
-
-
-class OverviewOutput(NamedTuple):
-    """RESULT rows, CURVE rows, and what a reader must be told."""
-
-    rows: list[Row]
-    curves: list[Row]
-    notes: list[str]
 
 
 class _Point(NamedTuple):
     values: dict[str, float]
-    operating: operating.OperatingPoint
-    thresholds: dict[str, float]
+    points: Points
     expected_ace: float
 
 
-def overview(sample: Sample) -> OverviewOutput:
+def overview(sample: Sample) -> Part:
     """All metrics of one model."""
     findings = [sample.finding(k) for k in range(len(sample.data.findings))]
     sample.progress(f"{sample.model}: overview, point estimates of {len(findings)} findings")
@@ -87,31 +88,28 @@ def overview(sample: Sample) -> OverviewOutput:
     replicates = _replicates(sample, findings, points)
     make = RowMaker("overview", sample)
     rows: list[Row] = []
-    for finding, point, drawn in zip(findings, points, replicates, strict=True):
-        rows += _finding_rows(make, finding, point, drawn)
+    for finding, point, own in zip(findings, points, replicates, strict=True):
+        rows += _finding_rows(make, finding, point, own)
     rows += _macro_rows(make, sample, findings, points, replicates)
     sample.progress(f"{sample.model}: overview, curves")
-    curves = [row for finding in findings for row in _curves(sample, finding)]
-    return OverviewOutput(rows, curves, _notes(sample, findings))
+    curves = [row for finding in findings for row in curves_of(sample, finding)]
+    for finding, own in zip(findings, replicates, strict=True):
+        sample.memory.update({(name, finding.name): values for name, values in own.items() if name not in RATES})
+    return Part(rows, curves, _notes(sample, findings))
 
 
 def _point(sample: Sample, finding: Finding) -> _Point:
     y, p, weight = finding.y, finding.p, finding.weight
-    at = operating.sensitivity_at_specificity(y, p, SPECIFICITY, weight)
-    best_j, best_f1 = operating.youden_threshold(y, p, weight), operating.max_f1_threshold(y, p, weight)
+    points = points_of(finding)
     total = weight.sum()
     values = {
         "auroc": ranking.auroc(y, p, weight),
         "average_precision": ranking.average_precision(y, p, weight),
         "auprc_trapezoid": ranking.auprc_trapezoid(y, p, weight),
-        "sensitivity_at_specificity": at.sensitivity,
+        AT: points.asked.sensitivity,
         "prevalence": float((weight * y).sum() / total) if total > 0 else np.nan,
     }
-    thresholds = {"precision": at.threshold, "npv": at.threshold, "j": best_j, "f1": best_f1}
-    thresholds = {name: value for name, value in thresholds.items() if not np.isnan(value)}
-    for name in ("precision", "npv", "j", "f1"):
-        rates = operating.rates_at(y, p, thresholds[name], weight) if name in thresholds else None
-        values[name] = np.nan if rates is None else getattr(rates, name)
+    values |= points.values
     expected = np.nan
     if finding.is_probability:
         values |= {name: function(y, p, weight) for name, function in _BRIER.items()}
@@ -122,80 +120,39 @@ def _point(sample: Sample, finding: Finding) -> _Point:
         values["calibration_in_the_large"] = line.in_the_large
         if total > 0:
             expected = calibration.expected_ace(p, weight, seed=sample.settings.seed)
-    return _Point(values, at, thresholds, expected)
+    return _Point(values, points, expected)
 
 
 def _replicates(sample: Sample, findings: Sequence[Finding], points: Sequence[_Point]) -> list[dict[str, Floats]]:
     """Every metric of every finding on the same draws."""
-    everywhere = list(range(len(findings)))
-    probabilities = [k for k in everywhere if findings[k].is_probability]
-    drawn: list[dict[str, Floats]] = [{} for _ in findings]
-    groups = [_same_weight(sample, each) for each in (everywhere, probabilities)]
-    tick = sample.ticking(f"{sample.model}: overview, resamples", sum(map(len, groups)))
-
-    def add(metrics: Mapping[str, Mapping[str, float]], columns: list[int], weight: Floats | None) -> None:
-        found = bootstrap_many(
-            metrics,
-            sample.data.y[:, columns],
-            sample.data.p[:, columns],
-            weight,
-            draws=sample.draws,
-            workers=sample.workers,
-            progress=tick if "auroc" in metrics or _ERROR in metrics else None,
-        )
-        for name, values in found.items():
-            for place, k in enumerate(columns):
-                drawn[k][name] = values[:, place]
-
-    ranking_options: dict[str, dict[str, float]] = {name: {} for name in (*_RANKING, "prevalence")} | {
-        "sensitivity_at_specificity": {"specificity": SPECIFICITY}
-    }
-    for columns, weight in groups[0]:
-        add(ranking_options, columns, weight)
-        # Thresholds are each finding's own, so are the rates there.
-        for k in columns:
-            add({name: {"threshold": value} for name, value in points[k].thresholds.items()}, [k], weight)
-    for columns, weight in groups[1]:
-        add({name: {} for name in (*PROBABILITY, _ERROR) if name != "brier_skill_score"}, columns, weight)
-        for k in columns:
-            prevalence = sample.settings.training_prevalence(findings[k].name)
-            add({"brier_skill_score": {} if prevalence is None else {"prevalence": prevalence}}, [k], weight)
-    return drawn
+    ranking_options = {name: options_of(name) for name in (*_RANKING, "prevalence")}
+    out = drawn(sample, findings, ranking_options, text="overview, ranking metrics")
+    inside = [k for k, finding in enumerate(findings) if finding.is_probability]
+    chosen = [findings[k] for k in inside]
+    trained = [sample.settings.training_prevalence(finding.name) for finding in chosen]
+    options: dict[str, dict[str, Option]] = {name: {} for name in (*PROBABILITY, _ERROR)}
+    options["brier_skill_score"] = {"prevalence": [np.nan if each is None else each for each in trained]}
+    for k, own in zip(inside, drawn(sample, chosen, options, text="overview, probability metrics"), strict=True):
+        out[k] |= own
+    rates = rate_replicates(sample, findings, [point.points for point in points])
+    return [each | own for each, own in zip(out, rates, strict=True)]
 
 
-def _same_weight(sample: Sample, columns: Sequence[int]) -> list[tuple[list[int], Floats | None]]:
-    """Findings whose rows are weighted alike go through the engine together."""
-    given = sample.data.weight
-    if given is None or not columns:
-        return [(list(columns), None)] if columns else []
-    filled = np.where(np.isnan(given), -np.inf, given)
-    of_image = filled.max(axis=1)
-    if np.all(np.isnan(given) | (given == of_image[:, None])):
-        return [(list(columns), np.maximum(of_image, 0.0))]
-    return [([k], np.nan_to_num(given[:, k], nan=1.0)) for k in columns]
-
-
-def _finding_rows(make: RowMaker, finding: Finding, point: _Point, drawn: Mapping[str, Floats]) -> list[Row]:
+def _finding_rows(make: RowMaker, finding: Finding, point: _Point, replicates: Mapping[str, Floats]) -> list[Row]:
     rows = []
-    order = [*_RANKING[:3], "prevalence", *PROBABILITY, _ERROR, *_RANKING[3:], "precision", "npv", "j", "f1"]
-    for name in order:
-        if name not in point.values:
-            continue
-        note = _NOTES.get(name)
-        if name in ("precision", "npv") and name in point.thresholds:
-            note = f"at the threshold {point.operating.threshold:.6g} of sensitivity_at_specificity"
+    order = [*_RANKING[:3], "prevalence", *PROBABILITY, _ERROR, AT, *RATES]
+    prevalence = make.sample.settings.training_prevalence(finding.name)
+    for name in [each for each in order if each in point.values]:
         value = point.values[name]
+        note = _NOTES.get(name) or rate_note(name, point.points)
+        note = note if np.isfinite(value) else None
         how = None
-        prevalence = make.sample.settings.training_prevalence(finding.name)
         if name == "brier_skill_score" and prevalence is not None:
             how = f"against the training prevalence {prevalence:g}"
-        note = note if np.isfinite(value) else None
-        rows.append(make.of(name, finding, value, drawn.get(name), note=note, how=how))
-    at, asked = point.operating, f"specificity {SPECIFICITY} asked"
-    rows.append(make.of("sensitivity_at_specificity.threshold", finding, at.threshold, how=asked))
-    rows.append(make.of("sensitivity_at_specificity.specificity", finding, at.specificity, how=asked))
-    rows.append(make.of("youden_threshold", finding, point.thresholds.get("j", np.nan), known="youden"))
-    rows.append(make.of("max_f1_threshold", finding, point.thresholds.get("f1", np.nan), known="max_f1"))
+        rows.append(
+            directed(make.of(name, finding, value, replicates.get(name), note=note, how=how, known=known(name)))
+        )
+    rows += threshold_rows(make, finding, point.points)
     if finding.is_probability:
         rows.append(make.of("expected_ace", finding, point.expected_ace, how="200 simulations of y ~ Bernoulli(p)"))
     sentence, supply = verdict(finding)
@@ -214,6 +171,8 @@ def verdict(finding: Finding) -> tuple[str, float]:
         return f"too few {side}: {patients}; do not quote these numbers", float(supply)
     if supply < SOME:
         return f"few {side}: {patients}; read the interval, not the number", float(supply)
+    if doubt := poor_overlap(finding):
+        return f"{doubt}; numbers with context held equal are uncertain, the others rest on {patients}", float(supply)
     return f"enough data: {patients}", float(supply)
 
 
@@ -235,36 +194,15 @@ def _macro_rows(
         counts = everything(sample, [findings[k] for k in defined])
         note = f"mean of {len(defined)} of {len(findings)} findings"
         value = float(np.mean([points[k].values[name] for k in defined]))
-        drawn = mean_over([replicates[k][name] for k in defined], [findings[k].counts.units for k in defined])
-        rows.append(make.row(name, MACRO, counts, value, drawn.replicates, units=drawn.units, note=note))
+        mean = mean_over([replicates[k][name] for k in defined], [findings[k].counts.units for k in defined])
+        row = make.row(name, MACRO, counts, value, mean.replicates, units=mean.units, note=note, known=known(name))
+        rows.append(directed(row))
     expected = [point.expected_ace for point in points if np.isfinite(point.expected_ace)]
     if expected:
         counts = everything(sample, [f for f in findings if f.is_probability])
         note = f"mean of {len(expected)} of {len(findings)} findings"
         rows.append(make.row("expected_ace", MACRO, counts, float(np.mean(expected)), note=note))
     return rows
-
-
-def _curves(sample: Sample, finding: Finding) -> list[Row]:
-    """ROC and PR on a grid with bands from the first resamples, and the reliability bins. None without both classes."""
-    y, p, weight = finding.y, finding.p, finding.weight
-    if np.isnan(ranking.auroc(y, p, weight)):
-        return []
-    drawn = replace(sample.draws, unit=sample.draws.unit[finding.at], n_resamples=min(BAND, sample.draws.n_resamples))
-    level = sample.settings.level
-    found: dict[str, Sequence[Floats]] = {
-        "roc": roc_band(y, p, weight, draws=drawn, level=level),
-        "pr": pr_band(y, p, weight, draws=drawn, level=level),
-    }
-    if finding.is_probability:
-        patients = sample.data.patients[finding.at]
-        found["reliability"] = reliability_table(y, p, weight, level=level, clusters=patients)[:4]
-    head = {"model": sample.curve_model, "finding": finding.name, "slice": "all"}
-    return [
-        {**head, "kind": kind, "x": x, "y": up, "low": low, "high": high}
-        for kind, columns in found.items()
-        for x, up, low, high in zip(*(column.tolist() for column in columns), strict=True)
-    ]
 
 
 def _notes(sample: Sample, findings: Sequence[Finding]) -> list[str]:
@@ -277,7 +215,8 @@ def _notes(sample: Sample, findings: Sequence[Finding]) -> list[str]:
         )
     for finding in findings:
         sentence, _ = verdict(finding)
-        if not sentence.startswith("enough"):
+        # The audits with context held equal say themselves where there is poor overlap.
+        if not sentence.startswith(("enough", "poor overlap")):
             notes.append(f"{sample.model}: {finding.name}: {sentence}")
     if sample.data.weight is not None:
         notes.append(f"{sample.model}: every number is weighted by the weight column; counts are rows")

@@ -4,17 +4,22 @@ How rows are keyed. `metric` is the name of the function that gives the number. 
 (`sensitivity_at_specificity.threshold`). A suffix says whose population it is measured on: none = the sample as it
 is, `_att` = negatives weighted to the context of the positives, `_ipw` = both classes weighted to the context of
 everybody, `_matched` = 1:1 matched pairs (the function itself is called `matched_auroc`); `auroc_context` scores with
-the pre-test probability alone. `slice` is "all". `versus` is filled only where the number is a difference: metric
-`auroc_drop` with versus `auroc_att` is auroc - auroc_att. `finding` is a finding or "macro", the unweighted mean over
-findings with a defined value. `method` says weighting, then interval. A `verdict` row carries its sentence in `note`
-and the number it rests on in `value`. Null interval = none is computed; NaN = undefined, with the reason in `note`.
+the pre-test probability alone; `_balanced` = groups weighted to one prevalence and age. `slice` is "all" or the part
+of the sample, as `pretest=bottom`, `mention=yes`, `sex=F & race=Black`. `versus` is filled only where the number is a
+difference: metric `auroc_drop` with versus `auroc_att` is auroc - auroc_att, metric `auroc` of slice `sex=F` with
+versus `sex=M` is the first less the second. `finding` is a finding or "macro", the unweighted mean over findings with a
+defined value. `method` says weighting, then interval. A `verdict` row carries its sentence in `note` and the number it
+rests on in `value`. Null interval = none is computed; NaN = undefined, with the reason in `note`.
+
+While the audits run, a row also carries `KEPT`, its replicates, for what is computed from rows (correction of p values
+by max-T, comparison of models); `plain` takes it off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +30,38 @@ from cxrhf.metrics.intervals import Difference, Interval, UnitCount, count_units
 
 Row = dict[str, Any]
 MACRO = "macro"
+KEPT = "kept"
+
+
+class Part(NamedTuple):
+    """What one audit of one sample found: RESULT rows, CURVE rows, and what a reader must be told."""
+
+    rows: list[Row]
+    curves: list[Row]
+    notes: list[str]
+
+
+class Kept(NamedTuple):
+    """What a row's interval was made from."""
+
+    replicates: Floats
+    counts: Counts
+    units: UnitCount
+    known: str
+    weighting: str | None
+    picked: int = 1  # out of so many differences, the p value corrected for it
+
+
+class Audited(NamedTuple):
+    """A sample and what its audits gave."""
+
+    sample: Sample
+    rows: list[Row]
+
+
+def plain(rows: Iterable[Row]) -> list[Row]:
+    """The rows as RESULT has them."""
+    return [{name: value for name, value in row.items() if name != KEPT} for row in rows]
 
 
 def beyond_resamples(found: Difference, value: float, replicates: Floats, units: UnitCount) -> float:
@@ -55,28 +92,33 @@ class RowMaker:
         *,
         known: str | None = None,
         weighting: str | None = None,
+        slice: str = "all",
         versus: str | None = None,
+        tested: bool = True,
         units: UnitCount | None = None,
         how: str | None = None,
         note: str | None = None,
     ) -> Row:
         """One row. `known` names the catalogue entry with the metric's range and direction, when the name differs.
 
-        `units`: the patients behind the interval, where weights leave fewer of them than `counts` says.
+        `units`: the patients behind the interval, where weights leave fewer of them than `counts` says. A difference
+        (`versus`) gets a p value, as yet not corrected for the number of tests, unless it is not to be `tested`.
         """
         name = known or metric
         entry = METRICS.get(name)
         level = self.sample.settings.level
         low = high = p_value = None
         method = weighting or self.sample.weighting
+        behind = units or counts.units
         if replicates is not None and np.isnan(value):
             low = high = np.nan
         elif replicates is not None:
             found: Interval | Difference
-            behind = units or counts.units
             if versus is not None:
-                found = difference_interval(value, replicates, level=level, units=behind, metric=name)
-                p_value = beyond_resamples(found, value, replicates, behind)
+                low_end, high_end = entry.bounds if entry else (0.0, 1.0)
+                span = (low_end - high_end, high_end - low_end)
+                found = difference_interval(value, replicates, level=level, units=behind, metric=name, bounds=span)
+                p_value = beyond_resamples(found, value, replicates, behind) if tested else None
             else:
                 found = interval(value, replicates, level=level, units=behind, metric=name)
             low, high = found.low, found.high
@@ -84,13 +126,13 @@ class RowMaker:
             if found.n_undefined:
                 lost = f"{found.n_undefined} of {len(replicates)} resamples lack a class"
                 note = f"{note}; {lost}" if note else lost
-        return {
+        row: Row = {
             "audit": self.audit,
             "metric": metric,
             "dataset": self.sample.dataset,
             "model": self.sample.model,
             "finding": finding,
-            "slice": "all",
+            "slice": slice,
             "versus": versus,
             "value": float(value),
             "ci_low": low,
@@ -104,6 +146,9 @@ class RowMaker:
             "higher_is_better": entry.higher_is_better if entry and versus is None else None,
             "note": note,
         }
+        if replicates is not None and self.sample.keep and not np.isnan(value):
+            row[KEPT] = Kept(replicates, counts, behind, name, weighting)
+        return row
 
     def of(self, metric: str, finding: Finding, value: float, replicates: Floats | None = None, **options: Any) -> Row:
         """A row of one finding; an undefined value says why."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.metrics.draws import Draws, draw
 from cxrhf.metrics.intervals import UnitCount, count_units
 from cxrhf.schema import PredictionArrays, arrays
@@ -20,6 +21,8 @@ Floats = NDArray[np.float64]
 Progress = Callable[[str], None]
 # Between two lines of progress.
 SECONDS = 3.0
+# What people call the split on which thresholds are chosen.
+TUNING = ("validate", "validation", "valid", "val", "tune", "tuning", "dev")
 
 
 class Settings(Protocol):
@@ -33,6 +36,10 @@ class Settings(Protocol):
     def level(self) -> float: ...
     @property
     def only(self) -> Sequence[str] | None: ...
+    @property
+    def correction(self) -> str: ...
+    @property
+    def baseline(self) -> str | None: ...
     def training_prevalence(self, finding: str) -> float | None:
         """Share of positives in the training set; None = not known."""
 
@@ -57,8 +64,40 @@ class Finding:
     p: Floats
     weight: Floats
     pretest: Floats | None
+    mention: Floats | None
+    patients: NDArray[np.int64]
     is_probability: bool
     counts: Counts
+
+    def only(self, inside: NDArray[np.bool_]) -> Finding:
+        """The same finding in a part of its rows."""
+        y, weight, patients = self.y[inside], self.weight[inside], self.patients[inside]
+        return Finding(
+            name=self.name,
+            at=self.at[inside],
+            y=y,
+            p=self.p[inside],
+            weight=weight,
+            pretest=None if self.pretest is None else self.pretest[inside],
+            mention=None if self.mention is None else self.mention[inside],
+            patients=patients,
+            is_probability=self.is_probability,
+            counts=count(y, patients, weight),
+        )
+
+
+def count(y: Floats, patients: NDArray[np.int64], weight: Floats | None = None) -> Counts:
+    """How much data these labelled rows are."""
+    return Counts(len(y), int((y == 1).sum()), len(np.unique(patients)), count_units(y, patients, weight))
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Labelled rows of one finding in the validation split."""
+
+    y: Floats
+    p: Floats
+    weight: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +112,12 @@ class Sample:
     workers: int | None
     progress: Progress
     several_datasets: bool = False
+    name: str = ""  # the model without its seed
+    tuning: PredictionArrays | None = None  # its validation split
+    several_models: bool = False
+    keep: bool = False  # whether rows keep their replicates
+    # (metric, finding) -> replicates of whole-sample numbers that an audit has computed and another may want.
+    memory: dict[tuple[str, str], Floats] = field(default_factory=dict)
 
     def finding(self, k: int, *, needs_pretest: bool = False) -> Finding:
         """The rows of finding k that have a label (and, where asked, a pre-test probability)."""
@@ -81,7 +126,7 @@ class Sample:
         if needs_pretest and data.pretest is not None:
             keep &= ~np.isnan(data.pretest[:, k])
         at = np.flatnonzero(keep)
-        y = data.y[at, k]
+        y, patients = data.y[at, k], data.patients[at]
         weight = np.ones(len(at)) if data.weight is None else np.nan_to_num(data.weight[at, k], nan=1.0)
         return Finding(
             name=data.findings[k],
@@ -90,14 +135,23 @@ class Sample:
             p=data.p[at, k],
             weight=weight,
             pretest=None if data.pretest is None else data.pretest[at, k],
+            mention=None if data.mention is None else data.mention[at, k],
+            patients=patients,
             is_probability=bool(data.is_probability[k]),
-            counts=Counts(
-                len(y),
-                int((y == 1).sum()),
-                len(np.unique(data.patients[at])),
-                count_units(y, data.patients[at], weight),
-            ),
+            counts=count(y, patients, weight),
         )
+
+    def tuning_of(self, finding: str) -> Tuning | None:
+        """The validation rows of a finding, if there are any."""
+        data = self.tuning
+        if data is None or finding not in data.findings:
+            return None
+        k = data.findings.index(finding)
+        at = np.flatnonzero(~np.isnan(data.y[:, k]))
+        if len(at) == 0:
+            return None
+        weight = np.ones(len(at)) if data.weight is None else np.nan_to_num(data.weight[at, k], nan=1.0)
+        return Tuning(data.y[at, k], data.p[at, k], weight)
 
     def ticking(self, text: str, rounds: int) -> Callable[[int], None]:
         """A function for the engine's progress: every few seconds the share of `rounds` bootstraps that is done."""
@@ -126,38 +180,75 @@ class Sample:
 def samples(
     predictions: pa.Table, settings: Settings, workers: int | None, progress: Progress, notes: list[str]
 ) -> Iterator[Sample]:
-    """Every dataset x model x training seed of the table; only the test split where there are several splits."""
-    predictions = _evaluated(predictions, notes)
-    seeds: dict[Any, set[Any]] = {}
+    """Every dataset x model x training seed of the table; only the test split where there are several splits.
+
+    The model that others are compared with comes first.
+    """
+    predictions, tuning = _evaluated(predictions, notes)
     keys = predictions.select(["dataset", "model", "seed"]).group_by(["dataset", "model", "seed"], use_threads=False)
     combinations = keys.aggregate([]).to_pylist()
+    if settings.baseline is not None:
+        there = list(dict.fromkeys(key["model"] for key in combinations))
+        if settings.baseline not in there:
+            raise ConfigError(
+                "baseline: no such model",
+                got=settings.baseline,
+                allowed=", ".join(there),
+                next_step=did_you_mean(settings.baseline, there),
+            )
+        combinations.sort(key=lambda key: key["model"] != settings.baseline)
+    seeds: dict[Any, set[Any]] = {}
     for key in combinations:
         seeds.setdefault((key["dataset"], key["model"]), set()).add(key["seed"])
     several_datasets = len({key["dataset"] for key in combinations}) > 1
+    several_models = len({key["model"] for key in combinations}) > 1
     if several_datasets:
         notes.append("several datasets: each is audited on its own, none is pooled with another")
     for key in combinations:
-        table = predictions
-        for name in ("dataset", "model", "seed"):
-            column, wanted = table[name], key[name]
-            table = table.filter(pc.is_null(column) if wanted is None else pc.equal(column, wanted))
-        data = arrays(table)
-        if data.weight is not None and np.nanmin(data.weight) == np.nanmax(data.weight):
-            data = replace(data, weight=None)  # a constant weight is none
+        data = arrays(_of(predictions, key))
+        if data.weight is not None:
+            weights = np.nan_to_num(data.weight[~np.isnan(data.y)], nan=1.0)  # a row without one counts once
+            if len(weights) == 0 or weights.min() == weights.max() > 0:
+                data = replace(data, weight=None)  # a constant weight is none
         several = len(seeds[key["dataset"], key["model"]]) > 1
-        model = f"{key['model']} (seed {key['seed']})" if several else key["model"]
-        draws = draw(data.patients, y=data.y, n_resamples=settings.n_resamples, seed=settings.seed)
-        yield Sample(key["dataset"], model, data, draws, settings, workers, progress, several_datasets)
+        beside = _of(tuning, key) if tuning is not None else None
+        yield Sample(
+            key["dataset"],
+            f"{key['model']} (seed {key['seed']})" if several else key["model"],
+            data,
+            draw(data.patients, y=data.y, n_resamples=settings.n_resamples, seed=settings.seed),
+            settings,
+            workers,
+            progress,
+            several_datasets,
+            name=key["model"],
+            tuning=arrays(beside) if beside is not None and beside.num_rows else None,
+            several_models=several_models,
+            keep=several_models or settings.correction == "max_t",
+        )
 
 
-def _evaluated(predictions: pa.Table, notes: list[str]) -> pa.Table:
+def _of(table: pa.Table, key: dict[str, Any]) -> pa.Table:
+    """The rows of one dataset, model and seed."""
+    for name in ("dataset", "model", "seed"):
+        column, wanted = table[name], key[name]
+        table = table.filter(pc.is_null(column) if wanted is None else pc.equal(column, wanted))
+    return table
+
+
+def _evaluated(predictions: pa.Table, notes: list[str]) -> tuple[pa.Table, pa.Table | None]:
+    """What is evaluated, and the validation split."""
     splits = sorted(str(each) for each in pc.unique(predictions["split"]).to_pylist() if each)
     if len(splits) < 2:
-        return predictions
+        return predictions, None
     if "test" not in splits:
         notes.append(f"the splits {', '.join(splits)} are evaluated together: no split is called test")
-        return predictions
+        return predictions, None
     kept = predictions.filter(pc.equal(predictions["split"], "test"))
+    tuning = [each for each in splits if each.lower() in TUNING]
     others = ", ".join(each for each in splits if each != "test")
-    notes.append(f"only the split test is evaluated; {predictions.num_rows - kept.num_rows:,} rows of {others} are not")
-    return kept
+    used = f"; thresholds come from {tuning[0]} where an audit says so" if tuning else ""
+    notes.append(
+        f"only the split test is evaluated; {predictions.num_rows - kept.num_rows:,} rows of {others} are not{used}"
+    )
+    return kept, predictions.filter(pc.equal(predictions["split"], tuning[0])) if tuning else None

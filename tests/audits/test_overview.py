@@ -8,9 +8,11 @@ import pytest
 
 from cxrhf import metrics
 from cxrhf.audits import run_audits
-from cxrhf.audits.overview import PROBABILITY, SPECIFICITY
+from cxrhf.audits.overview import PROBABILITY
+from cxrhf.audits.rates import RATES, SPECIFICITY
 from cxrhf.data.planted import calibrated, context
 from cxrhf.errors import ConfigError, TableError
+from cxrhf.metrics.operating import false_positive_rate_to_expect
 from cxrhf.schema import PREDICTION, RESULT
 from tests.audits.tables import Found, audited, block, settings
 
@@ -64,9 +66,36 @@ def test_operating_point_and_rates(found, planted) -> None:
     rates = metrics.rates_at(planted.y, planted.prob, point.threshold)
     assert found("precision", "edema")["value"] == rates.precision
     assert found("npv", "edema")["value"] == rates.npv
-    best = metrics.youden_threshold(planted.y, planted.prob)
-    assert found("youden_threshold", "edema")["value"] == best
-    assert found("j", "edema")["value"] == metrics.rates_at(planted.y, planted.prob, best).j
+    assert found("mcc", "edema")["value"] == rates.mcc
+    for metric, function, name in (
+        ("youden_threshold", metrics.youden_threshold, "j"),
+        ("max_f1_threshold", metrics.max_f1_threshold, "f1"),
+    ):
+        best = function(planted.y, planted.prob)
+        rates = metrics.rates_at(planted.y, planted.prob, best)
+        assert found(metric, "edema")["value"] == best
+        assert found(name, "edema")["value"] == getattr(rates, name)
+        assert found(f"{metric}.sensitivity", "edema")["value"] == rates.tpr
+        assert found(f"{metric}.specificity", "edema")["value"] == 1 - rates.fpr
+        assert found(f"{metric}.specificity", "edema")["higher_is_better"] is True
+    for metric in RATES:
+        row = found(metric, "edema")
+        assert row["ci_low"] < row["value"] < row["ci_high"], metric
+        assert "threshold" in row["note"]
+        assert found(metric, "macro")["note"] == "mean of 2 of 3 findings"
+
+
+def test_few_negatives_give_the_safer_sensitivity_too(found) -> None:
+    assert not [row for row in found.rows if row["metric"].endswith(".plus_one")]  # 1,200 negatives
+    small = context(300, seed=19)
+    row = Found(audited(block("x", small.y, small.patient, prob=small.prob), n_resamples=20, only=("overview",)))(
+        "sensitivity_at_specificity.plus_one", "x"
+    )
+    safer = metrics.sensitivity_at_specificity(small.y, small.prob, rule="plus_one")
+    assert row["value"] == safer.sensitivity
+    negatives = int((small.y == 0).sum())
+    assert f"only {negatives} negatives" in row["note"]
+    assert f"{false_positive_rate_to_expect(negatives):.1%} false alarms" in row["note"]
 
 
 def test_calibration_error_stands_beside_its_expectation(found, planted) -> None:
@@ -115,7 +144,7 @@ def test_verdicts(found) -> None:
 def test_every_row_is_a_result_and_none_is_twice(found, planted) -> None:
     keys = [(row["audit"], row["finding"], row["metric"], row["versus"]) for row in found.rows]
     assert len(keys) == len(set(keys))
-    output = audited(block("edema", planted.y, planted.patient, prob=planted.prob), n_resamples=20)
+    output = audited(block("edema", planted.y, planted.patient, prob=planted.prob), n_resamples=20, only=("overview",))
     assert output.results.schema.equals(RESULT)
     kinds = output.curves.group_by(["kind"], use_threads=False).aggregate([("x", "count")]).to_pylist()
     assert {each["kind"]: each["x_count"] for each in kinds} == {"roc": 101, "pr": 100, "reliability": 10}
@@ -181,6 +210,17 @@ def test_weights_may_differ_between_findings(planted) -> None:
     assert found("auroc", "b")["value"] == pytest.approx(metrics.auroc(planted.y, planted.prob, other), abs=1e-12)
 
 
+def test_a_row_without_a_weight_counts_once_in_every_resample_too(planted) -> None:
+    weight = np.where(np.arange(1500) % 2, 2.0, np.nan)
+    other = block("b", planted.y, planted.patient, prob=planted.prob, weight=np.full(1500, 3.0))
+    rows = []
+    for given in (weight, np.nan_to_num(weight, nan=1.0)):
+        made = block("a", planted.y, planted.patient, prob=planted.prob, weight=given)
+        row = Found(audited(made, other, n_resamples=30, only=("overview",)))("auroc", "a")
+        rows.append((row["value"], row["ci_low"], row["ci_high"]))
+    assert rows[0] == rows[1]
+
+
 def test_numbers_depend_on_the_seed_not_on_workers_or_row_order(planted) -> None:
     made = block("edema", planted.y, planted.patient, prob=planted.prob, pretest=planted.pretest)
     shuffled = made.take(pa.array(np.random.default_rng(0).permutation(1500)))
@@ -200,7 +240,12 @@ def test_patients_not_images_are_the_unit() -> None:
     once = Found(audited(block("x", planted.y, np.arange(400), prob=planted.prob, pretest=planted.pretest)))
     doubled = block("x", planted.y[twice], twice, prob=planted.prob[twice], pretest=planted.pretest[twice])
     again = Found(audited(doubled))
-    for audit, metric in (("overview", "auroc"), ("overview", "brier"), ("matched", "auroc"), ("matched", "auroc_att")):
+    for audit, metric in (
+        ("overview", "auroc"),
+        ("overview", "brier"),
+        ("matched", "auroc"),
+        ("reweighted", "auroc_att"),
+    ):
         for name in ("value", "ci_low", "ci_high"):
             assert again(metric, "x", audit)[name] == pytest.approx(once(metric, "x", audit)[name], abs=1e-9), metric
     assert again("auroc", "x")["n_patients"] == 400
@@ -218,7 +263,7 @@ def test_models_seeds_and_datasets_apart(planted) -> None:
     right = metrics.auroc(planted.y, planted.prob)
     for model, value in (("net (seed 1)", right), ("net (seed 2)", 1 - right), ("other", 1 - right)):
         assert Found(output, model)("auroc", "edema")["value"] == pytest.approx(value)
-    assert set(output.curves["model"].to_pylist()) == {"net (seed 1) on a", "net (seed 2) on a", "other on b"}
+    assert {"net (seed 1) on a", "net (seed 2) on a", "other on b"} <= set(output.curves["model"].to_pylist())
     assert "several datasets" in output.notes[0]
 
 

@@ -1,0 +1,176 @@
+"""One model's finding -> its study: the max-F1 threshold, numbers and replicates by name, and whom they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cxrhf.audits.rows import MACRO, Row, RowMaker, everything
+from cxrhf.audits.sample import Counts, Finding, Floats, Sample
+from cxrhf.metrics.checks import undefined
+from cxrhf.metrics.estimates import mean_over
+from cxrhf.metrics.intervals import MANY, UnitCount, count_units
+from cxrhf.metrics.operating import max_f1_threshold
+
+OPTIMISTIC = "threshold chosen on these rows: optimistic"
+
+
+class Threshold(NamedTuple):
+    """`how` it was chosen, for RESULT.method; `absent` = why the validation split did not give it, where it did not."""
+
+    value: float
+    how: str
+    absent: str | None = None
+
+    @property
+    def note(self) -> str | None:
+        """What every number at this threshold must say."""
+        return OPTIMISTIC if self.absent else None
+
+    @property
+    def at(self) -> str | None:
+        """The threshold as RESULT.method names it."""
+        where = "these rows" if self.absent else "the validation split"
+        return None if np.isnan(self.value) else f"at the max-F1 threshold {self.value:.6g} of {where}, held fixed"
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One finding, its operating point, its prevalence here, and its numbers here by name."""
+
+    finding: Finding
+    threshold: Threshold
+    prevalence: float
+    values: dict[str, float]
+    drawn: dict[str, Floats]
+    units: dict[str, UnitCount]
+
+    def units_of(self, name: str) -> UnitCount:
+        """The patients behind a number: all, unless it rests on some."""
+        return self.units.get(name, self.finding.counts.units)
+
+    def why(self, name: str) -> str:
+        """Why a rate at the threshold is undefined."""
+        finding, at = self.finding, self.threshold.value
+        needs = "max_f1_threshold" if np.isnan(at) else {"specificity": "fpr"}.get(name, name)
+        if reason := undefined(needs, finding.y, finding.weight):
+            return f"{name} is undefined{reason.partition('is undefined')[2]}"
+        side = "negative" if (finding.p >= at).all() else "positive"
+        return f"{name} is undefined: no row is called {side} at the threshold {at:.6g}"
+
+
+def prevalence_of(finding: Finding) -> float:
+    """Share of positives, by weight."""
+    total = finding.weight.sum()
+    return float((finding.weight * finding.y).sum() / total) if total > 0 else np.nan
+
+
+def choose_threshold(sample: Sample, finding: Finding) -> Threshold:
+    """The threshold with the largest F1 in the validation split; without one, on the evaluated rows."""
+    tuning = sample.tuning_of(finding.name)
+    if sample.tuning is None:
+        absent = "there is no validation split"
+    elif tuning is None:
+        absent = "the validation split has no labels of it"
+    elif bool(sample.tuning.is_probability[sample.tuning.findings.index(finding.name)]) != finding.is_probability:
+        absent = "its scores in the validation split are of another kind"
+    elif np.isnan(value := max_f1_threshold(tuning.y, tuning.p, tuning.weight)):
+        absent = "the validation split has no positives of it"
+    else:
+        positives = int((tuning.y == 1).sum())
+        return Threshold(value, f"chosen on {len(tuning.y):,} validation rows ({positives:,} positive)")
+    return Threshold(max_f1_threshold(finding.y, finding.p, finding.weight), "chosen on these rows", absent)
+
+
+def threshold_notes(sample: Sample, studies: Sequence[Study]) -> list[str]:
+    """One sentence for each reason why thresholds are optimistic."""
+    found: dict[str, list[str]] = {}
+    for study in studies:
+        if study.threshold.absent and not np.isnan(study.threshold.value):
+            found.setdefault(study.threshold.absent, []).append(study.finding.name)
+    notes = []
+    for absent, names in found.items():
+        of = f"{', '.join(names)}: " if sample.tuning is not None else ""
+        notes.append(
+            f"{sample.model}: {of}{absent}, so the max-F1 threshold is chosen on the evaluated rows and "
+            "what is measured at it is optimistic. To choose it on other rows, give a `split` column with validate and "
+            "test rows"
+        )
+    return notes
+
+
+def units_behind(finding: Finding, threshold: float) -> dict[str, UnitCount]:
+    """Whom the rates at a threshold rest on: precision on those called positive, NPV on the others."""
+    units, called = finding.counts.units, finding.p >= threshold
+    # Specificity is the true rate of the other class: its patients stand where those of the positives do.
+    other = units._replace(positive=units.negative, effective_positive=units.effective_negative)
+    return {
+        "tpr": _capped(units),
+        "specificity": _capped(other),
+        "precision": _capped(_of(finding, called)),
+        "npv": _capped(_of(finding, ~called)),
+    }
+
+
+def _of(finding: Finding, rows: NDArray[np.bool_]) -> UnitCount:
+    """The patients of some rows, whichever their label."""
+    there = count_units(finding.y[rows], finding.patients[rows], finding.weight[rows])
+    few = there.effective_total
+    return UnitCount(there.total, there.total, there.total, few, few, few)
+
+
+def _capped(units: UnitCount) -> UnitCount:
+    """Rates near 0 or 1 hang on a handful of errors, however many patients there are: with 5 false alarms among 4,000
+    negatives a percentile interval covered 89%. Below MANY the engine works on the log-odds scale: 97%."""
+    most = MANY - 1
+    return units._replace(
+        effective_positive=min(units.effective_positive, most),
+        effective_negative=min(units.effective_negative, most),
+        effective_total=min(units.effective_total, most),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """Makes the rows of means over findings."""
+
+    make: RowMaker
+    studies: Sequence[Study]
+    seen: dict[tuple[str, ...], Counts] = field(default_factory=dict)
+
+    def row(
+        self,
+        name: str,
+        values: Sequence[float],
+        drawn: Sequence[Floats | None],
+        *,
+        slice: str = "all",
+        known: str | None = None,
+        how: str | None = None,
+        optimistic: bool = False,
+    ) -> Row:
+        """The mean of what is defined, one value for each study."""
+        defined = [k for k, value in enumerate(values) if np.isfinite(value)]
+        chosen = [self.studies[k] for k in defined] or self.studies
+        names = tuple(study.finding.name for study in chosen)
+        if names not in self.seen:  # counting images and patients is slow
+            self.seen[names] = everything(self.make.sample, [study.finding for study in chosen])
+        counts = self.seen[names]
+        if not defined:
+            note = f"{name} is undefined for every finding"
+            return self.make.row(name, MACRO, counts, np.nan, slice=slice, known=known, how=how, note=note)
+        note = f"mean of {len(defined)} of {len(self.studies)} findings"
+        if optimistic and any(study.threshold.absent for study in chosen):
+            note += f"; {OPTIMISTIC}"
+        value = float(np.mean([values[k] for k in defined]))
+        replicates = [each for k in defined if (each := drawn[k]) is not None]
+        if len(replicates) < len(defined):
+            return self.make.row(name, MACRO, counts, value, slice=slice, known=known, how=how, note=note)
+        mean = mean_over(replicates, [study.units_of(name) for study in chosen])
+        return self.make.row(
+            name, MACRO, counts, value, mean.replicates, units=mean.units, slice=slice, known=known, how=how, note=note
+        )

@@ -1,0 +1,250 @@
+"""PREDICTION -> RESULT: AUROC, TPR, FPR and Youden's J by sex, race, age, view and their pairs, at one threshold.
+
+The threshold is the one with FPR .20: from the validation split when there is one, else on all evaluated images, then
+set anew in every resample. Every number stands twice: of the groups as they are, and (`_balanced`) of a population in
+which every group has the same weight, prevalence and, within each label, ages (metrics/balancing.py; weights, and a
+threshold that was set here, are made anew in every resample). Groups that are ages, and tables without ages, are
+balanced for prevalence only, which moves the threshold but no AUROC. Sex is not balanced.
+
+A gap is the highest group minus the lowest. The pair was picked because it is far apart, so its interval and p value
+are widened for all pairs it was picked from. Tested are the gaps in AUROC, TPR and FPR between the groups of one
+attribute; J and crossed groups have intervals only. A group with fewer than 10 patients with, or without, the finding
+is shown but takes no part in gaps, nor in the balanced population; neither does one that has less than half of the
+population's ages. A gap that is left after balancing is one to explain, not yet a bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cxrhf.audits.groupings import Groups, bins_of, groupings, missing
+from cxrhf.audits.rows import Part, Row, RowMaker
+from cxrhf.audits.sample import Finding, Sample
+from cxrhf.audits.subgroup_rows import NUMBERS, Members, Version, version_rows
+from cxrhf.metrics.balancing import AGE_BINS, Balancing, balancing_weights
+from cxrhf.metrics.estimates import FEW
+from cxrhf.metrics.grouped import (
+    Grouped,
+    Grouping,
+    Integers,
+    RankedFindings,
+    drawn_groups,
+    drawn_starts,
+    rank_findings,
+    sample_groups,
+    sample_starts,
+    threshold_of,
+)
+from cxrhf.metrics.intervals import count_units
+from cxrhf.metrics.operating import threshold_at_fpr
+
+FPR = 0.2
+# Share of the population's ages that a group must have to be balanced.
+COVERED = 0.5
+TESTED = frozenset({"auroc", "tpr", "fpr"})
+NOTHING = frozenset[str]()
+FROM_VALIDATION = f"threshold at FPR {FPR} of the validation split"
+
+
+class _Studied(NamedTuple):
+    """The groups of one finding, as they are and balanced, with the weights that balance them."""
+
+    as_is: Members
+    balanced: Members
+    balancing: Balancing
+
+
+class _Work(NamedTuple):
+    """What all groupings share: findings by score, where their called rows begin, and how the threshold came about."""
+
+    make: RowMaker
+    findings: Sequence[Finding]
+    ranked: RankedFindings
+    starts: Integers
+    drawn_starts: Integers
+    how: Sequence[str]
+    tick: Callable[[int], None]
+
+    def measured(self, grouping: Grouping) -> tuple[Grouped, Grouped]:
+        """The numbers of the sample and of the replicates."""
+        sample = self.make.sample
+        drawn = drawn_groups(self.ranked, grouping, self.drawn_starts, sample.draws, sample.workers, self.tick)
+        return sample_groups(self.ranked, grouping, self.starts), drawn
+
+
+def subgroups(sample: Sample) -> Part:
+    """All groups of one model."""
+    said: list[str] = []
+    found = groupings(sample.data, said)
+    if absent := missing(sample.data):
+        flags = ", ".join(f"--{name} COLUMN" for name in absent)
+        said.append(f"no groups by {', '.join(absent)}: the table has no such column (name it with {flags})")
+    rows: list[Row] = []
+    if found:
+        bins = bins_of(sample.data)
+        if bins is None:
+            said.append(
+                "groups are balanced for prevalence only: there are no ages (name the column with --age COLUMN)"
+            )
+        elif unknown := int((bins < 0).sum()):
+            said.append(f"{unknown:,} images without an age are left out of what is balanced for age")
+        sample.progress(f"{sample.model}: subgroups, {len(found)} groupings, {sample.draws.n_resamples:,} resamples")
+        work = _work(sample, len(found), said)
+        rows += _everybody_rows(work)
+        for groups in found:
+            rows += _group_rows(work, groups, None if groups.by_age else bins, said)
+    return Part(rows, [], [f"{sample.model}: {each}" for each in said])
+
+
+def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
+    """All findings by score, with the thresholds of the validation split where there is one."""
+    data = sample.data
+    thresholds = []
+    for name in data.findings:
+        tuning = sample.tuning_of(name)
+        at = np.nan if tuning is None else threshold_at_fpr(tuning.y, tuning.p, FPR, tuning.weight)
+        if tuning is not None and np.isnan(at):
+            said.append(f"{name}: no negatives in the validation split: the threshold is set on the evaluated images")
+        thresholds.append(at)
+    weight = None if data.weight is None else np.nan_to_num(data.weight, nan=1.0)
+    ranked = rank_findings(data.y, data.p, weight, sample.draws.unit, threshold=thresholds, fpr=FPR)
+    tick = sample.ticking(f"{sample.model}: subgroups, resamples", rounds + 2)
+    return _Work(
+        RowMaker("subgroups", sample),
+        [sample.finding(k) for k in range(len(data.findings))],
+        ranked,
+        sample_starts(ranked),
+        drawn_starts(ranked, sample.draws, sample.workers, tick),
+        [FROM_VALIDATION if at >= 0 else f"threshold at FPR {FPR}, set in each resample" for at in ranked.fixed],
+        tick,
+    )
+
+
+def _everybody_rows(work: _Work) -> list[Row]:
+    """The threshold of each finding, and the rates of everybody there."""
+    n, k = len(work.make.sample.data.patients), len(work.findings)
+    point, drawn = work.measured(Grouping(np.zeros(n, dtype=np.int64), 1))
+    groups = Groups("all", ("all",), np.zeros(n, dtype=np.int64))
+    members = [Members(f, [f], [f.counts.units], np.ones(1, dtype=np.bool_), [None]) for f in work.findings]
+    version = (groups, "", None, NUMBERS[1:], members, work.how, [NOTHING] * k, point.original, drawn.original)
+    rows = [
+        _threshold(work, k, "threshold_at_fpr", "all", threshold_of(work.ranked, k, int(start)))
+        for k, start in enumerate(work.starts)
+    ]
+    return rows + version_rows(work.make, Version(*version))
+
+
+def _group_rows(work: _Work, groups: Groups, bins: Integers | None, said: list[str]) -> list[Row]:
+    """One grouping as it is and balanced."""
+    studied = [_studied(finding, groups, bins) for finding in work.findings]
+    part = np.stack([each.balanced.able for each in studied])
+    point, drawn = work.measured(Grouping(groups.group, len(groups.slices), bins, _bins(bins), part))
+    tested = [NOTHING if groups.crossed else TESTED] * len(studied)
+    as_is = (groups, "", None, NUMBERS, [each.as_is for each in studied], work.how, tested)
+    rows = version_rows(work.make, Version(*as_is, point.original, drawn.original))
+    if point.balanced is not None and drawn.balanced is not None:
+        # Balanced for prevalence only, a group ranks as before, and with a fixed threshold nothing changes: one test.
+        changed = [
+            TESTED if bins is not None else NOTHING if at >= 0 else TESTED - {"auroc"} for at in work.ranked.fixed
+        ]
+        tested = [each & own for each, own in zip(tested, changed, strict=True)]
+        weighting = "balanced for prevalence" + (" only" if bins is None else " and age")
+        weighting += "" if work.make.sample.data.weight is None else ", weight column"
+        balanced = (groups, "_balanced", weighting, NUMBERS, [each.balanced for each in studied], work.how, tested)
+        rows += version_rows(work.make, Version(*balanced, point.balanced, drawn.balanced))
+    for k, each in enumerate(studied):
+        if work.ranked.fixed[k] < 0 and each.balanced.able.any():
+            at = threshold_at_fpr(each.as_is.finding.y, each.as_is.finding.p, FPR, each.balancing.weight)
+            rows.append(_threshold(work, k, "threshold_at_fpr_balanced", groups.name, at))
+    said += _doubts(groups, studied)
+    return rows
+
+
+def _threshold(work: _Work, k: int, metric: str, where: str, value: float) -> Row:
+    row = work.make.of(metric, work.findings[k], value, known="fpr", slice=where, how=work.how[k])
+    return row | {"higher_is_better": None}
+
+
+def _studied(finding: Finding, groups: Groups, bins: Integers | None) -> _Studied:
+    """Who of a finding is in which group, and what the groups weigh when they are balanced."""
+    code, n_groups = groups.group[finding.at], len(groups.slices)
+    parts = [finding.only(code == g) for g in range(n_groups)]
+    few = [_few(part) for part in parts]
+    able = np.array([each is None for each in few])
+    outside = [None if each is None else f"{each}: not in gaps" for each in few]
+    as_is = Members(finding, parts, [part.counts.units for part in parts], able, outside)
+
+    own = np.zeros(len(code), dtype=np.int64) if bins is None else bins[finding.at]
+    if (own < 0).any():
+        parts = [finding.only((code == g) & (own >= 0)) for g in range(n_groups)]
+        few = [_few(part) for part in parts]
+    notes = [None if each is None else f"not balanced: {each}" for each in few]
+    part = np.array([each is None for each in few])
+
+    def balanced() -> Balancing:
+        inside = np.where((code >= 0) & part[code], code, -1)
+        return balancing_weights(finding.y, inside, own, finding.weight, n_groups=n_groups, n_bins=_bins(bins))
+
+    balancing = balanced()
+    share = balancing.share.min(axis=1)
+    for g in np.flatnonzero(part & (share < COVERED)).tolist():
+        part[g], notes[g] = False, f"not balanced: this group has {share[g]:.0%} of the population's ages"
+    if part.sum() == 1:
+        notes[int(np.argmax(part))] = "not balanced: no other group can be"
+        part[:] = False
+    balancing = balanced()
+    units = []
+    for g in range(n_groups):
+        inside = (code == g) & (balancing.weight > 0)
+        units.append(count_units(finding.y[inside], finding.patients[inside], balancing.weight[inside]))
+        notes[g] = _lacking(balancing, g) if part[g] else notes[g]
+    return _Studied(as_is, Members(finding, parts, units, part, notes), balancing)
+
+
+def _bins(bins: Integers | None) -> int:
+    return 1 if bins is None else len(AGE_BINS)
+
+
+def _few(part: Finding) -> str | None:
+    """What makes a group too small, if anything."""
+    units = part.counts.units
+    if min(units.positive, units.negative) >= FEW:
+        return None
+    return f"too few patients ({units.positive:,} with, {units.negative:,} without the finding)"
+
+
+def _lacking(balancing: Balancing, group: int) -> str | None:
+    """Ages that a balanced group does not have."""
+    said = []
+    for label, name in ((1, "with"), (0, "without")):
+        empty = ~balancing.covered[group, label] & (balancing.target[label] > 0)
+        if empty.any():
+            ages = ", ".join(AGE_BINS[a] for a in np.flatnonzero(empty))
+            said.append(f"ages {ages} {name} the finding ({balancing.target[label][empty].sum():.1%} of the target)")
+    return f"nobody of {' nor '.join(said)}: its other ages weigh more" if said else None
+
+
+def _doubts(groups: Groups, studied: Sequence[_Studied]) -> list[str]:
+    """What could not be compared or balanced, once for a grouping."""
+    if groups.crossed:
+        return []
+    alone = [each.as_is.finding.name for each in studied if each.as_is.able.sum() < 2]
+    apart = [each.as_is.finding.name for each in studied if each.as_is.able.sum() > 1 > each.balanced.able.sum()]
+    said = []
+    if alone:
+        said.append(
+            f"{groups.name}: no gaps for {', '.join(alone)}: fewer than two groups have {FEW} patients with and {FEW} "
+            "without the finding"
+        )
+    if apart:
+        said.append(f"{groups.name}: not balanced for {', '.join(apart)}: too few patients with an age in common")
+    lacking = sum(any(note for note, ok in zip(s.balanced.notes, s.balanced.able, strict=True) if ok) for s in studied)
+    if lacking:
+        said.append(
+            f"{groups.name}: in {lacking} of {len(studied)} findings a group has nobody of some age: balanced for the "
+            "ages it has (the notes of the rows say which)"
+        )
+    return said

@@ -1,0 +1,409 @@
+"""The subgroups audit: planted gaps are found, those of prevalence and age vanish when balanced, nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.special import expit
+
+from cxrhf import metrics
+from cxrhf.audits import AuditOutput, run_audits
+from cxrhf.audits.groupings import AGE_BANDS, LEAST_CROSSED, MOST
+from cxrhf.data.planted import subgroups
+from cxrhf.schema import load_predictions
+from tests.audits.tables import audited, block, settings
+from tests.real_data import real_data
+
+NUMBERS = ("auroc", "tpr", "fpr", "j")
+YEARS = np.array([25.0, 45.0, 65.0])  # the planted ages 0, 1, 2, in bins of their own
+
+
+class Groups:
+    """RESULT rows of the audit by metric, slice, versus and finding."""
+
+    def __init__(self, output: AuditOutput) -> None:
+        self.rows = [row for row in output.results.to_pylist() if row["audit"] == "subgroups"]
+        self.notes = "\n".join(output.notes)
+
+    def __call__(
+        self, metric: str, where: str = "all", finding: str = "x", versus: str | None = None
+    ) -> dict[str, Any]:
+        (row,) = [
+            row
+            for row in self.rows
+            if (row["metric"], row["slice"], row["finding"], row["versus"]) == (metric, where, finding, versus)
+        ]
+        return row
+
+    def gap(self, metric: str, name: str, finding: str = "x") -> dict[str, Any]:
+        """The gap between groups of one attribute."""
+        (row,) = [row for row in self.gaps(metric, name) if row["finding"] == finding]
+        return row
+
+    def gaps(self, metric: str | None = None, name: str | None = None) -> list[dict[str, Any]]:
+        def names(text: str) -> str:
+            return " & ".join(each.partition("=")[0] for each in text.split(" & "))
+
+        return [
+            row
+            for row in self.rows
+            if row["versus"] and metric in (None, row["metric"]) and name in (None, names(row["slice"]))
+        ]
+
+
+def found_in(*blocks: pa.Table, n_resamples: int = 200, **options: Any) -> Groups:
+    return Groups(audited(*blocks, n_resamples=n_resamples, only=("subgroups",), **options))
+
+
+def planted(n: int, shift: float = 0.0, seed: int = 0) -> tuple[Any, pa.Table]:
+    data = subgroups(n, shift=shift, seed=seed)
+    made = block("x", data.y, data.patient, prob=expit(data.score), race=data.race.astype(str), age=YEARS[data.age])
+    return data.truth, made
+
+
+def hospital(seed: int = 0, n: int = 1200, findings: int = 2, **given: Any) -> list[pa.Table]:
+    """Several images a patient; groups that mean nothing. `given` columns replace the made ones."""
+    rng = np.random.default_rng(seed)
+    patient = rng.integers(0, n // 3, n)
+    columns: dict[str, Any] = {
+        "sex": rng.choice(["F", "M"], n // 3)[patient],
+        "race": rng.choice(["a", "b", "c"], n // 3, p=[0.5, 0.3, 0.2])[patient],
+        "view": rng.choice(["AP", "PA"], n),
+        "age": rng.uniform(18, 95, n // 3)[patient],
+    } | given
+    made = []
+    for k in range(findings):
+        y = (rng.random(n) < 0.3).astype(float)
+        prob = np.round(expit(y + rng.normal(size=n)), 3)
+        made.append(block(f"f{k}", y, patient, prob=prob, **{k: v for k, v in columns.items() if v is not None}))
+    return made
+
+
+# ---------------------------------------------------------------- planted truth and null
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+def test_planted_values_lie_in_their_intervals(shift) -> None:
+    truth, made = planted(20_000, shift, seed=3)
+    found = found_in(made, n_resamples=500, level=0.99)
+    assert found("threshold_at_fpr")["value"] == pytest.approx(expit(truth.threshold), abs=0.01)
+    assert found("threshold_at_fpr_balanced", "race")["value"] == pytest.approx(expit(truth.threshold), abs=0.015)
+    for race in range(3):
+        expected = {
+            "auroc": truth.auroc[race],
+            "tpr": truth.tpr[race],
+            "fpr": truth.fpr[race],
+            "j": truth.tpr[race] - truth.fpr[race],
+            "auroc_balanced": truth.balanced_auroc[race],
+            "tpr_balanced": truth.balanced_tpr[race],
+            "fpr_balanced": truth.balanced_fpr[race],
+            "j_balanced": truth.balanced_tpr[race] - truth.balanced_fpr[race],
+        }
+        for metric, value in expected.items():
+            row = found(metric, f"race={race}")
+            assert row["ci_low"] <= value <= row["ci_high"], (metric, race)
+            assert row["ci_high"] - row["ci_low"] < 0.2
+    assert found("tpr_balanced", "race=0")["method"].startswith("balanced for prevalence and age; 0.99 percentile")
+
+
+def test_gaps_of_prevalence_and_age_vanish_and_planted_ones_stay() -> None:
+    """Of 350 such samples, 2 to 6% had 0 outside the (uncorrected) 95% interval of a balanced gap."""
+    _, made = planted(20_000, 0.0, seed=4)
+    found = found_in(made, n_resamples=500)
+    for metric in ("tpr", "fpr"):
+        gap = found.gap(metric, "race")
+        assert (gap["slice"], gap["versus"]) == ("race=0", "race=2")
+        assert gap["ci_low"] > 0
+        assert gap["p_value"] < 0.05
+        assert "largest of 3 pairs (Bonferroni)" in gap["method"]
+    for metric in ("auroc_balanced", "tpr_balanced", "fpr_balanced"):
+        assert found.gap(metric, "race")["p_value"] > 0.05
+    truth, made = planted(20_000, 0.5, seed=4)
+    found = found_in(made, n_resamples=500)
+    for metric, values in (("auroc_balanced", truth.balanced_auroc), ("tpr_balanced", truth.balanced_tpr)):
+        gap = found.gap(metric, "race")
+        assert gap["versus"] == "race=2"
+        assert gap["p_value"] < 0.01
+        assert gap["ci_low"] <= values[0] - values[2] <= gap["ci_high"]
+    assert found.gap("fpr_balanced", "race")["p_value"] > 0.05
+
+
+def test_groups_that_mean_nothing_have_no_gaps() -> None:
+    """Of 360 such samples 13 (3.6%) showed a gap; 5% are allowed."""
+    seen = 0
+    for seed in range(100, 110):
+        found = found_in(*hospital(seed, findings=1), n_resamples=150, seed=seed)
+        tested = [row for row in found.gaps() if row["p_value"] is not None]
+        # By age only the prevalence is balanced, which does not change how a group ranks.
+        assert len(tested) == 4 * 6 - 1
+        seen += any(row["p_value"] < 0.05 for row in tested)
+    assert seen <= 1
+
+
+def test_ap_and_pa_differ_more_than_the_sexes_in_nih() -> None:
+    loaded = load_predictions(real_data("nih/predictions.csv.gz"))
+    found = Groups(run_audits(loaded.table, settings(200, only=("subgroups",))))
+    view = {row["finding"]: row["value"] for row in found.gaps("auroc", "view")}
+    sex = {row["finding"]: row["value"] for row in found.gaps("auroc", "sex")}
+    assert len(set(view) - {"macro"}) >= 13
+    assert sum(view[name] > sex[name] for name in set(view) & set(sex) - {"macro"}) >= 10
+    assert "sex: no gaps for hernia: fewer than two groups have 10 patients with and 10 without" in found.notes
+    assert "no groups by race" in found.notes
+
+
+# ---------------------------------------------------------------- what the rows are
+
+
+def test_values_are_those_of_the_metrics() -> None:
+    """Point estimates from the public functions: one threshold, groups apart, weights of their own."""
+    made = hospital(2, findings=1)[0]
+    found = found_in(made, n_resamples=64)
+    column = {name: np.array(made[name].to_pylist()) for name in ("label", "prob", "sex", "age")}
+    y, p = column["label"], column["prob"]
+    rates = metrics.subgroup_rates(y, p, column["sex"])
+    assert found("threshold_at_fpr", finding="f0")["value"] == rates.threshold
+    weight = metrics.balancing_weights(y, (column["sex"] == "M") * 1, metrics.age_bins(column["age"])).weight
+    at = metrics.threshold_at_fpr(y, p, 0.2, weight)
+    assert found("threshold_at_fpr_balanced", "sex", "f0")["value"] == at
+    for sex in "FM":
+        own = column["sex"] == sex
+        balanced = metrics.rates_at(y[own], p[own], at, weight[own])
+        for name in NUMBERS:
+            row = found(name, f"sex={sex}", "f0")
+            assert row["value"] == pytest.approx(getattr(rates.rates[sex], name), abs=1e-12)
+            assert (row["n"], row["n_pos"]) == (own.sum(), y[own].sum())
+            assert row["ci_low"] <= row["value"] <= row["ci_high"]
+            assert row["higher_is_better"] == (name != "fpr")
+            if name != "auroc":
+                value = found(f"{name}_balanced", f"sex={sex}", "f0")["value"]
+                assert value == pytest.approx(getattr(balanced, name), abs=1e-12)
+        area = found("auroc_balanced", f"sex={sex}", "f0")["value"]
+        assert area == pytest.approx(metrics.auroc(y[own], p[own], weight[own]), abs=1e-12)
+    for name in NUMBERS:
+        gap = found.gap(name, "sex", "f0")
+        assert gap["value"] == pytest.approx(rates.gaps[name].value, abs=1e-12)
+        assert gap["slice"] == f"sex={rates.gaps[name].highest}"
+        assert gap["higher_is_better"] is None
+        assert (gap["p_value"] is None) == (name == "j")
+    assert found("tpr", finding="f0")["value"] == pytest.approx(rates.overall.tpr, abs=1e-12)
+
+
+def test_intersections_have_intervals_but_no_tests() -> None:
+    found = found_in(*hospital(1), n_resamples=64)
+    row = found("tpr", "sex=F & race=a", "f1")
+    assert row["ci_low"] <= row["value"] <= row["ci_high"]
+    assert found("tpr_balanced", "race=a & view=AP", "f0")["method"].startswith("balanced for prevalence and age")
+    assert found("tpr_balanced", "sex=F & age=40-59", "f0")["method"].startswith("balanced for prevalence only")
+    crossed = [gap for gap in found.gaps() if " & " in gap["slice"]]
+    assert {len(gap["slice"].split(" & ")) for gap in crossed} == {2}
+    assert all(gap["p_value"] is None and gap["ci_low"] <= gap["value"] for gap in crossed)
+    pairs = {tuple(each.partition("=")[0] for each in gap["slice"].split(" & ")) for gap in crossed}
+    names = ("sex", "race", "age", "view")
+    assert pairs == {(a, b) for i, a in enumerate(names) for b in names[i + 1 :]}
+    shown = [row for row in found.rows if " & " in row["slice"] and row["versus"] is None and "=" in row["slice"]]
+    assert min(row["n_patients"] for row in shown if row["finding"] != "macro") >= LEAST_CROSSED
+
+
+def test_macro_is_the_mean_of_the_same_findings_in_every_group() -> None:
+    tables = hospital(4, findings=3)
+    rare = np.zeros(1200)
+    rare[:40] = 1  # enough for some groups only
+    rng = np.random.default_rng(0)
+    columns = {name: np.array(tables[0][name].to_pylist()) for name in ("sex", "race", "view", "age")}
+    patient = [int(each[-5:]) for each in tables[0]["patient_id"].to_pylist()]
+    found = found_in(*tables, block("rare", rare, patient, prob=expit(rare + rng.normal(size=1200)), **columns))
+    for metric in ("auroc", "tpr_balanced"):
+        for race in "abc":
+            mean = found(metric, f"race={race}", "macro")
+            assert mean["note"] == "mean of 3 of 4 findings"
+            each = [found(metric, f"race={race}", f"f{k}")["value"] for k in range(3)]
+            assert mean["value"] == pytest.approx(np.mean(each))
+        gap = found.gap(metric, "race", "macro")
+        high, low = (found(metric, gap[key], "macro")["value"] for key in ("slice", "versus"))
+        assert gap["value"] == pytest.approx(high - low)
+        assert gap["ci_low"] <= gap["value"] <= gap["ci_high"]
+
+
+def test_a_threshold_from_validation_is_fixed() -> None:
+    made = hospital(6, n=3000, findings=1)[0]
+    split = np.where(np.arange(3000) % 2 == 0, "test", "validate")
+    table = made.set_column(made.schema.get_field_index("split"), made.schema.field("split"), pa.array(split))
+    found = found_in(table)
+    y, p = np.array(made["label"].to_pylist()), np.array(made["prob"].to_pylist())
+    at = metrics.threshold_at_fpr(y[split == "validate"], p[split == "validate"])
+    assert found("threshold_at_fpr", finding="f0")["value"] == at
+    assert not [row for row in found.rows if row["metric"] == "threshold_at_fpr_balanced"]
+    own = (np.array(made["sex"].to_pylist()) == "F") & (split == "test")
+    row = found("tpr", "sex=F", "f0")
+    assert row["value"] == pytest.approx(metrics.rates_at(y[own], p[own], at).tpr)
+    assert "validation split" in row["method"]
+    assert found.gap("tpr_balanced", "age", "f0")["p_value"] is None  # balanced for prevalence only: the same number
+    assert found.gap("tpr_balanced", "sex", "f0")["p_value"] is not None
+
+
+def test_groups_keep_their_text_and_missing_values_form_none() -> None:
+    names = np.array(["<script>alert(1)</script>", "b & c=d", ""])[np.arange(1200) % 3]
+    race = pa.array([each or None for each in names])
+    tables = [
+        each.set_column(each.schema.get_field_index("race"), each.schema.field("race"), race)
+        for each in hospital(0, race=None, findings=1)
+    ]
+    found = found_in(*tables, n_resamples=30)
+    assert found("auroc", "race=<script>alert(1)</script>", "f0")["n"] == 400
+    assert found("auroc", "race=b & c=d", "f0")["n"] == 400
+    assert "race: 400 of 1,200 images have no race and are in no group" in found.notes
+    assert {row["slice"] for row in found.rows if row["slice"].startswith("race=") and "age" not in row["slice"]} >= {
+        "race=<script>alert(1)</script>"
+    }
+
+
+def test_bands_of_age() -> None:
+    age = np.array([0.0, 19.9, 20.0, 39.0, 40.0, 59.5, 60.0, 79.0, 80.0, 120.0, np.nan, np.nan])[np.arange(1200) % 12]
+    found = found_in(*hospital(0, age=age, findings=1), n_resamples=30)
+    for band in AGE_BANDS:
+        assert found("auroc", f"age={band}", "f0")["n"] == 200
+    assert "age: 200 of 1,200 images have no age and are in no group" in found.notes
+    assert "200 images without an age are left out of what is balanced for age" in found.notes
+    assert found("auroc", "sex=F", "f0")["n"] > found("auroc_balanced", "sex=F", "f0")["n"]
+
+
+def test_only_the_largest_of_many_values_are_audited() -> None:
+    many = np.array([f"v{k:02d}" for k in range(20)])[np.minimum(np.arange(1200) % 31, 19)]
+    found = found_in(*hospital(0, view=many, findings=1), n_resamples=30)
+    shown = {row["slice"] for row in found.rows if row["slice"].startswith("view=")}
+    assert len(shown) == MOST
+    assert "view=v19" in shown
+    assert f"view: of 20 values the {MOST} with most patients are audited, the others (" in found.notes
+    assert "largest of 45 pairs" in found.gap("auroc", "view", "f0")["method"]
+    assert "0.95 t" in found.gap("auroc", "view", "f0")["method"]  # 30 resamples know nothing of such tails
+
+
+# ---------------------------------------------------------------- empty cells, small groups, undefined
+
+
+def test_an_empty_age_is_said_and_the_others_weigh_more() -> None:
+    rng = np.random.default_rng(1)
+    n = 4000
+    sex = rng.choice(["F", "M"], n)
+    y = (rng.random(n) < 0.4).astype(float)
+    age = rng.choice(YEARS, n, p=[0.1, 0.4, 0.5])
+    age[(sex == "F") & (y == 1) & (age == 25)] = 45
+    found = found_in(block("x", y, np.arange(n), prob=expit(y + age / 50 + rng.normal(size=n)), sex=sex, age=age))
+    note = found("tpr_balanced", "sex=F")["note"]
+    assert note.startswith("nobody of ages 21-30 with the finding (")
+    assert note.endswith("% of the target): its other ages weigh more")
+    assert found("tpr_balanced", "sex=M")["note"] is None
+    assert "sex: in 1 of 1 findings a group has nobody of some age" in found.notes
+    age[sex == "F"] = 85  # nothing in common
+    found = found_in(block("x", y, np.arange(n), prob=expit(y + rng.normal(size=n)), sex=sex, age=age), n_resamples=30)
+    row = found("auroc_balanced", "sex=F")
+    assert np.isnan(row["value"])
+    assert row["note"].startswith("not balanced: ")
+    assert not found.gaps("auroc_balanced", "sex")
+    assert found.gap("auroc", "sex")["p_value"] is not None
+
+
+def test_small_groups_are_shown_but_make_no_gaps() -> None:
+    race = np.array(["a", "b", "c", "few"])[np.r_[np.arange(1188) % 3, np.full(12, 3)]]
+    found = found_in(*hospital(3, race=race), n_resamples=60)
+    row = found("fpr", "race=few", "f0")
+    assert "too few patients (" in row["note"]
+    assert row["note"].endswith("not in gaps")
+    assert np.isfinite(row["value"])
+    assert "too few patients" in found("auroc_balanced", "race=few", "f0")["note"]
+    assert "race=few" not in {row[key] for row in found.gaps() for key in ("slice", "versus")}
+    assert found("auroc", "race=few", "macro")["note"].startswith("too few patients in more than half")
+    assert "largest of 3 pairs" in found.gap("tpr", "race", "f0")["method"]
+
+
+def same(one: Groups, other: Groups, tolerance: float = 0.0) -> None:
+    assert len(one.rows) == len(other.rows)
+    for a, b in zip(one.rows, other.rows, strict=True):
+        for name, value in a.items():
+            if isinstance(value, float):
+                np.testing.assert_allclose(b[name], value, atol=tolerance, rtol=0)
+            else:
+                assert b[name] == value, name
+    assert one.notes == other.notes
+
+
+def test_threads_and_row_order_do_not_matter() -> None:
+    tables = hospital(7, n=900, race=None)
+    one = found_in(*tables, n_resamples=130, workers=1)
+    same(one, found_in(*tables, n_resamples=130, workers=2))
+    order = np.random.default_rng(0).permutation(900)
+    same(one, found_in(*(each.take(pa.array(order)) for each in tables), n_resamples=130), 1e-9)
+
+
+CASES: Mapping[str, Any] = {
+    "one class": lambda y, p: (np.zeros(len(y)), p),
+    "three positives": lambda y, p: (np.r_[np.ones(3), np.zeros(len(y) - 3)], p),
+    "all tied": lambda y, p: (y, np.full(len(y), 0.4)),
+    "zeros and ones": lambda y, p: (y, (p > 0.5) * 1.0),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_undefined_numbers_say_why(case) -> None:
+    rng = np.random.default_rng(0)
+    n = 400
+    y = (rng.random(n) < 0.3).astype(float)
+    y, p = CASES[case](y, rng.random(n))
+    columns = {"sex": rng.choice(["F", "M"], n), "age": rng.uniform(20, 80, n)}
+    found = found_in(block("x", y, np.arange(n) // 2, prob=p, **columns), n_resamples=40)
+    for row in found.rows:
+        assert np.isfinite(row["value"]) or row["note"] or row["metric"].startswith("threshold"), row
+        assert row["p_value"] is None or 0 <= row["p_value"] <= 1
+    if case == "one class":
+        assert "no positives" in found("tpr", "sex=F")["note"]
+        assert not found.gaps()
+    if case == "three positives":
+        assert "too few patients" in found("fpr", "sex=F")["note"]
+        assert not found.gaps()
+    if case == "all tied":
+        assert found("auroc", "sex=F")["value"] == 0.5
+        assert found.gap("tpr", "sex")["value"] == 0
+        assert found.gap("tpr", "sex")["p_value"] == 1
+
+
+def test_scores_that_are_no_probabilities_and_one_patient() -> None:
+    rng = np.random.default_rng(0)
+    y = (rng.random(400) < 0.3).astype(float)
+    score, sex = y + rng.normal(size=400), rng.choice(["F", "M"], 400)
+    found = found_in(block("x", y, np.arange(400), logit=score, sex=sex), n_resamples=40)
+    assert found("tpr", "sex=F")["value"] == metrics.subgroup_rates(y, score, sex).rates["F"].tpr
+    assert "balanced for prevalence only: there are no ages" in found.notes
+    assert found.gap("auroc_balanced", "sex")["p_value"] is None
+    alone = found_in(block("x", y, np.zeros(400), logit=score, sex=sex), n_resamples=40)
+    assert np.isnan(alone("tpr", "sex=F")["ci_low"])
+    assert not alone.gaps()
+
+
+def test_weights_of_the_table_count() -> None:
+    tables = hospital(8, findings=1)
+    weight = np.random.default_rng(0).choice([1.0, 2.0], 1200)
+    table = tables[0].set_column(
+        tables[0].schema.get_field_index("weight"), tables[0].schema.field("weight"), pa.array(weight)
+    )
+    found = found_in(table, n_resamples=40)
+    y, p, sex = (np.array(table[name].to_pylist()) for name in ("label", "prob", "sex"))
+    expected = metrics.subgroup_rates(y, p, sex, weight=weight).rates["F"]
+    assert found("auroc", "sex=F", "f0")["value"] == pytest.approx(expected.auroc, abs=1e-12)
+    assert found("tpr", "sex=F", "f0")["value"] == pytest.approx(expected.tpr, abs=1e-12)
+    assert "weight column" in found("tpr_balanced", "sex=F", "f0")["method"]
+
+
+def test_a_table_without_groups_says_what_would_give_them() -> None:
+    y = np.r_[np.zeros(50), np.ones(50)]
+    made = block("x", y, np.arange(100), prob=np.linspace(0, 1, 100))
+    found = found_in(made, n_resamples=10)
+    assert found.rows == []
+    note = "no groups by sex, race, age, view: the table has no such column"
+    assert f"{note} (name it with --sex COLUMN, --race COLUMN, --age COLUMN, --view COLUMN)" in found.notes
+    one = found_in(block("x", y, np.arange(100), prob=np.linspace(0, 1, 100), sex="F"), n_resamples=10)
+    assert one.rows == []
+    assert "sex: only one value, F: nothing to compare" in one.notes
