@@ -1,15 +1,19 @@
-"""RESULT rows -> a book to look numbers up in, one per dataset and model, and numbers as people write them."""
+"""RESULT rows -> books to look numbers up in, one per dataset and model; runs of one model stand together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from cxrhf.report.figures import Mark, known, number
+from cxrhf.report.figures.ink import Line, Mark
+from cxrhf.report.numbers import known, number
 
 MACRO = "macro"
+ALL = "all"
+_RUN = re.compile(r"^(?P<model>.*) \(seed (?P<seed>.*)\)$", re.DOTALL)
 
 
 class Cell(NamedTuple):
@@ -40,40 +44,97 @@ class Cell(NamedTuple):
         return f"{number(self.value)} ({level}{self.span})" if self.span else number(self.value)
 
 
+EMPTY = Cell()
+Key = tuple[str, str, str, str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Book:
-    """All whole-sample numbers of one model on one dataset."""
+    """All numbers of one model on one dataset, by audit, finding, metric, slice and versus."""
 
     dataset: str
     model: str
     findings: list[str] = field(default_factory=list)
-    cells: dict[tuple[str, str, str, str], Cell] = field(default_factory=dict)
+    cells: dict[Key, Cell] = field(default_factory=dict)
 
-    def get(self, audit: str, finding: str, metric: str, versus: str = "") -> Cell:
+    def get(self, audit: str, finding: str, metric: str, versus: str = "", slice: str = ALL) -> Cell:
         """A number, or an empty cell."""
-        return self.cells.get((audit, finding, metric, versus), Cell())
+        return self.cells.get((audit, finding, metric, slice, versus), EMPTY)
 
-    def has(self, audit: str) -> bool:
-        """Whether an audit left any rows."""
-        return any(key[0] == audit for key in self.cells)
+    def held(self, finding: str, metric: str, versus: str = "") -> Cell:
+        """A number with context controlled; older runs kept the reweighted ones in the audit `matched`."""
+        found = self.get("reweighted", finding, metric, versus)
+        return found if found is not EMPTY else self.get("matched", finding, metric, versus)
+
+    @property
+    def way(self) -> str:
+        """How context is held equal in the headline: by weights (ATT), else by pairs, else "" (not at all)."""
+        ways = ("auroc_att", "matched_auroc")
+        return next((way for way in ways if any(known(self.held(f, way).value) for f in self.findings)), "")
+
+    def remains(self, finding: str) -> Cell:
+        """The AUROC with context held equal."""
+        return self.held(finding, self.way) if self.way else EMPTY
+
+    def drop(self, finding: str) -> Cell:
+        """Overall less that."""
+        return self.held(finding, "auroc_drop", self.way) if self.way else EMPTY
+
+    def overall(self, finding: str) -> Cell:
+        """The AUROC of every image: of those with a context where there is one, so that drops add up."""
+        found = self.held(finding, "auroc")
+        return found if known(found.value) else self.get("overview", finding, "auroc")
+
+    def has(self, *audits: str) -> bool:
+        """Whether any of these audits left rows."""
+        return any(key[0] in audits for key in self.cells)
+
+    def keys(self, audit: str) -> list[Key]:
+        """All keys of an audit, in the order of the rows."""
+        return [key for key in self.cells if key[0] == audit]
+
+    def slices(self, audit: str) -> list[str]:
+        """The parts of the sample that an audit has numbers of, in the order of the rows."""
+        return list(dict.fromkeys(key[3] for key in self.keys(audit) if key[3] != ALL and not key[4]))
+
+    def everyone(self) -> list[str]:
+        """Findings, and their mean where there are several."""
+        return [*self.findings, *([MACRO] if len(self.findings) > 1 else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What the page speaks of: a model on a dataset. Of several runs, the first in detail and the mean of all."""
+
+    book: Book
+    mean: Book | None = None
+    runs: tuple[Book, ...] = ()
+
+    @property
+    def model(self) -> str:
+        """Its name, without a seed."""
+        return self.mean.model if self.mean else self.book.model
+
+    def name(self, several_datasets: bool) -> str:
+        """Its name, with the dataset where there are several."""
+        name = self.model or "Model"
+        return f"{name} on {self.book.dataset}" if several_datasets and self.book.dataset else name
 
 
 def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def open_books(rows: Sequence[Mapping[str, Any]]) -> list[Book]:
+def open_books(rows: Iterable[Mapping[str, Any]]) -> list[Book]:
     """One book per dataset and model, in the order of the rows; findings in theirs."""
     books: dict[tuple[str, str], Book] = {}
     for row in rows:
-        if row["slice"] != "all":
-            continue
-        key = (row["dataset"] or "", row["model"] or "")
-        book = books.setdefault(key, Book(*key))
+        name = (row["dataset"] or "", row["model"] or "")
+        book = books.setdefault(name, Book(*name))
         finding = row["finding"] or MACRO
         if finding != MACRO and finding not in book.findings:
             book.findings.append(finding)
-        book.cells[row["audit"], finding, row["metric"], row["versus"] or ""] = Cell(
+        book.cells[row["audit"], finding, row["metric"], row["slice"], row["versus"] or ""] = Cell(
             value=_number(row["value"]),
             low=_number(row["ci_low"]),
             high=_number(row["ci_high"]),
@@ -85,3 +146,63 @@ def open_books(rows: Sequence[Mapping[str, Any]]) -> list[Book]:
             note=row["note"] or "",
         )
     return list(books.values())
+
+
+def subjects(books: Sequence[Book]) -> list[Subject]:
+    """Runs of one model (`net (seed 3)`) stand under the mean of all (`net`); every other book stands alone."""
+    by_name = {(book.dataset, book.model): book for book in books}
+    runs: dict[tuple[str, str], list[Book]] = {}
+    for book in books:
+        found = _RUN.match(book.model)
+        if found and (book.dataset, found["model"]) in by_name:
+            runs.setdefault((book.dataset, found["model"]), []).append(book)
+    inside = {(book.dataset, book.model) for several in runs.values() for book in several}
+    out, done = list[Subject](), set[tuple[str, str]]()
+    for book in books:
+        name = (book.dataset, book.model)
+        if name in inside:
+            found = _RUN.match(book.model)
+            assert found is not None
+            name = (book.dataset, found["model"])
+        if name in done:
+            continue
+        done.add(name)
+        several = runs.get(name)
+        out.append(Subject(several[0], by_name[name], tuple(several)) if several else Subject(book))
+    return out
+
+
+def seed_of(model: str) -> str:
+    """`net (seed 3)` -> `seed 3`."""
+    found = _RUN.match(model)
+    return f"seed {found['seed']}" if found else model
+
+
+_AUDITS = ("overview", "imbalance", "reweighted", "matched", "context", "subgroups")
+
+
+def find(book: Book, finding: str, metric: str) -> Cell:
+    """A number of the whole sample from whichever audit has it."""
+    for audit in _AUDITS:
+        cell = book.get(audit, finding, metric)
+        if cell is not EMPTY:
+            return cell
+    return EMPTY
+
+
+Lines = Mapping[tuple[str, str, str], Line]
+
+
+def open_lines(curves: Iterable[Mapping[str, Any]]) -> Lines:
+    """CURVE rows of the whole sample -> lines by model, finding and kind."""
+    points: dict[tuple[str, str, str], list[tuple[float, ...]]] = {}
+    for row in curves:
+        if row["slice"] == ALL:
+            key = (row["model"] or "", row["finding"] or "", row["kind"])
+            points.setdefault(key, []).append(tuple(_number(row[name]) for name in ("x", "y", "low", "high")))
+    return {key: Line(*(list(column) for column in zip(*rows, strict=True))) for key, rows in points.items()}
+
+
+def line_of(lines: Lines, book: Book, finding: str, kind: str) -> Line | None:
+    """A curve of a book; with several datasets CURVE names the model with its dataset."""
+    return lines.get((book.model, finding, kind)) or lines.get((f"{book.model} on {book.dataset}", finding, kind))

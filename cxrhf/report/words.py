@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cxrhf.report.blocks import CHANCE
 from cxrhf.report.book import MACRO, Book, Cell
-from cxrhf.report.figures import known, number
+from cxrhf.report.numbers import known, number
 
-# Below this corrected p value a drop is called beyond chance.
-CHANCE = 0.05
 FEW_PATIENTS = 10
 
 
@@ -26,26 +25,27 @@ def headline(book: Book, level: str) -> str:
     several = len(book.findings) > 1
     finding = MACRO if several else book.findings[0]
     over = f"On average over {_mean_of(book, finding)}, the model" if several else "The model"
-    overall = book.get("matched", finding, "auroc")
-    if not known(overall.value):
-        overall = book.get("overview", finding, "auroc")
+    overall = book.overall(finding)
     if not known(overall.value):
         return "No AUROC could be computed: no finding has both positives and negatives."
     words = f"{over} reaches an AUROC of {overall.with_interval(level + ' CI ')}."
-    rest, drop = book.get("matched", finding, "auroc_att"), book.get("matched", finding, "auroc_drop", "auroc_att")
+    rest, drop = book.remains(finding), book.drop(finding)
     few = sum(0 < book.get("overview", each, "verdict").value < FEW_PATIENTS for each in book.findings)
     if few and several:
         words += f" ({few} of the findings {'rest' if few > 1 else 'rests'} on too few patients.)"
     if not known(rest.value):
         return words
+    alone = book.held(finding, "auroc_context")
+    context = f" Context alone, without the image, reaches {alone.with_interval()}." if known(alone.value) else ""
+    how = "matched one to one for" if book.way == "matched_auroc" else "of"
     return (
-        f"{words} When positives are compared with negatives of the same patient context, {rest.with_interval()} "
-        f"remains: a drop of {drop.with_interval()}."
+        f"{words}{context} When positives are compared with negatives {how} the same patient context, "
+        f"{rest.with_interval()} remains: a drop of {drop.with_interval()}."
     )
 
 
 def _mean_of(book: Book, finding: str) -> str:
-    note = book.get("matched", finding, "auroc").note or book.get("overview", finding, "auroc").note
+    note = book.held(finding, "auroc").note or book.get("overview", finding, "auroc").note
     part = note.split(";")[0].removeprefix("mean of ")
     count, _, rest = part.partition(" of ")
     return f"{count} findings" if rest.startswith(f"{count} ") or not rest else part
@@ -54,27 +54,25 @@ def _mean_of(book: Book, finding: str) -> str:
 def sentence(book: Book, finding: str, level: str) -> Sentence:
     """One finding in plain words: overall, context alone, context held equal, the drop."""
     verdict = book.get("overview", finding, "verdict")
-    overall = book.get("matched", finding, "auroc")
-    if not known(overall.value):
-        overall = book.get("overview", finding, "auroc")
+    overall = book.overall(finding)
     if not known(overall.value):
         why = (overall.note or verdict.note or "no numbers").removeprefix("auroc is undefined: ")
         return Sentence(finding, f"nothing can be said: {why}.", "undefined", "doubt")
     words = f"AUROC {overall.with_interval(level + ' CI ')} overall"
     few = known(verdict.value) and verdict.value < FEW_PATIENTS
-    rest = book.get("matched", finding, "auroc_att")
+    rest = book.remains(finding)
     if not known(rest.value):
         found = book.get("overview", finding, "sensitivity_at_specificity")
         more = f" At 95% specificity it finds {percent(found)} of the images with the finding." if found.span else ""
         return Sentence(finding, f"{words}.{more}", "too few patients" if few else "", "doubt" if few else "plain")
-    context = book.get("matched", finding, "auroc_context")
-    drop = book.get("matched", finding, "auroc_drop", "auroc_att")
-    words += (
-        f"; {rest.with_interval()} when context is held equal; drop {drop.with_interval()}. "
-        f"Context alone, without the image, reaches {context.with_interval()}."
-    )
+    context = book.held(finding, "auroc_context")
+    drop = book.drop(finding)
+    held = "when pairs are matched for context" if book.way == "matched_auroc" else "when context is held equal"
+    words += f"; {rest.with_interval()} {held}; drop {drop.with_interval()}."
+    if known(context.value):
+        words += f" Context alone, without the image, reaches {context.with_interval()}."
     tag, tone, more = judgement(drop, few)
-    overlap = book.get("matched", finding, "verdict").note
+    overlap = book.held(finding, "verdict").note
     if overlap.startswith("poor overlap"):
         more += f" Read with care, {overlap}."
     return Sentence(finding, f"{words} {more}".strip(), tag, tone)
@@ -92,7 +90,7 @@ def judgement(drop: Cell, few: bool) -> tuple[str, str, str]:
     if not known(drop.value, drop.p_value):
         return "", "plain", ""
     if drop.p_value >= CHANCE and (drop.low > 0 or drop.high < 0):
-        why = "Taken alone the interval leaves out 0, but not after correction for the number of findings"
+        why = "Taken alone the interval leaves out 0, but not after correction for everything this page tests"
         return "unclear", "plain", f"{why} (p = {number(drop.p_value, 2)})."
     if drop.p_value >= CHANCE:
         within = f"; any drop from {drop.span} fits these data" if drop.span else ""

@@ -9,19 +9,31 @@ from xml.etree import ElementTree
 import pytest
 
 from cxrhf.report.figures import (
+    KINDS,
+    Axis,
+    Bar,
+    Dot,
+    DotRow,
     Fall,
     Frame,
     Line,
     Mark,
+    Point,
+    along_prevalence,
+    dots,
     mark_shape,
     nice_end,
     number,
     precision_recall,
     reliability,
     roc,
+    scatter,
+    stacked,
     ticks,
     waterfall,
 )
+from cxrhf.report.figures.sheet import Group, sheet
+from cxrhf.report.numbers import letters
 
 NAN = math.nan
 ROWS = [
@@ -57,13 +69,30 @@ def test_waterfall_draws_every_number_once(width) -> None:
     assert len(tags(picture, "circle", "overall")) == 2
     assert len(tags(picture, "polygon", "context")) == 1
     assert len(tags(picture, "rect", "remains")) == 1
-    assert len(tags(picture, "line", "span")) == 3
+    assert len(tags(picture, "path", "span")) == 3
     assert len(tags(picture, "path", "fall")) == 1
     places = [float(each.get("cx") or "nan") for each in tags(picture, "circle", "overall")]
     assert places[0] > places[1]
-    inside = [float(x) for x in re.findall(r'\b(?:x|x1|x2|cx)="([-\d.]+)"', picture)]
+    inside = [float(x) for found in re.findall(r'\b(?:x|cx)="([-\d.]+)"|M([-\d.]+) ', picture) for x in found if x]
     assert min(inside) >= 0
     assert max(inside) <= width
+
+
+@pytest.mark.parametrize("name", ["Enlarged cardiomediastinum", "N" * 200, "\N{LUNGS}" * 40, "肺" * 30])
+def test_a_long_name_stays_inside_the_waterfall_and_off_its_drop(name) -> None:
+    row = Fall(name, Mark(0.9), Mark(0.8), Mark(0.7), "drop 0.150 (0.120 to 0.180)")
+    for width in (960, 350):
+        picture = waterfall([row], width=width, ident="w", title="t", about="a")
+        (label,) = tags(picture, "text", "name")
+        (drop,) = [each for each in tags(picture, "text") if (each.text or "").startswith("drop")]
+        wide = 9 * letters(label.text or "")
+        if width == 960:
+            assert float(label.get("x") or 0) - wide >= 0
+        else:
+            assert float(label.get("x") or 0) + wide <= width
+            assert label.get("y") != drop.get("y")
+    short_row = waterfall(ROWS[:1], width=350, ident="w", title="t", about="a")
+    assert len({each.get("y") for each in tags(short_row, "text", "name") + tags(short_row, "text", "tight")}) == 1
 
 
 def test_waterfall_without_context_shows_one_mark_a_finding() -> None:
@@ -128,4 +157,81 @@ def test_reliability_zooms_to_rare_findings() -> None:
 
 
 def test_marks_differ_by_shape() -> None:
-    assert len({mark_shape(kind, 0, 0).split()[0] for kind in ("overall", "context", "remains")}) == 3
+    shapes = {mark_shape(kind, 0, 0).replace(kind, "") for kind in KINDS}
+    assert len(shapes) == len(KINDS) == 5
+
+
+ROW = DotRow("Edema", [("F", [Dot("overall", Mark(0.8, 0.7, 0.9), "as it is"), Dot("remains", Mark(0.7), "balanced")])])
+
+
+def test_dots_draw_every_number_and_label() -> None:
+    picture = dots([ROW], Axis("AUROC", 0.5, 1.0, reference=0.5), ident="d", title="t")
+    assert len(tags(picture, "circle", "overall")) == 1
+    assert len(tags(picture, "rect", "remains")) == 1
+    assert len(tags(picture, "path", "span")) == 1
+    assert {"Edema", "F", "AUROC"} <= {each.text for each in tags(picture, "text")}
+    assert "as it is 0.800, balanced 0.700" in picture
+    assert "Edema, as it is: 0.800 (0.700 to 0.900)" in picture
+
+
+def test_an_interval_beyond_the_axis_is_cut_with_a_point_but_a_value_never() -> None:
+    axis = Axis("AUROC", 0.5, 1.0, floor=0.4, ceiling=1.0)
+    wide = dots([DotRow("A", [("", [Dot("overall", Mark(0.8, 0.0, 1.0))])])], axis, ident="d", title="t")
+    assert len(re.findall(r'<path class="overall" d="M', wide)) == 1
+    assert "0.4" in [each.text for each in tags(wide, "text")]
+    low = dots([DotRow("A", [("", [Dot("overall", Mark(0.12))])])], axis, ident="d", title="t")
+    assert "0.2" in [each.text for each in tags(low, "text")]
+
+
+def test_dots_without_numbers_are_a_picture_too() -> None:
+    empty = dots([DotRow("A", [("", [Dot("overall", Mark(), null=NAN)])])], Axis("x"), ident="d", title="t")
+    assert not tags(empty, "circle")
+    assert "nan" not in empty
+    ElementTree.fromstring(dots([], Axis("x"), ident="d", title="t"))
+
+
+def test_bars_are_as_long_as_their_parts() -> None:
+    kinds = [("calibration", "calibration loss"), ("discrimination", "discrimination loss")]
+    picture = stacked([Bar("Edema", [0.02, 0.06], 0.1)], kinds, label="Brier", ident="b", title="t")
+    one, two = (float(each.get("width") or 0) for each in tags(picture, "rect", "part"))
+    assert two == pytest.approx(3 * one, abs=0.3)
+    assert len(tags(picture, "path", "null")) == 1
+    assert "calibration loss 0.0200" in picture
+
+
+def test_scatter_names_every_point_inside_the_picture() -> None:
+    points = [Point(f"Finding {k}", Mark(0.8, 0.75, 0.85), Mark(0.3, 0.2, 0.4), 0.1) for k in range(6)]
+    picture = scatter(
+        [*points, Point("None", Mark(), Mark(), NAN)], across="a", up="u", ident="s", title="t", about="a"
+    )
+    assert len(tags(picture, "circle")) == 6
+    labels = tags(picture, "text", "label")
+    assert len(labels) == 6
+    assert len({(each.get("x"), each.get("y")) for each in labels}) == 6
+    assert all(0 <= float(each.get("x") or -1) <= 520 for each in labels)
+
+
+def test_curves_along_prevalence_are_told_apart() -> None:
+    line = Line([0.001, 0.01, 0.5], [0.1, 0.2, 0.9], [0, 0.1, 0.8], [0.2, 0.3, 1])
+    picture = along_prevalence([line, line], up="PPV", here=0.01, ident="p", title="t", about="a")
+    assert len(tags(picture, "path", "line-1")) == len(tags(picture, "path", "line-2")) == 1
+    assert len(tags(picture, "path", "chance")) == 1
+
+
+def test_curves_keep_their_shape_with_fewer_points() -> None:
+    frame = Frame()
+    level = frame.path([0, 0.2, 0.4, 0.6, 1], [0.5, 0.5, 0.5, 0.5, 1])
+    assert level.count("L") == 2
+    assert level == frame.path([0, 0.6, 1], [0.5, 0.5, 1])
+
+
+def test_a_sheet_stands_alone() -> None:
+    bad = "<script>&"
+    panels = [(bad, dots([ROW], Axis("AUROC"), ident=f"d{k}", title="t")) for k in range(4)]
+    made = sheet(bad, [Group(bad, panels, [("overall", bad), ("calibration", "c")]), Group("", panels[:1])])
+    root = ElementTree.fromstring(made)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "var(" not in made
+    assert "<script" not in made
+    assert float(root.get("width") or 0) > 3 * 350
+    assert not re.search(r"href|url\(|@import", made)

@@ -1,0 +1,93 @@
+"""Pictures of the page -> one picture on its own, with titles, legends and style, as SVG text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from cxrhf.report.assets import figure_style
+from cxrhf.report.figures.ink import at, key_mark, text
+from cxrhf.report.numbers import short
+
+_MARGIN, _GAP = 20.0, 22.0
+_LETTER = 6.4  # width of a letter of the legend, about
+# What no XML may hold, not even escaped.
+_FORBIDDEN = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\ufffe\\uffff]")
+_VIEW = re.compile(r'<svg viewBox="0 0 ([\d.]+) ([\d.]+)"')
+
+
+class Group(NamedTuple):
+    """Pictures of one idea: its title ("" = none), each picture with its own, a legend, and how many stand in a row."""
+
+    title: str
+    panels: Sequence[tuple[str, Markup]]
+    legend: Sequence[tuple[str, str]] = ()
+    columns: int = 3
+
+    @property
+    def cell(self) -> float:
+        """The width of a column."""
+        return max((_size(picture)[0] for _, picture in self.panels), default=300.0)
+
+    @property
+    def width(self) -> float:
+        """The width of a row."""
+        columns = max(1, min(self.columns, len(self.panels)))
+        return columns * self.cell + (columns - 1) * _GAP
+
+
+def sheet(title: str, groups: Sequence[Group]) -> str:
+    """A standalone SVG: the groups one below the other, their pictures in rows, each below its title."""
+    total = max([340.0, *(group.width for group in groups)]) + 2 * _MARGIN
+    parts, y = [text(_MARGIN, 30, short(title, int((total - 2 * _MARGIN) / 7.6)), "head")], 42.0
+    for group in groups:
+        if group.title:
+            parts.append(text(_MARGIN, y + 14, short(group.title, int((total - 2 * _MARGIN) / 7)), "name"))
+            y += 22
+        keys, y = _legend(group.legend, y, total)
+        drawn, y = _panels(group, y)
+        parts += [*keys, *drawn]
+    height = y + _MARGIN - _GAP
+    made = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {at(total)} {at(height)}" width="{at(total)}" '
+        f'height="{at(height)}"><style>{figure_style()}</style>'
+        f'<rect width="{at(total)}" height="{at(height)}" fill="#ffffff"/>{"".join(parts)}</svg>\n'
+    )
+    return _FORBIDDEN.sub("\ufffd", made)
+
+
+def _panels(group: Group, y: float) -> tuple[list[str], float]:
+    parts = []
+    for start in range(0, len(group.panels), group.columns):
+        row = group.panels[start : start + group.columns]
+        head = 20.0 if any(name for name, _ in row) else 0.0
+        for place, (name, picture) in enumerate(row):
+            x, (width, height) = _MARGIN + place * (group.cell + _GAP), _size(picture)
+            if name:
+                parts.append(text(x, y + 13, short(name, int(group.cell / 7)), "name"))
+            where = f'<svg x="{at(x)}" y="{at(y + head)}" width="{at(width)}" height="{at(height)}" viewBox='
+            parts.append(str(picture).replace("<svg viewBox=", where, 1))
+        y += head + max(_size(picture)[1] for _, picture in row) + _GAP
+    return parts, y
+
+
+def _size(picture: Markup) -> tuple[float, float]:
+    found = _VIEW.match(str(picture))
+    assert found is not None, "every picture starts with its size"
+    return float(found[1]), float(found[2])
+
+
+def _legend(legend: Sequence[tuple[str, str]], y: float, total: float) -> tuple[list[str], float]:
+    """Keys with their words in as many lines as they need, and where the next thing may start."""
+    parts, x = list[str](), _MARGIN
+    for kind, words in legend:
+        width = 24 + len(words) * _LETTER + 16
+        if x > _MARGIN and x + width > total - _MARGIN:
+            x, y = _MARGIN, y + 20
+        key = str(key_mark(kind)).replace("<svg ", f'<svg x="{at(x)}" y="{at(y)}" width="16" height="16" ', 1)
+        parts += [key, text(x + 22, y + 12, words, "tick")]
+        x += width
+    return parts, y + (28 if legend else 0)

@@ -1,0 +1,92 @@
+"""RESULT and CURVE rows with run.json -> the parts of a page, before any markup is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cxrhf.report.blocks import Block, Figure, Fold, Multiples, Section
+from cxrhf.report.book import Book, Subject, open_books, open_lines, subjects
+from cxrhf.report.sections.compare import compare
+from cxrhf.report.sections.context import context
+from cxrhf.report.sections.controlled import controlled
+from cxrhf.report.sections.datasets import datasets
+from cxrhf.report.sections.imbalance import imbalance
+from cxrhf.report.sections.opening import opening
+from cxrhf.report.sections.overview import overview
+from cxrhf.report.sections.provenance import Facts, mapping, size_of
+from cxrhf.report.sections.runs import runs
+from cxrhf.report.sections.subgroups import subgroups
+from cxrhf.report.sections.view import View
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """All the page says of one subject; `opening` is the first of its sections when it is the only one."""
+
+    ident: str
+    name: str
+    facts: Facts
+    opening: Section
+    sections: list[Section]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Chapters, what concerns several of them, and whose numbers they are."""
+
+    books: list[Book]
+    subjects: list[Subject]
+    chapters: list[Chapter]
+    shared: list[Section]
+    level: str
+
+
+def level_of(record: Mapping[str, Any]) -> str:
+    """The level of the intervals, as people write it."""
+    given = mapping(record.get("config")).get("level")
+    return f"{100 * (given if isinstance(given, (int, float)) and given else 0.95):.4g}%"
+
+
+def make_page(results: Rows, curves: Rows, record: Mapping[str, Any]) -> Page:
+    """Everything the page shows of the numbers."""
+    books = open_books(results)
+    found, lines, level = subjects(books), open_lines(curves), level_of(record)
+    several = len(found) > 1
+    several_datasets = len({subject.book.dataset for subject in found}) > 1
+    chapters, compared = list[Chapter](), list[Section]()
+    for at, subject in enumerate(found):
+        view = View(subject, lines, level, f"m{at}", tuple(found))
+        first = opening(view)
+        made = [
+            section for build in (runs, overview, context, controlled, imbalance, subgroups) if (section := build(view))
+        ]
+        if pair := compare(view):
+            where = f" on {subject.book.dataset}" if several_datasets else ""
+            compared.append(replace(pair, title=pair.title + where, short=pair.short + where))
+        name = subject.name(several_datasets)
+        if several:
+            first = replace(first, title=name, short=name)
+        else:
+            made = [first, *made, *compared]
+        chapters.append(Chapter(view.ident, name, size_of(subject), first, made))
+    across = datasets(found)
+    shared = [*compared, *([across] if across else [])] if several else []
+    return Page(books, found, chapters, shared, level)
+
+
+def pictures(sections: Sequence[Section]) -> Iterator[tuple[str, Figure | Multiples]]:
+    """The figures that are also written to files, by file name, in the order of the page."""
+
+    def inside(blocks: Sequence[Block]) -> Iterator[tuple[str, Figure | Multiples]]:
+        for block in blocks:
+            if isinstance(block, (Figure, Multiples)) and block.file:
+                yield block.file, block
+            elif isinstance(block, Fold):
+                yield from inside(block.blocks)
+
+    for section in sections:
+        yield from inside(section.blocks)

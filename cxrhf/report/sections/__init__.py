@@ -1,0 +1,1 @@
+"""Numbers of one subject -> the sections of the page, one file each."""

@@ -1,0 +1,70 @@
+"""How the numbers were made and what they cannot say, audit by audit, in short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cxrhf.report.book import Book
+
+_ALWAYS = (
+    ("Uncertainty", "Values are computed on all images; intervals come from drawing patients, with all their images, "
+     "again and again. The same draws serve every number, so differences are paired. With few positive patients the "
+     "interval is built on the log-odds scale with Student's t instead of percentiles; the results table names the "
+     "method of each."),
+)  # fmt: skip
+_CORRECTED = {
+    "bonferroni": "Every p value is corrected for everything this page tests of one model (Bonferroni): all "
+    "differences of an audit are one family, and the audits that test anything share the 5% evenly. If nothing is "
+    "going on, the chance that anything on the page is called beyond chance is at most 5%.",
+    "holm": "Every p value is corrected for everything this page tests of one model (Holm within an audit; the audits "
+    "share the 5% evenly).",
+    "max_t": "Every p value is corrected for everything this page tests of one model (largest statistic over the same "
+    "resamples within an audit; the audits share the 5% evenly).",
+    "bh": "P values are corrected within each audit so that among what is called beyond chance at most 5% is expected "
+    "to be false (Benjamini-Hochberg).",
+    "by": "P values are corrected within each audit so that among what is called beyond chance at most 5% is expected "
+    "to be false, whatever their dependence (Benjamini-Yekutieli).",
+    "none": "P values are NOT corrected for their number (as asked): of a hundred comparisons without any true "
+    "difference about five look significant.",
+}
+_AUDITS = (
+    (("overview",), "Overview", "The threshold for 95% specificity is chosen on these images; elsewhere expect "
+     "slightly less. Calibration error is above zero even for a calibrated model, so it stands beside what a "
+     "calibrated model would show here. Best J and best F1 are chosen on the images they are judged on."),
+    (("context",), "Context", "Strata are the bottom quarter, middle half and top quarter of the pre-test probability "
+     "(ties stay together) and whether an earlier note mentions the finding. They stay the same in every resample. "
+     "Calibration error grows as a stratum shrinks: only what exceeds its null is compared. Skill and calibration "
+     "differ between strata even for a score that ignores the chart, because the prevalence does."),
+    (("reweighted", "matched"), "Context held equal", "ATT: negatives are weighted by q / (1 − q), where q is the "
+     "pre-test probability, so that their context looks like that of the positives. Matching asks the same with pairs "
+     "of least total difference in q, matched anew in every resample; where negatives of high q run out a gap "
+     "remains. IPW asks what would be seen if context and finding were independent in everybody: another question, so "
+     "the numbers differ. q is taken as given: errors in it move the controlled numbers, and its own uncertainty is "
+     "not in the intervals."),
+    (("reweighted", "matched"), "What a drop means", "It is ranking that goes along with what was known before the "
+     "image. It does not prove that the model reads context from the image, and equal context does not make the "
+     "classes equal in everything else."),
+    (("imbalance",), "Imbalance", "Another prevalence means the same scores among positives and among negatives, only "
+     "mixed differently; in a clinic where the disease also looks different the numbers will differ too. Balanced "
+     "Brier is no proper score. The split by isotonic recalibration is fitted to the images it is measured on."),
+    (("subgroups",), "Patient groups", "Balanced: every group is weighted to the same prevalence and the same ages, "
+     "anew in every resample; empty cells are named in the warnings. A gap is the highest less the lowest group; its "
+     "p value is multiplied by the number of pairs, for picking the two ends. Race and sex are taken as the table has "
+     "them."),
+    (("compare",), "Comparison", "Differences are taken within each resample of patients. Whole-sample numbers are "
+     "tested; numbers of strata and groups have intervals only."),
+)  # fmt: skip
+_LIMITS = (
+    "Labels are taken as true; where they were read from reports by a program, its errors are in every number. "
+    "Nothing here says how the model would change what a clinician does. Intervals are not corrected for their "
+    "number, p values are."
+)
+
+
+def methods(books: Sequence[Book], correction: str) -> list[tuple[str, str]]:
+    """Paragraphs with their names, of the audits that were run."""
+    said = list(_ALWAYS)
+    if any(cell.p_value == cell.p_value for book in books for cell in book.cells.values()):
+        said.append(("Many comparisons", _CORRECTED.get(correction, _CORRECTED["bonferroni"])))
+    said += [(name, words) for audits, name, words in _AUDITS if any(book.has(*audits) for book in books)]
+    return [*said, ("Limits", _LIMITS)]

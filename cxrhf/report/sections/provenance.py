@@ -1,0 +1,141 @@
+"""run.json -> what was audited, and what the page was made from and with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cxrhf.report.blocks import Column, Entry, Table
+from cxrhf.report.book import MACRO, Subject
+from cxrhf.report.numbers import listed
+
+Facts = list[tuple[str, str]]
+# Audit -> what it needs, said where it left nothing.
+NEEDS = {
+    "overview": "labels and scores",
+    "context": "a pre-test probability or mentions in earlier notes (--pretest, --notes)",
+    "matched": "a pre-test probability (--pretest COLUMN, or --pretest from:age,sex,view,prior_labels)",
+    "reweighted": "a pre-test probability (--pretest COLUMN, or --pretest from:age,sex,view,prior_labels)",
+    "imbalance": "labels and scores",
+    "subgroups": "a column sex, race, age or view",
+    "compare": "predictions of a second model on the same images",
+}
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value if it is a mapping; a damaged record must not stop the page."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def size_of(subject: Subject) -> Facts:
+    """Images, patients and findings of a subject."""
+    book = subject.book
+    counts = book.get("overview", MACRO, "auroc")
+    if not counts.n and book.cells:
+        counts = max(book.cells.values(), key=lambda cell: cell.n)
+    return [
+        ("Images", f"{counts.n:,}"),
+        ("Patients", f"{counts.n_patients:,}"),
+        ("Findings", f"{len(book.findings)}"),
+    ]
+
+
+def summary(subjects: Sequence[Subject], record: Mapping[str, Any]) -> Facts:
+    """What was audited, in a line of facts."""
+    config = mapping(record.get("config"))
+    resamples = config.get("n_resamples")
+    models = list(dict.fromkeys(subject.model for subject in subjects))
+    datasets = list(dict.fromkeys(subject.book.dataset for subject in subjects if subject.book.dataset))
+    facts: Facts = []
+    files = [str(each.get("name", "")) for each in record.get("inputs") or [] if isinstance(each, Mapping)]
+    if datasets or files:
+        facts.append(("Datasets" if len(datasets) > 1 else "Data", listed(datasets or files, 4)))
+    if len(subjects) == 1:
+        facts += size_of(subjects[0])
+    if len(models) == 1:
+        facts.append(("Model", models[0]))
+    elif models:
+        facts.append(("Models audited", str(len(models))))
+    runs = max((len(subject.runs) for subject in subjects), default=0)
+    if runs:
+        facts.append(("Runs", str(runs)))
+    notes = [str(note) for note in record.get("notes") or []]
+    if split := next((note for note in notes if note.startswith("only the split ")), ""):
+        facts.append(("Split", split.removeprefix("only the split ").split(" is evaluated")[0]))
+    elif any(note.startswith("the splits ") for note in notes):
+        facts.append(("Split", "all together"))
+    facts += [
+        ("Resamples of patients", f"{resamples:,}" if isinstance(resamples, int) else "not recorded"),
+        ("Seed", str(record.get("seed", "not recorded"))),
+    ]
+    made = str(record.get("finished") or record.get("started") or "")
+    return [*facts, ("Made", made[:10])] if made else facts
+
+
+def absent(subjects: Sequence[Subject], record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Audits that left nothing, and what they need."""
+    only = mapping(record.get("config")).get("only") or ()
+    out = []
+    for name, needs in NEEDS.items():
+        if any(subject.book.has(name) for subject in subjects) or not subjects:
+            continue
+        if name == "compare" and len({subject.model for subject in subjects}) < 2 and not only:
+            continue  # nothing is missing where one model was given
+        out.append((name, "not asked for (--only)" if only and name not in only else f"needs {needs}"))
+    return out
+
+
+def inputs_table(record: Mapping[str, Any]) -> Table | None:
+    """The files it was made from."""
+    rows = []
+    for each in record.get("inputs") or []:
+        if isinstance(each, Mapping):
+            size = each.get("size")
+            shown = f"{size:,} bytes" if isinstance(size, int) and size else "made up"
+            name, digest = str(each.get("name", "")), str(each.get("sha256", ""))[:16]
+            rows.append([Entry(name), Entry(digest, words=True), Entry(shown)])
+    columns = [Column("File"), Column("SHA-256 (first 16)", words=True), Column("Size")]
+    return Table("Input files", columns, rows, by_finding=False) if rows else None
+
+
+def provenance(record: Mapping[str, Any]) -> Facts:
+    """Versions, commit, times, settings."""
+    versions, config = mapping(record.get("versions")), mapping(record.get("config"))
+    given = {name: value for name, value in config.items() if value not in (None, [], (), "", False)}
+    facts = [
+        ("Made by", f"cxrhf {versions.get('cxrhf', '')} {record.get('verb', '')}".strip()),
+        ("Commit", str(record.get("commit") or "not recorded")),
+        ("Settings", ", ".join(f"{name} = {_plain(value)}" for name, value in given.items())),
+        ("Started", str(record.get("started") or "")),
+        ("Finished", str(record.get("finished") or "")),
+        ("Python", str(record.get("python") or "")),
+        ("Platform", str(record.get("platform") or "")),
+        ("Packages", ", ".join(f"{name} {text}" for name, text in versions.items() if name != "cxrhf")),
+    ]
+    return [fact for fact in facts if fact[1]]
+
+
+def _plain(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def attrition_table(steps: Sequence[Mapping[str, Any]]) -> Table:
+    """What every step of the dataset's build left, with the published count below where there is one."""
+    counts = ("images", "studies", "patients", "admissions", "notes")
+    used = [name for name in counts if any(step[name] is not None for step in steps)]
+    noted = any(step["note"] for step in steps)
+    rows = []
+    for at, step in enumerate(steps):
+        cells = []
+        for name in used:
+            here, public = step[name], step[f"expected_{name}"]
+            below = "" if public is None else f"published {public:,}"
+            cells.append(Entry("" if here is None else f"{here:,}", below))
+        said = [Entry(step["note"] or "", words=True)] if noted else []
+        rows.append([Entry(step["step"], key=f"{at:04d}"), *cells, *said])
+    columns = [
+        Column("Step"),
+        *(Column(name.capitalize()) for name in used),
+        *([Column("Note", words=True)] if noted else []),
+    ]
+    return Table("What every step left", columns, rows, by_finding=False)

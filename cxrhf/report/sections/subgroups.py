@@ -1,0 +1,238 @@
+"""Numbers of patient groups, as they are and with prevalence and age balanced: gaps first, every group on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cxrhf.report.blocks import (
+    CHANCE,
+    LONG,
+    Block,
+    Column,
+    Entry,
+    Figure,
+    Fold,
+    Section,
+    Table,
+    Text,
+    count_entry,
+    difference,
+    entry,
+    finding_name,
+    name_entry,
+    words_entry,
+)
+from cxrhf.report.book import Book, Cell, Key
+from cxrhf.report.figures import OVERALL, REMAINS, Axis, Dot, DotRow, dots
+from cxrhf.report.numbers import known, listed
+from cxrhf.report.sections.view import View, bars
+
+METRICS = ("auroc", "tpr", "fpr", "j")
+_TITLES = {"auroc": "AUROC", "tpr": "Sensitivity (TPR)", "fpr": "False positive rate", "j": "Youden's J"}
+_IN_WORDS = {"auroc": "AUROC", "tpr": "sensitivity", "fpr": "false positive rate"}
+_AXES = {
+    "auroc": Axis("AUROC within the group", 0.5, 1.0, reference=0.5, floor=0.4, ceiling=1.0),
+    "tpr": Axis("at one threshold for all", 0.0, 1.0, floor=0.0, ceiling=1.0),
+    "fpr": Axis("at one threshold for all", 0.0, 0.5, reference=0.2, floor=0.0, ceiling=1.0),
+}
+_WAYS = ((OVERALL, "", "as it is"), (REMAINS, "_balanced", "balanced"))
+_LEGEND = ((OVERALL, "as it is"), (REMAINS, "prevalence and age balanced between the groups"))
+
+
+def grouping(part: str) -> str:
+    """`sex=F & race=Black` -> `sex & race`."""
+    return " & ".join(each.partition("=")[0] for each in part.split(" & "))
+
+
+def group(part: str) -> str:
+    """`sex=F & race=Black` -> `F & Black`."""
+    return " & ".join(each.partition("=")[2] or each for each in part.split(" & "))
+
+
+def subgroups(view: View) -> Section | None:
+    """The section, or None without the audit."""
+    book = view.book
+    slices = [each for each in book.slices("subgroups") if "=" in each]
+    if not slices:
+        return None
+    kinds = list(dict.fromkeys(grouping(each) for each in slices))
+    simple, crossed = [k for k in kinds if " & " not in k], [k for k in kinds if " & " in k]
+    gaps = gaps_of(book)
+    blocks: list[Block] = []
+    figure = _gap_figure(view, gaps, simple)
+    blocks += [figure] if figure else []
+    table = gap_table(book, gaps, simple, "Gaps: highest less lowest group")
+    if table:
+        blocks.append(table if len(table.rows) <= LONG else Fold(f"{table.caption} ({len(table.rows)} rows)", [table]))
+    for kind in simple:
+        there = [each for each in slices if grouping(each) == kind]
+        inside = [each for each in (_group_figure(view, there, kind), _group_table(view, there, kind)) if each]
+        blocks.append(Fold(f"Every group by {kind}: {listed([group(each) for each in there])}", inside))
+    for kind in crossed if view.first else ():
+        there = [each for each in slices if grouping(each) == kind]
+        blocks.append(
+            Fold(
+                f"Intersections of {kind.replace(' & ', ' and ')}",
+                [
+                    each
+                    for each in (gap_table(book, gaps, [kind], f"Gaps by {kind}"), _group_table(view, there, kind))
+                    if each
+                ],
+            )
+        )
+    if crossed and not view.first:
+        blocks.append(Text(f"Intersections ({listed(crossed)}) of this model are in results.parquet.", "muted"))
+    blocks.append(Text(_thresholds(view), "muted"))
+    return Section(f"{view.ident}-subgroups", "Patient groups", "Groups", _lead(view, gaps, simple), blocks)
+
+
+Gaps = dict[tuple[str, str, str], tuple[str, str, Cell]]  # finding, grouping, metric -> highest, lowest, the gap
+
+
+def gaps_of(book: Book) -> Gaps:
+    """The gap of every finding, grouping and metric."""
+    found: Gaps = {}
+    for key in book.keys("subgroups"):
+        _, finding, metric, slice, versus = key
+        if versus:
+            found.setdefault((finding, grouping(slice), metric), (group(slice), group(versus), book.cells[key]))
+    return found
+
+
+def _lead(view: View, gaps: Gaps, kinds: Sequence[str]) -> list[str]:
+    """Which groupings have gaps beyond chance, before and after balancing."""
+    words = []
+    for kind in kinds:
+        counts = []
+        for end in ("", "_balanced"):
+            cells = [gaps[f, kind, f"auroc{end}"][2] for f in view.book.findings if (f, kind, f"auroc{end}") in gaps]
+            tested = [cell for cell in cells if known(cell.p_value)]
+            counts.append((sum(cell.p_value < CHANCE for cell in tested), len(tested)))
+        (before, of_before), (after, of_after) = counts
+        if of_before:
+            rest = f" ({after} of {of_after} with prevalence and age balanced)" if of_after else ""
+            words.append(f"by {kind} for {before} of {of_before} findings{rest}")
+    return [f"AUROC gaps between groups are beyond chance after correction {', '.join(words)}."] if words else []
+
+
+def _gap_figure(view: View, gaps: Gaps, kinds: Sequence[str]) -> Figure | None:
+    panels = []
+    for metric in ("auroc", "tpr", "fpr"):
+        rows = []
+        for finding in view.book.everyone():
+            lanes = []
+            for kind in kinds:
+                found = [(mark, name, gaps.get((finding, kind, metric + end))) for mark, end, name in _WAYS]
+                both = [
+                    Dot(mark, gap[2].mark, f"{kind}, {gap[0]} over {gap[1]}, {name}")
+                    for mark, name, gap in found
+                    if gap
+                ]
+                if any(known(dot.mark.value) for dot in both):
+                    lanes.append((kind, both))
+            if lanes:
+                rows.append(DotRow(finding_name(finding), lanes, "", finding_name(finding)))
+        if rows:
+            axis = Axis("highest less lowest group; 0 = equal", 0.0, 0.1, reference=0.0, step=0.05)
+            title = f"Gap in {_IN_WORDS[metric]}"
+            ident = f"{view.ident}-gap-{metric}"
+            panels.append((title, dots(rows, axis, ident=ident, title=title, lane=17)))
+    caption = f"{bars(view.level)} A gap that vanishes when balanced came from prevalence and age."
+    return Figure("Gaps between groups", panels, _LEGEND, caption, file="subgroups") if panels else None
+
+
+def gap_table(book: Book, gaps: Gaps, kinds: Sequence[str], caption: str) -> Table | None:
+    """Highest less lowest group, as it is and balanced."""
+    names = [f"{metric}{end}" for metric in METRICS[:3] for end in ("", "_balanced")]
+    there = [name for name in names if any(key[2] == name and key[1] in kinds for key in gaps)]
+    rows = []
+    for finding in book.everyone():
+        for kind in kinds:
+            if not any((finding, kind, name) in gaps for name in there):
+                continue
+            rows.append([name_entry(finding), words_entry(kind), *(_gap(gaps, finding, kind, name) for name in there)])
+    if not rows:
+        return None
+    columns = [Column("Finding"), Column("Groups", "What divides the patients", True)]
+    columns += [
+        Column(_TITLES[name.removesuffix("_balanced")] + (", balanced" if name.endswith("_balanced") else ""))
+        for name in there
+    ]
+    about = (
+        "Each cell: the gap, its interval, which group is highest and lowest, and the p value after correction for "
+        "everything this page tests and for picking the two ends."
+    )
+    return Table(caption, columns, rows, about=about)
+
+
+def _gap(gaps: Gaps, finding: str, kind: str, metric: str) -> Entry:
+    if (finding, kind, metric) not in gaps:
+        return Entry("–")
+    highest, lowest, cell = gaps[finding, kind, metric]
+    made = difference(cell)
+    return made._replace(below=f"{made.below}\n{highest} over {lowest}".strip()) if known(cell.value) else made
+
+
+def _group_figure(view: View, slices: Sequence[str], kind: str) -> Figure | None:
+    panels = []
+    for metric in ("auroc", "tpr", "fpr"):
+        rows = []
+        for finding in view.book.everyone():
+            lanes = []
+            for each in slices:
+                both = [
+                    Dot(mark, view.get("subgroups", finding, metric + end, slice=each).mark, f"{group(each)}, {name}")
+                    for mark, end, name in _WAYS
+                ]
+                both = [dot for dot in both if known(dot.mark.value)]
+                if both:
+                    lanes.append((group(each), both))
+            if lanes:
+                rows.append(DotRow(finding_name(finding), lanes, "", finding_name(finding)))
+        if rows:
+            title = f"{_TITLES[metric]} by {kind}"
+            ident = f"{view.ident}-{metric}-{_slug(kind)}"
+            about = "The numbers are in the table that follows the picture."
+            panels.append((title, dots(rows, _AXES[metric], ident=ident, title=title, about=about, lane=17)))
+    return Figure("", panels, _LEGEND, bars(view.level)) if panels else None
+
+
+def _slug(words: str) -> str:
+    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in words)
+
+
+def _group_table(view: View, slices: Sequence[str], kind: str) -> Table:
+    names = [f"{metric}{end}" for metric in METRICS for end in ("", "_balanced")]
+    rows = []
+    for finding in view.book.everyone():
+        for each in slices:
+            cells = [view.get("subgroups", finding, name, slice=each) for name in names]
+            if any(known(cell.value) for cell in cells):
+                first = next((cell for cell in cells if cell.n), cells[0])
+                rows.append(
+                    [
+                        name_entry(finding),
+                        words_entry(group(each)),
+                        count_entry(first.n),
+                        count_entry(first.n_pos),
+                        *map(entry, cells),
+                    ]
+                )
+    columns = [Column("Finding"), Column("Group", "", True), Column("Images"), Column("Positive")]
+    columns += [
+        Column(_TITLES[name.removesuffix("_balanced")] + (", balanced" if name.endswith("_balanced") else ""))
+        for name in names
+    ]
+    return Table(f"Numbers by {kind}", columns, rows)
+
+
+def _thresholds(view: View) -> str:
+    """Where the one threshold of these rates comes from."""
+    keys: list[Key] = [key for key in view.book.keys("subgroups") if key[2].startswith("threshold_at_fpr")]
+    how = {view.book.cells[key].method for key in keys}
+    source = "the validation split" if any("validation" in each for each in how) else "these images"
+    return (
+        f"Sensitivity, false positive rate and J are those at one threshold for all groups, set to a false positive "
+        f"rate of 0.20 on {source}. Balanced: each group is weighted to the same prevalence and the same ages, so "
+        f"that what remains of a gap does not come from them."
+    )

@@ -1,0 +1,45 @@
+"""What every section is made from: a subject's numbers and curves, and how they are to be named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cxrhf.report.book import Book, Cell, Lines, Subject, line_of
+from cxrhf.report.figures.ink import Line
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One subject, as a section sees it. `ident` starts every id of its part of the page."""
+
+    subject: Subject
+    lines: Lines
+    level: str  # of the intervals, "95%"
+    ident: str
+    others: tuple[Subject, ...] = ()  # all subjects of the page
+
+    @property
+    def first(self) -> bool:
+        """Whether it is the first of the page; of the others the longest tables are in results.parquet alone."""
+        return not self.others or self.others[0] is self.subject
+
+    @property
+    def book(self) -> Book:
+        """The numbers shown in detail."""
+        return self.subject.book
+
+    def line(self, finding: str, kind: str) -> Line | None:
+        """A curve."""
+        return line_of(self.lines, self.book, finding, kind)
+
+    def get(self, audit: str, finding: str, metric: str, versus: str = "", slice: str = "all") -> Cell:
+        """A number."""
+        return self.book.get(audit, finding, metric, versus, slice)
+
+
+def bars(level: str) -> str:
+    """The caption that every dot plot needs."""
+    return (
+        f"Bars are {level} intervals; one with a point goes on beyond the axis. Where a mark is missing the number is "
+        "undefined, most often because a class is missing."
+    )

@@ -1,0 +1,100 @@
+"""Notes of the audits -> warnings grouped by what they say, so that fourteen findings do not make a wall of text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cxrhf.report.blocks import finding_name
+from cxrhf.report.numbers import listed
+
+_NUMBER = re.compile(r"\d[\d,.]*\d|\d")
+# A grouping of patients, as `sex`, or `sex & age`; or an audit's name: what a note may start with, after the model.
+_PLACE = re.compile(r"^(?:sex|race|age|view|context|matched|reweighted|imbalance|subgroups)(?: & \w+)*$")
+# Where a note belongs, by a word in it; the first that fits.
+_KINDS = (
+    ("Groups", r"\bgroups?\b|\bgaps?\b"),
+    ("Patient context", r"overlap|ATT|IPW|pairs|pre-test|pretest|earlier note|mention|context|weighting"),
+    ("Comparison and runs", r" against | runs \(|compared"),
+    ("Scores and thresholds", r"threshold|probabilit|Brier|scores|calibrat"),
+)
+
+
+class Warned(NamedTuple):
+    """One thing to know: whom it concerns, what it says, and each of its sentences where there are several."""
+
+    who: str
+    words: str
+    each: list[str]
+
+
+class _Note(NamedTuple):
+    model: str
+    who: tuple[str, ...]
+    words: str
+
+
+def grouped(notes: Sequence[str], models: Sequence[str], findings: Sequence[str]) -> list[tuple[str, list[Warned]]]:
+    """Warnings under the name of what they concern; notes that differ only in numbers, model or finding are one."""
+    names = {each.lower(): finding_name(each) for each in findings}
+    parted = [_parts(note, models, names) for note in notes]
+    # The same sentence with an ending says more.
+    parted = [
+        one
+        for one in parted
+        if not any(one[:2] == two[:2] and two.words.startswith(f"{one.words};") for two in parted if two is not one)
+    ]
+    alike: dict[str, list[_Note]] = {}
+    for note in parted:
+        alike.setdefault(_NUMBER.sub("…", _common(note.words, names)), []).append(note)
+    out: dict[str, list[Warned]] = {}
+    for skeleton, several in alike.items():
+        out.setdefault(_kind(skeleton), []).append(_warned(skeleton, several, models))
+    order = [*(name for name, _ in _KINDS[1::-1]), *(name for name, _ in _KINDS[2:])]
+    return sorted(out.items(), key=lambda each: order.index(each[0]) if each[0] in order else -1)
+
+
+def _warned(skeleton: str, several: Sequence[_Note], models: Sequence[str]) -> Warned:
+    whom = list(dict.fromkeys(name for note in several for name in note.who))
+    whose = list(dict.fromkeys(note.model for note in several if note.model))
+    who = [listed(whom)] if whom else []
+    who += [listed(whose)] if whose and len(whose) < len(models) else []
+    said = list(dict.fromkeys(note.words for note in several))
+    if len(said) == 1:
+        return Warned(", ".join(who), _sentence(said[0]), [])
+    each = []
+    for note in dict.fromkeys(several):
+        head = ", ".join([*note.who, *([note.model] if note.model and len(models) > 1 else [])])
+        each.append(f"{head}: {note.words}" if head else note.words)
+    return Warned(", ".join(who), _sentence(skeleton), each)
+
+
+def _parts(note: str, models: Sequence[str], findings: dict[str, str]) -> _Note:
+    """`model: finding: words` taken apart; what is not there is empty."""
+    model = next((each for each in sorted(models, key=len, reverse=True) if each and note.startswith(f"{each}: ")), "")
+    words = note[len(model) + 2 :] if model else note
+    head, colon, rest = words.partition(": ")
+    if colon and rest:
+        named = [part.strip().lower() for part in head.split(",")]
+        if all(part in findings for part in named):
+            return _Note(model, tuple(findings[part] for part in named), rest)
+        if _PLACE.match(head):
+            return _Note(model, (head[:1].upper() + head[1:],), rest)
+    return _Note(model, (), words)
+
+
+def _common(words: str, findings: dict[str, str]) -> str:
+    """The words without the names of findings: lists of them differ from model to model and group to group."""
+    if not findings:
+        return words
+    names = "|".join(re.escape(name) for name in sorted(findings, key=len, reverse=True))
+    return re.sub(rf"\b(?:{names})\b(?:, (?:{names})\b)*", "…", words)
+
+
+def _kind(words: str) -> str:
+    return next((name for name, pattern in _KINDS if re.search(pattern, words)), "Data")
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
