@@ -12,6 +12,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _LAZY = {
+    "audit": ("cxrhf.auditing", "audit"),
     "builder_path": ("cxrhf.paths", "builder_path"),
     "metric_path": ("cxrhf.paths", "metric_path"),
     "metrics": ("cxrhf.metrics", None),
@@ -19,7 +20,7 @@ _LAZY = {
     "read_predictions": ("cxrhf.schema", "read_predictions"),
 }
 
-__all__ = ["__version__", "builder_path", "metric_path", "metrics", "read_predictions", "schema"]
+__all__ = ["__version__", "audit", "builder_path", "metric_path", "metrics", "read_predictions", "schema"]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,8 @@ from cxrhf.findings import finding_name
 if TYPE_CHECKING:
     from cxrhf.tables.columns import Columns
 
-AUDITS = ("overview", "matched")
+AUDITS = ("overview", "context", "matched", "reweighted", "imbalance", "subgroups", "compare")
+CORRECTIONS = ("bonferroni", "holm", "bh", "by", "max_t", "none")
 _COLUMN: dict[str, Any] = {"metavar": "COLUMN"}
 C = TypeVar("C")
 
@@ -47,6 +48,25 @@ class AuditConfig:
     n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients."})
     seed: int = field(default=0, metadata={"help": "Seed of the resampling; the same seed gives the same numbers."})
     level: float = field(default=0.95, metadata={"help": "Level of the intervals."})
+    correction: str = field(
+        default="bonferroni",
+        metadata={
+            "metavar": "RULE",
+            "help": f"How p values of differences are corrected for their number: {', '.join(CORRECTIONS)}.",
+        },
+    )
+    baseline: str | None = field(
+        default=None,
+        metadata={"metavar": "MODEL", "help": "Model the others are compared with; the first if not given."},
+    )
+    notes: str | None = field(
+        default=None,
+        metadata={
+            "metavar": "NOTES",
+            "help": "Prior clinical notes: a folder made by cxrhf build, or a file with patient, time and text. Gives "
+            "mentions, and the pre-test probability where there is none. Only notes from before the image count.",
+        },
+    )
     train_prevalence: tuple[str, ...] = field(
         default=(),
         metadata={
@@ -65,7 +85,16 @@ class AuditConfig:
     label: str | None = field(default=None, metadata=_COLUMN | {"help": "Label: 1, 0, -1 (uncertain, masked), blank."})
     score: str | None = field(default=None, metadata=_COLUMN | {"help": "Probability or score of the model."})
     pretest: str | None = field(
-        default=None, metadata=_COLUMN | {"help": "Probability of the finding before the image is seen."}
+        default=None,
+        metadata=_COLUMN
+        | {
+            "help": "Probability of the finding before the image is seen: a column, or from:age,sex,view,prior_labels "
+            "to fit a small context model to what the table has (labels of the patient's earlier images only)."
+        },
+    )
+    time: str | None = field(
+        default=None,
+        metadata=_COLUMN | {"help": "When the image was taken: a date, or any number that rises with time."},
     )
     mention: str | None = field(
         default=None, metadata=_COLUMN | {"help": "Whether an earlier note mentions the finding."}
@@ -97,11 +126,15 @@ class AuditConfig:
         within("n_resamples", self.n_resamples, 10, 1_000_000)
         within("seed", self.seed, 0, 2**63 - 1)
         within("level", self.level, 0.5, 0.9999)
-        if self.pretest and self.pretest.startswith("from:"):
+        if self.correction not in CORRECTIONS:
             raise ConfigError(
-                "pretest: fitting one from other columns is not built yet", got=self.pretest, allowed="a column"
+                "correction: no such rule",
+                got=self.correction,
+                allowed=", ".join(CORRECTIONS),
+                next_step=did_you_mean(self.correction, CORRECTIONS),
             )
         self.training_prevalence("")  # says now what is wrong with it
+        self.pretest_sources()
 
     def training_prevalence(self, finding: str) -> float | None:
         """The given training prevalence of a finding; None = use the evaluated set's."""
@@ -127,7 +160,15 @@ class AuditConfig:
         from cxrhf.tables.columns import Columns
 
         named = {each.name: getattr(self, each.name, None) for each in fields(Columns) if each.name != "seed"}
+        if self.pretest_sources():
+            named["pretest"] = None
         return Columns(**named, seed=self.seed_column)
+
+    def pretest_sources(self) -> tuple[str, ...]:
+        """What the pre-test probability is to be fitted to; () where it is a column."""
+        from cxrhf.tables.columns import pretest_sources
+
+        return (pretest_sources(self.pretest) if self.pretest else None) or ()
 
 
 @dataclass(frozen=True, slots=True)

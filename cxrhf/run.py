@@ -88,41 +88,58 @@ def open_run(
     or a folder with other things in it, is left alone unless `overwrite`; even then only a run's own files are removed.
     """
     folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder} is a file, not a run folder", next_step="choose another --out")
-    other = f"choose another --out, or say --overwrite to replace what is in {folder}"
+    check_folder(folder, overwrite=overwrite or inputs is None)
+    other = _other(folder)
     earlier = _read_record(folder, tolerant=overwrite)
     if inputs is None:
         own = folder / "predictions.parquet"
         kept = (earlier or {}).get("inputs") or ([asdict(fingerprint(own))] if own.is_file() else [])
     else:
         kept = [asdict(each) for each in inputs]
-        if earlier is None and folder.exists() and any(folder.iterdir()) and not overwrite:
-            raise RunError(f"{folder} is not empty and is not a run folder", next_step=other)
         if earlier is not None and _prints(earlier.get("inputs")) != _prints(kept):
             if not overwrite:
                 was = ", ".join(str(each.get("name")) for each in earlier.get("inputs", [])) or "unknown inputs"
                 raise RunError(f"{folder} holds a run made from other inputs", got=was, next_step=other)
             _clear(folder)
             earlier = None
-    record = {
+    record = new_record(verb, config, kept)
+    if earlier and isinstance(earlier.get("tables"), dict):
+        record["tables"] = dict(earlier["tables"])
+    run = Run(folder, record)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_record(run)
+    return run
+
+
+def check_folder(folder: Path, *, overwrite: bool) -> None:
+    """Refuse what cannot become a run folder; nothing is written."""
+    for part in (folder, *folder.parents):
+        if part.exists() and not part.is_dir():
+            raise RunError(f"{part} is a file, not a run folder", next_step="choose another --out")
+    if not overwrite and folder.exists() and not (folder / "run.json").is_file() and any(folder.iterdir()):
+        raise RunError(f"{folder} is not empty and is not a run folder", next_step=_other(folder))
+
+
+def _other(folder: Path) -> str:
+    return f"choose another --out, or say --overwrite to replace what is in {folder}"
+
+
+def new_record(verb: str, config: Mapping[str, Any], inputs: Sequence[Input | Mapping[str, Any]]) -> dict[str, Any]:
+    """What run.json says when a run begins."""
+    return {
         "format": FORMAT,
         "verb": verb,
         "config": _public(dict(config)),
         "seed": config.get("seed"),
-        "inputs": kept,
+        "inputs": [asdict(each) if isinstance(each, Input) else dict(each) for each in inputs],
         "versions": _versions(),
         "commit": _commit(),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "started": _now(),
         "finished": None,
-        "tables": dict(earlier["tables"]) if earlier and isinstance(earlier.get("tables"), dict) else {},
+        "tables": {},
     }
-    run = Run(folder, record)
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_record(run)
-    return run
 
 
 def read_run(path: str | Path) -> Run:

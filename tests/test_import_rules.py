@@ -50,6 +50,8 @@ LAYERS = {
     "audits": SHARED | {"metrics"},
     "report": SHARED | {"metrics"},
     "hub": SHARED | {"metrics", "report", "paths"},
+    # From a file or a table to the page: what the command line and notebooks share.
+    "auditing": SHARED | {"audits", "context", "data", "report"},
     "configs": set[str](),
 }
 METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}

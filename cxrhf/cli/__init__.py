@@ -62,6 +62,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if is_users(error):
             print(f"error: {error}", file=sys.stderr)
             return 2
+        if isinstance(error, OSError) and error.strerror and error.filename is not None:
+            print(
+                f"error: {error.filename}: {error.strerror}. Next: check the path, its permissions and the free space.",
+                file=sys.stderr,
+            )
+            return 2
         said = " ".join(str(error).split())
         print(f"error: unexpected {type(error).__name__}: {said}", file=sys.stderr)
         print("Next: run the same command with --debug and report what it shows.", file=sys.stderr)

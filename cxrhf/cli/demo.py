@@ -15,12 +15,17 @@ if TYPE_CHECKING:
     from cxrhf.data.build import Built
 
 ABOUT = """See the whole way in a minute or two, without any data: draw the films of a made-up hospital in MIMIC's
-layout, link them with prior notes, show what every step left, and audit a simulated model whose share of chart context
-is known (data/source/truth.json in the run folder says it).
+layout, link them with prior notes, show what every step left, and audit three simulated models whose flaws are known
+(data/source/truth.json in the run folder says what was planted): one reads picture and chart, one the picture alone,
+one ranks like the first but is too sure of disease.
 
 examples:
   cxrhf demo
   cxrhf demo --out runs/small --n-patients 100 --n-resamples 200"""
+
+
+# Kind of simulated model -> its name on the page.
+MODELS = {"ideal": "picture + chart", "image_only": "picture only", "miscalibrated": "too sure"}
 
 
 def main(args: Sequence[str]) -> int:
@@ -28,6 +33,7 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(DemoConfig, args, verb="demo", about=ABOUT)
+    from cxrhf.auditing import prepare, progress_line
     from cxrhf.cli.audit import audit_into
     from cxrhf.config import to_mapping
     from cxrhf.config_build import BuildConfig
@@ -54,15 +60,15 @@ def main(args: Sequence[str]) -> int:
     shutil.copyfile(folder / "flow.svg", run.path / "figures" / "flow.svg")
     written = run.add("predictions", simulated(config, built))
     loaded = load_predictions(written)  # through the same door as everybody's file
-    lines = [line for reading in loaded.readings for line in reading.lines()]
-    print("\n".join(lines))
     audit = AuditConfig(predictions=(str(written),), out=config.out, n_resamples=config.n_resamples, seed=config.seed)
-    print(audit_into(run, loaded.table, audit, lines, notes=loaded.notes))
+    prepared = prepare(loaded, audit, progress_line())
+    print("\n".join(prepared.reading))
+    print(audit_into(run, prepared, audit))
     return 0
 
 
 def simulated(config: DemoConfig, built: Built) -> pa.Table:
-    """PREDICTION rows of the simulated model for the images of the build; it was trained on none of them."""
+    """PREDICTION rows of the simulated models for the images of the build; they were trained on none of them."""
     import pyarrow as pa
 
     from cxrhf.data.load import load_images
@@ -73,6 +79,10 @@ def simulated(config: DemoConfig, built: Built) -> pa.Table:
     made = people(config.n_patients, config.seed)
     there = load_images(Path(built.folder), columns=["image_id"]).column("image_id").to_pylist()
     names = mimic_names(made, config.seed)
-    table = predictions(made, model="ideal", ids=names.filter(names["image_id"].is_in(there)), dataset="synthetic twin")
-    named = pa.array(["simulated model"]).take(pa.array([0] * table.num_rows))
-    return table.set_column(table.schema.get_field_index("model"), table.schema.field("model"), named)
+    ids = names.filter(names["image_id"].is_in(there))
+    parts = []
+    for kind, name in MODELS.items():
+        table = predictions(made, model=kind, ids=ids, dataset="synthetic twin")
+        named = pa.repeat(pa.scalar(name), table.num_rows)
+        parts.append(table.set_column(table.schema.get_field_index("model"), table.schema.field("model"), named))
+    return pa.concat_tables(parts)

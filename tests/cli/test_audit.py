@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cxrhf import cli
-from cxrhf.cli.audit import default_out, progress_line, summary_lines
+from cxrhf.auditing import progress_line, summary_lines
+from cxrhf.cli.audit import default_out
 from cxrhf.metrics.ranking import auroc
 from cxrhf.schema import PREDICTION, RESULT, read_predictions, read_table, table_of
 
@@ -36,7 +37,8 @@ def test_audit(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "overview" in got.err
     folder = vendor.parent / "runs" / "one"
     assert sorted(each.name for each in folder.iterdir()) == [
-        "curves.parquet", "predictions.parquet", "report.html", "results.parquet", "run.json",
+        "curves.parquet", "figures", "predictions.parquet", "report.html", "results.json", "results.parquet",
+        "run.json",
     ]  # fmt: skip
     results = read_table(folder / "results.parquet", RESULT)
     rows = [row for row in results.to_pylist() if row["metric"] == "auroc" and row["finding"] == "pleural_effusion"]

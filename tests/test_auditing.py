@@ -1,0 +1,116 @@
+"""`cxrhf.audit`: tables of every kind in, results that display themselves out, the same numbers as the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import cxrhf
+from cxrhf import cli
+from cxrhf.data.planted import context
+from cxrhf.errors import ConfigError, TableError
+from cxrhf.metrics import auroc
+from cxrhf.schema import RESULT, read_table
+
+FEW = {"n_resamples": 50}
+
+
+@pytest.fixture(scope="module")
+def columns() -> dict[str, np.ndarray]:
+    made = context(600, images_per_patient=(1, 3), seed=5)
+    rng = np.random.default_rng(0)
+    return {
+        "file": np.array([f"secret-{at}" for at in range(600)]),
+        "who": np.array([f"person-{each}" for each in made.patient]),
+        "truth": made.y,
+        "ai": made.prob,
+        "risk": made.pretest,
+        "sex": rng.choice(["F", "M"], 600),
+    }
+
+
+NAMED = {"image": "file", "patient": "who", "label": "truth", "score": "ai", "pretest": "risk"}
+
+
+@pytest.mark.parametrize("kind", ["dict", "arrow", "pandas", "rows", "file"])
+def test_tables_of_every_kind(columns: dict[str, np.ndarray], kind: str, tmp_path: Path) -> None:
+    table: object = columns
+    if kind == "arrow":
+        table = pa.table(columns)
+    elif kind == "pandas":
+        table = pd.DataFrame(columns)
+    elif kind == "rows":
+        table = pd.DataFrame(columns).to_dict("records")
+    elif kind == "file":
+        table = tmp_path / "f.csv"
+        pd.DataFrame(columns).to_csv(table, index=False)
+    found = cxrhf.audit(table, **NAMED, **FEW, only="overview")
+    assert found.value("auroc", audit="overview", finding="finding") == pytest.approx(
+        auroc(columns["truth"], columns["ai"])
+    )
+    assert found.results.schema.names == RESULT.names
+
+
+def test_results_display_themselves(columns: dict[str, np.ndarray]) -> None:
+    found = cxrhf.audit(columns, **NAMED, **FEW)
+    text, html = repr(found), found._repr_html_()
+    assert "auroc_att" in text
+    assert "intervals from resampled patients" in text
+    assert "<svg" in html or "data:image/svg+xml" in html
+    assert "<script" not in html
+    assert "secret-" not in html + found.html()
+    assert "person-" not in html + found.html()
+    assert found.to_pandas().shape[0] == found.results.num_rows
+    assert found.curves.num_rows > 0
+
+
+def test_the_same_numbers_as_the_command_line(columns: dict[str, np.ndarray], tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    pd.DataFrame(columns).to_csv(path, index=False)
+    flags = [word for role, name in NAMED.items() for word in (f"--{role}", name)]
+    assert cli.main(["audit", str(path), *flags, "--n-resamples", "50", "--out", str(tmp_path / "run")]) == 0
+    found = cxrhf.audit(pd.read_csv(path), **NAMED, **FEW)
+    assert found.results.equals(read_table(tmp_path / "run" / "results.parquet", RESULT))
+
+
+def test_save_writes_a_run(columns: dict[str, np.ndarray], tmp_path: Path) -> None:
+    found = cxrhf.audit(columns, **NAMED, **FEW)
+    page = found.save(tmp_path / "run")
+    assert page.read_text().startswith("<!doctype html>")
+    assert (tmp_path / "run" / "predictions.parquet").is_file()
+    assert (tmp_path / "run" / "run.json").is_file()
+    assert found.save(tmp_path / "run") == page  # the same input: the same run
+    assert cli.main(["report", str(tmp_path / "run")]) == 0
+
+
+def test_one_number_at_a_time(columns: dict[str, np.ndarray]) -> None:
+    found = cxrhf.audit(columns, **NAMED, **FEW, only="overview,reweighted")
+    with pytest.raises(TableError, match="say which"):
+        found.value("auroc_drop")
+    drop = found.value("auroc_drop", finding="finding", versus="auroc_att")
+    assert drop == pytest.approx(found.value("auroc", audit="overview") - found.value("auroc_att"))
+
+
+def test_bad_options_are_named(columns: dict[str, np.ndarray]) -> None:
+    with pytest.raises(ConfigError, match="unknown key 'resamples'"):
+        cxrhf.audit(columns, resamples=10)
+    with pytest.raises(ConfigError, match="no such audit"):
+        cxrhf.audit(columns, only="contxt", **NAMED)
+    with pytest.raises(TableError, match="no column 'ia'"):
+        cxrhf.audit(columns, score="ia", label="truth")
+    with pytest.raises(ConfigError, match="no such model"):
+        cxrhf.audit(columns, **NAMED, **FEW, baseline="other")
+
+
+def test_pretest_from_columns(columns: dict[str, np.ndarray]) -> None:
+    rng = np.random.default_rng(1)
+    more = columns | {"age": 50 + 15 * columns["truth"] + rng.normal(0, 10, 600)}
+    named = {role: name for role, name in NAMED.items() if role != "pretest"}
+    found = cxrhf.audit(more, **named, pretest="from:age,sex", **FEW, only="reweighted")
+    assert found.value("auroc_context", finding="finding") > 0.75
+    with pytest.raises((TableError, ConfigError), match="view"):
+        cxrhf.audit(more, **named, pretest="from:age,view", **FEW)
