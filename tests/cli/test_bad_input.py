@@ -146,3 +146,57 @@ def test_a_thousand_fuzzed_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     codes = [_one(seed, tmp_path, capsys) for seed in range(1000)]
     with capsys.disabled():
         print(f"\n{codes.count(0)} of 1000 fuzzed files gave a page, {codes.count(2)} a clear error")
+
+
+@pytest.mark.parametrize("out", ["f.csv", "f.csv/deeper", "full"])
+def test_a_folder_that_cannot_be_used_is_said_before_anything_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.doc").write_text("mine")
+    assert audit(table([0, 1] * 20, [0.5] * 40), tmp_path, "--out", str(tmp_path / out)) == 2
+    said = capsys.readouterr()
+    assert "not a run folder" in said.err
+    assert said.out == ""
+    assert [each.name for each in (tmp_path / "full").iterdir()] == ["thesis.doc"]
+
+
+def test_no_space_left_is_no_mystery(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "run/results.parquet")
+
+    monkeypatch.setattr("cxrhf.run.open_run", full)
+    assert audit(table([0, 1] * 20, [0.5] * 40), tmp_path) == 2
+    assert "run/results.parquet: No space left on device. Next:" in capsys.readouterr().err
+
+
+def test_every_dataset_is_in_the_printed_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(5)
+    label = (rng.random(200) < 0.4).astype(int).tolist()
+    text = table(label, rng.random(200).tolist(), dataset=["here"] * 100 + ["there"] * 100)
+    assert audit(text, tmp_path, "--only", "overview") == 0
+    said = capsys.readouterr().out
+    assert "here: finding" in said
+    assert "there: finding" in said
+    assert "macro" not in said  # of one finding the mean says nothing more
+
+
+def test_a_name_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(6)
+    label = (rng.random(100) < 0.4).astype(int).tolist()
+    model = ["\x1b[31mred\u202e"] * 50 + ["b" * 300] * 50
+    text = table(label, rng.random(100).tolist(), model=model, **{"extra\x1b[2J": [1] * 100})
+    assert audit(text, tmp_path, "--only", "overview") == 0
+    said = capsys.readouterr()
+    assert not set(said.out + said.err) & set("\x1b\u202e")
+    assert "b" * 100 not in said.out
+
+
+def test_the_limits_of_a_fitted_pretest_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(7)
+    label = (rng.random(200) < 0.4).astype(int).tolist()
+    text = table(label, rng.random(200).tolist(), sex=rng.choice(["F", "M"], 200).tolist())
+    assert audit(text, tmp_path, "--pretest", "from:sex", "--only", "overview") == 0
+    assert "pre-test probability knows only sex" in " ".join(capsys.readouterr().out.split())

@@ -1,0 +1,50 @@
+"""The real NIH predictions end to end: a page of 14 findings, a waterfall from a fitted context, views and sexes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cxrhf import cli
+from cxrhf.schema import RESULT, read_table
+from tests.real_data import real_data
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("nih") / "run"
+    flags = ["--pretest", "from:age,sex,view,prior_labels", "--n-resamples", "100", "--out", str(folder)]
+    assert cli.main(["audit", str(real_data("nih/predictions.csv.gz")), *flags]) == 0
+    return folder
+
+
+def test_the_page_has_all_findings_and_the_waterfall(run: Path) -> None:
+    rows = read_table(run / "results.parquet", RESULT).to_pylist()
+    findings = {row["finding"] for row in rows if row["metric"] == "auroc" and row["slice"] == "all"} - {"macro"}
+    assert len(findings) == 14
+    page = (run / "report.html").read_text()
+    for name in ("Atelectasis", "Pleural effusion", "Hernia", "what remains with context held equal"):
+        assert name in page
+    found = {(row["metric"], row["finding"]): row["value"] for row in rows if row["slice"] == "all"}
+    # What age, sex, view and earlier labels know is worth much of the AUROC on these data.
+    assert found["auroc_context", "macro"] > 0.7
+    assert found["auroc", "macro"] - found["auroc_att", "macro"] > 0.05
+    assert (run / "figures" / "waterfall.svg").is_file()
+    assert (run / "figures" / "waterfall.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_no_image_or_patient_is_named(run: Path) -> None:
+    for path in (run / "report.html", run / "results.json", run / "run.json", *(run / "figures").glob("*.svg")):
+        text = path.read_text()
+        assert "00000071_000" not in text, path.name
+        assert ".png" not in text.replace("waterfall.png", ""), path.name
+
+
+def test_views_differ_more_than_sexes(run: Path) -> None:
+    gaps: dict[str, dict[str, float]] = {}
+    for row in read_table(run / "results.parquet", RESULT).to_pylist():
+        single = row["audit"] == "subgroups" and row["versus"] and " & " not in row["slice"]
+        if single and row["metric"] == "auroc" and row["finding"] != "macro":
+            gaps.setdefault(row["finding"], {})[row["slice"].partition("=")[0]] = row["value"]
+    assert sum(each.get("view", 0) > each.get("sex", 1) for each in gaps.values()) >= 10
