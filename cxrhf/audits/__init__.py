@@ -101,9 +101,10 @@ def audit_sample(sample: Sample, names: tuple[str, ...]) -> Part:
     from cxrhf.audits.rows import Part
 
     whole = Part([], [], [])
+    where = f" (dataset {sample.dataset})" if sample.several_datasets and sample.dataset else ""
     for name in names:
         part = getattr(importlib.import_module(f"cxrhf.audits.{name}"), name)(sample)
         whole.rows.extend(part.rows)
         whole.curves.extend(part.curves)
-        whole.notes.extend(part.notes)
+        whole.notes.extend(note + where for note in part.notes)
     return whole

@@ -3,8 +3,9 @@
 Both models were audited on the same draws of patients, so a difference is taken within each replicate and its interval
 knows how alike the models are. Where the models were given different images or labels, both are audited again on what
 they have in common; where they were given different weights, pre-test probabilities, mentions, ages or groups, with
-those of the first, or strata and weighted numbers would be of other cases. Both is said. Whole-sample numbers are tested; those of strata and subgroups have intervals only,
-and those with IPW weights, whose heavy rows make small p values too frequent.
+those of the first, or strata and weighted numbers would be of other cases. Both is said. Whole-sample numbers are
+tested; those of strata and subgroups have intervals only, and those with IPW weights, whose heavy rows make small p
+values too frequent.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from cxrhf.audits.rows import KEPT, Audited, Part, Row, RowMaker
 from cxrhf.audits.sample import Floats, Sample
 from cxrhf.metrics.draws import draw
+from cxrhf.metrics.estimates import settled
 from cxrhf.schema import PredictionArrays
 
 TESTED = frozenset(
@@ -52,7 +54,6 @@ COMPARED = TESTED | {
     "sensitivity_at_specificity_ipw",
     "sensitivity_at_specificity_matched",
 }
-ROUNDING = 1e-12
 
 
 def compare(first: Audited, second: Audited, again: Callable[[Sample], list[Row]]) -> Part:
@@ -81,8 +82,8 @@ def compare(first: Audited, second: Audited, again: Callable[[Sample], list[Row]
             name,
             row["finding"],
             mine.counts,
-            float(_settled(row["value"] - other["value"])),
-            _settled(mine.replicates - theirs.replicates),
+            float(settled(row["value"] - other["value"])),
+            settled(mine.replicates - theirs.replicates),
             known=mine.known,
             weighting=mine.weighting,
             slice=row["slice"],
@@ -101,12 +102,6 @@ def _key(row: Row) -> tuple[Any, ...]:
 
 def _mean_of(row: Row) -> str:
     return (row["note"] or "").partition(";")[0]
-
-
-def _settled(difference: Floats | float) -> Floats:
-    """Rounding would pass for a tiny but certain difference."""
-    values = np.asarray(difference, dtype=np.float64)
-    return np.where(np.abs(values) < ROUNDING, 0.0, values)
 
 
 def _same_cases(one: PredictionArrays, two: PredictionArrays) -> bool:

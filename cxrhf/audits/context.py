@@ -36,7 +36,7 @@ from cxrhf.audits.strata import (
     studies_of,
 )
 from cxrhf.metrics.checks import undefined
-from cxrhf.metrics.estimates import mean_over
+from cxrhf.metrics.estimates import FEW, ROUNDING, mean_over, settled
 from cxrhf.metrics.intervals import MANY, UnitCount
 from cxrhf.metrics.operating import sensitivity_at_specificity
 
@@ -54,7 +54,6 @@ _DIFFERENCE_NOTES = {
     "brier_skill_score": f"skill {_UNEQUAL}",
     "ace_excess": f"calibration error beyond expected_ace; it {_UNEQUAL}",
 }
-ROUNDING = 1e-12
 
 
 def context(sample: Sample) -> Part:
@@ -203,6 +202,9 @@ def _mean(
 ) -> Row:
     """The mean over findings; `known` keeps the counts of sets of findings from one number to the next."""
     defined = [item for item in items if not np.isnan(item.value)]
+    # One finding with three positives in a stratum would blur the mean of all the others.
+    if enough := [item for item in defined if min(item.units.effective_positive, item.units.effective_negative) >= FEW]:
+        defined = enough
     behind = [item.finding for item in defined or items]
     key = tuple(finding.name for finding in behind)
     if key not in known:
@@ -244,11 +246,7 @@ def _difference(study: Study, metric: str) -> tuple[float, Floats | None]:
         drawn = _widened(one, metric) - _widened(two, metric)
     else:
         drawn = one.drawn[metric] - two.drawn[metric]
-    return float(_settled(value)), _settled(drawn)
-
-
-def _settled(difference: Any) -> Floats:
-    return np.where(np.abs(difference) < ROUNDING, 0.0, difference)
+    return float(settled(value)), settled(drawn)
 
 
 def _widened(cell: Cell, metric: str) -> Floats:

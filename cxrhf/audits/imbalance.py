@@ -3,9 +3,10 @@
 AUROC stands beside average precision and its chance level, the prevalence; Brier beside Brier+ and Brier-, one for
 each class, and their sum, balanced Brier (0 to 2, not a proper score: it rewards forecasts other than the true risk).
 `pav_decomposition` splits Brier into what recalibration would remove and what it would leave; it is fitted to the rows
-it is measured on. The operating point is the threshold with the largest F1 in the validation split, applied as >=;
-without such a split it is chosen on the evaluated rows, which is optimistic and said in every row. Intervals hold the
-threshold fixed. The rows of `prevalence=...` and the curves are made in `cxrhf.audits.prevalence`.
+it is measured on, and has no interval: those made by resampling held the truth in 68 to 89% of simulations. The
+operating point is the threshold with the largest F1 in the validation split, applied as >=; without such a split it is
+chosen on the evaluated rows, which is optimistic and said in every row. Intervals hold the threshold fixed. The rows of
+`prevalence=...` and the curves are made in `cxrhf.audits.prevalence`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from cxrhf.audits.prevalence import RISK, along, grid_of, net_benefit_thresholds
 from cxrhf.audits.rows import Part, Row, RowMaker
 from cxrhf.audits.sample import Finding, Sample
 from cxrhf.metrics import calibration, ranking
-from cxrhf.metrics.catalogue import METRICS
 from cxrhf.metrics.prevalence import Walk, bootstrap_walk, net_benefit_at_prevalence, walk
 from cxrhf.metrics.reliability import pav_decomposition
 from cxrhf.metrics.resample import bootstrap_many
@@ -96,11 +96,10 @@ def _values(finding: Finding) -> dict[str, float]:
 
 def _replicates(sample: Sample, findings: Sequence[Finding]) -> list[dict[str, Floats]]:
     """Replicates of the same numbers: those the overview has, the rest computed."""
-    pav = [name for name in ("pav_calibration", "pav_refinement") if name in METRICS]
     drawn: list[dict[str, Floats]] = []
     missing: dict[tuple[str, ...], list[int]] = {}
     for k, finding in enumerate(findings):
-        names = [*RANKING, "prevalence", *((*PROBABILITY, *pav) if finding.is_probability else ())]
+        names = [*RANKING, "prevalence", *(PROBABILITY if finding.is_probability else ())]
         drawn.append({name: known for name in names if (known := sample.memory.get((name, finding.name))) is not None})
         if absent := tuple(name for name in names if name not in drawn[k]):
             missing.setdefault(absent, []).append(k)
@@ -121,21 +120,7 @@ def _replicates(sample: Sample, findings: Sequence[Finding]) -> list[dict[str, F
         )
         for place, k in enumerate(columns):
             drawn[k] |= {name: replicates[:, place] for name, replicates in found.items()}
-    return [_with_pav(each) for each in drawn]
-
-
-def _with_pav(drawn: dict[str, Floats]) -> dict[str, Floats]:
-    """With replicates of all parts of the split, where the engine knows the first two."""
-    if "pav_calibration" not in drawn or "pav_refinement" not in drawn:
-        return drawn
-    uncertainty = drawn["prevalence"] * (1 - drawn["prevalence"])
-    parts = {
-        "calibration": drawn["pav_calibration"],
-        "refinement": drawn["pav_refinement"],
-        "discrimination": uncertainty - drawn["pav_refinement"],
-        "uncertainty": uncertainty,
-    }
-    return drawn | {f"pav_decomposition.{name}": replicates for name, replicates in parts.items()}
+    return drawn
 
 
 def _walked(
@@ -213,15 +198,7 @@ def _finding_rows(make: RowMaker, study: Study) -> list[Row]:
 
 def _known(name: str) -> str | None:
     """The entry of the catalogue with a number's range and kind of interval, where its name is another."""
-    part = name.removeprefix("pav_decomposition.")
-    entry = {
-        "specificity": "tpr",  # of the other class
-        "calibration": "pav_calibration",
-        "refinement": "pav_refinement",
-        "discrimination": "pav_refinement",  # moves with it
-        "uncertainty": "prevalence",
-    }.get(part)
-    return entry if entry in METRICS else None
+    return "tpr" if name == "specificity" else None  # of the other class
 
 
 def _directed(rows: list[Row]) -> list[Row]:

@@ -5,12 +5,14 @@ gets a partner of the other with minimal total difference of q; the matching is 
 from one matched set would leave out its uncertainty. It asks what `auroc_att` of the reweighted audit asks, with two
 gaps of its own: where negatives of high q run out the partners differ, and a patient's own images are often the
 nearest; both are said. For calibration the classes are scaled back to their share in the sample, probabilities stay
-untouched, and no interval is given. The weight column is not used: a row is matched or not.
+untouched, and no interval is given. The weight column is not used, not for the numbers before matching either: a row is
+matched or not (one of weight 0 is no row).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -57,11 +59,17 @@ class _Described(NamedTuple):
 def matched(sample: Sample) -> Part:
     """Standard and matched numbers of one model, the drop, and what the pairs are like."""
     notes: list[str] = []
+    weighted = sample.data.weight is not None
+    if weighted:  # a drop from a weighted to an unweighted number would be one between populations
+        sample = replace(sample, data=replace(sample.data, weight=None), memory={})
     found = studies(sample, notes)
     if not found:
         return Part([], [], notes)
-    if sample.data.weight is not None:
-        notes.append(f"{sample.model}: matched_auroc does not use the weight column: a row is matched or not")
+    if weighted:
+        notes.append(
+            f"{sample.model}: the matched audit, its AUROC before matching included, does not use the weight column: "
+            "a row is matched or not"
+        )
     numbers, _ = standard(sample, found)
     shares = [match_weights(study.finding.y, study.q) for study in found]
     replicates = _replicates(sample, found)

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from cxrhf.audits.rates import directed
 from cxrhf.audits.rows import MACRO, Row, RowMaker, everything
 from cxrhf.audits.sample import Finding
-from cxrhf.metrics.estimates import mean_over
+from cxrhf.metrics.estimates import mean_over, settled
 from cxrhf.metrics.intervals import UnitCount
 
 Floats = NDArray[np.float64]
-
-ROUNDING = 1e-12
 
 
 class Measured(NamedTuple):
@@ -35,17 +33,11 @@ class Measured(NamedTuple):
 UNTESTED = ("auroc_ipw",)
 
 
-def fall(from_: Floats | float, to: Floats | float) -> Floats:
-    """Their difference, with what is only rounding set to 0: it would pass for a tiny but certain drop."""
-    difference = np.asarray(from_, dtype=np.float64) - to
-    return np.where(np.abs(difference) < ROUNDING, 0.0, difference)
-
-
 def _drop(full: Measured, rest: Measured) -> Measured:
     replicates = None
     if full.replicates is not None and rest.replicates is not None:
-        replicates = fall(full.replicates, rest.replicates)
-    return rest._replace(value=float(fall(full.value, rest.value)), replicates=replicates, how=None)
+        replicates = settled(full.replicates - rest.replicates)
+    return rest._replace(value=float(settled(full.value - rest.value)), replicates=replicates, how=None)
 
 
 def number_rows(

@@ -7,6 +7,9 @@ history? `_ipw` weights both classes to the context of everybody, another questi
 given at a threshold set on the weighted rows, and at one common threshold (`sensitivity_global`, `specificity_global`).
 For calibration the ATT classes are scaled back to their share in the sample and IPW has the training prevalence;
 probabilities stay untouched. Drops are paired. q is taken as given: its own uncertainty is not in the intervals.
+
+Known gap: with some 100 to 500 positives heavy weights leave 95% intervals of drops and of the ATT sensitivity at 88 to
+92% in simulations. The IPW drop is therefore not tested.
 """
 
 from __future__ import annotations

@@ -153,6 +153,13 @@ class Sample:
         weight = np.ones(len(at)) if data.weight is None else np.nan_to_num(data.weight[at, k], nan=1.0)
         return Tuning(data.y[at, k], data.p[at, k], weight)
 
+    def tuning_like(self, name: str, is_probability: bool) -> Tuning | None:
+        """The same, unless its scores are of another kind: a threshold among logits is none among probabilities."""
+        found = self.tuning_of(name)
+        if found is None or self.tuning is None:
+            return None
+        return found if bool(self.tuning.is_probability[self.tuning.findings.index(name)]) == is_probability else None
+
     def ticking(self, text: str, rounds: int) -> Callable[[int], None]:
         """A function for the engine's progress: every few seconds the share of `rounds` bootstraps that is done."""
         total, done, said = rounds * self.draws.n_resamples, 0, time.monotonic()
@@ -210,6 +217,9 @@ def samples(
             weights = np.nan_to_num(data.weight[~np.isnan(data.y)], nan=1.0)  # a row without one counts once
             if len(weights) == 0 or weights.min() == weights.max() > 0:
                 data = replace(data, weight=None)  # a constant weight is none
+            elif (nothing := (data.weight == 0) & ~np.isnan(data.y)).any():
+                data = replace(data, y=np.where(nothing, np.nan, data.y))  # no data, so not to be counted as such
+                notes.append(f"{key['model']}: {int(nothing.sum()):,} labels of weight 0 are left out")
         several = len(seeds[key["dataset"], key["model"]]) > 1
         beside = _of(tuning, key) if tuning is not None else None
         yield Sample(

@@ -140,11 +140,10 @@ class Common(NamedTuple):
 
 def common_threshold(sample: Sample, finding: Finding, fpr: float) -> Common:
     """The lowest threshold with at most this false positive rate: in the validation split, else among all rows."""
-    tuning = sample.tuning_of(finding.name)
-    if tuning is not None and sample.tuning is not None:
-        at = sample.tuning.findings.index(finding.name)
+    tuning = sample.tuning_like(finding.name, finding.is_probability)
+    if tuning is not None:
         value = threshold_at_fpr(tuning.y, tuning.p, fpr, tuning.weight, "conservative")
-        if bool(sample.tuning.is_probability[at]) == finding.is_probability and not np.isnan(value):
+        if not np.isnan(value):
             return Common(value, True, f"one threshold for all, {value:.6g}, from {len(tuning.y):,} validation rows")
     value = threshold_at_fpr(finding.y, finding.p, fpr, finding.weight, "conservative")
     return Common(value, False, f"one threshold for all, {value:.6g}, set on all rows and anew in every resample")

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cxrhf.audits.groupings import Groups, bins_of, groupings, missing
-from cxrhf.audits.rows import Part, Row, RowMaker
+from cxrhf.audits.rows import KEPT, MACRO, Part, Row, RowMaker
 from cxrhf.audits.sample import Finding, Sample
 from cxrhf.audits.subgroup_rows import NUMBERS, Members, Version, version_rows
 from cxrhf.metrics.balancing import AGE_BINS, Balancing, balancing_weights
@@ -103,8 +103,8 @@ def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
     """All findings by score, with the thresholds of the validation split where there is one."""
     data = sample.data
     thresholds = []
-    for name in data.findings:
-        tuning = sample.tuning_of(name)
+    for name, is_probability in zip(data.findings, data.is_probability.tolist(), strict=True):
+        tuning = sample.tuning_like(name, is_probability)
         at = np.nan if tuning is None else threshold_at_fpr(tuning.y, tuning.p, FPR, tuning.weight)
         if tuning is not None and np.isnan(at):
             said.append(f"{name}: no negatives in the validation split: the threshold is set on the evaluated images")
@@ -134,7 +134,26 @@ def _everybody_rows(work: _Work) -> list[Row]:
         _threshold(work, k, "threshold_at_fpr", "all", threshold_of(work.ranked, k, int(start)))
         for k, start in enumerate(work.starts)
     ]
-    return rows + version_rows(work.make, Version(*version))
+    return rows + [_as_asked(work, row) for row in version_rows(work.make, Version(*version))]
+
+
+def _as_asked(work: _Work, row: Row) -> Row:
+    """The FPR of everybody, where the threshold is set on everybody, says nothing: resamples meet it too."""
+    asked = [
+        at < 0
+        for at, each in zip(work.ranked.fixed, work.findings, strict=True)
+        if row["finding"] in (each.name, MACRO)
+    ]
+    if row["metric"] != "fpr" or not any(asked) or np.isnan(row["value"]):
+        return row
+    note = f"as near to {FPR} as the scores allow: no interval"
+    row = {name: value for name, value in row.items() if name != KEPT}
+    return row | {
+        "ci_low": None,
+        "ci_high": None,
+        "method": f"{work.make.sample.weighting}; {row['method'].rpartition('; ')[2]}",
+        "note": f"{row['note']}; {note}" if row["finding"] == MACRO else note,
+    }
 
 
 def _group_rows(work: _Work, groups: Groups, bins: Integers | None, said: list[str]) -> list[Row]:

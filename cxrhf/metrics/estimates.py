@@ -98,15 +98,16 @@ class Study:
         """This metric less another on the same draws; what is only rounding is 0."""
         replicates = None
         if self.replicates is not None and other.replicates is not None:
-            replicates = _settled(self.replicates - other.replicates)
+            replicates = settled(self.replicates - other.replicates)
         reasons = tuple(a or b for a, b in zip(self.reasons, other.reasons, strict=True))
-        values = _settled(self.values - other.values)
+        values = settled(self.values - other.values)
         return Study(self.metric, values, replicates, other.units, reasons, self.single, difference=True)
 
 
-def _settled(difference: Floats) -> Floats:
+def settled(difference: ArrayLike) -> Floats:
     """Rounding would pass for a tiny but certain difference."""
-    return np.where(np.abs(difference) < ROUNDING, 0.0, difference)
+    values = np.asarray(difference, dtype=np.float64)
+    return np.where(np.abs(values) < ROUNDING, 0.0, values)
 
 
 def study(

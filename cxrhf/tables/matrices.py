@@ -64,9 +64,15 @@ def arrays(predictions: pa.Table, model: str | None = None, *, seed: int | None 
         return matrix(name) if table[name].null_count < table.num_rows else None
 
     def per_image(values: np.ndarray) -> np.ndarray:
-        out = np.empty(n, dtype=values.dtype)
-        out[image.codes[::-1]] = values[::-1]  # the first row of an image speaks for it
-        return out
+        """One value an image, whatever the order of its rows; blanks give way to what is there."""
+        if values.dtype.kind == "f":
+            out = np.full(n, np.nan)
+            np.fmax.at(out, image.codes, values)
+            return out
+        names, place = np.unique(values, return_inverse=True)
+        last = np.zeros(n, dtype=np.int64)
+        np.maximum.at(last, image.codes, place.reshape(-1))
+        return np.asarray(names[last])
 
     prob, score = matrix("prob"), matrix("logit")
     is_probability = ~np.isnan(prob).all(axis=0) | np.isnan(score).all(axis=0)

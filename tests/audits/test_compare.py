@@ -104,3 +104,34 @@ def test_the_baseline_can_be_chosen(planted) -> None:
     found, _ = compared(*blocks, baseline="b")
     assert found["auroc", "edema", "all"]["model"] == "b"
     assert found["auroc", "edema", "all"]["value"] < 0
+
+
+def test_numbers_with_context_are_of_the_same_cases(planted) -> None:
+    known = np.random.default_rng(1).random(len(planted.y)) < 0.7
+    gaps = np.where(known, planted.pretest, np.nan)
+    first = block("edema", planted.y, planted.patient, model="a", prob=planted.prob, pretest=gaps)
+    second = block("edema", planted.y, planted.patient, model="b", prob=planted.prob, pretest=planted.pretest)
+    found, output = compared(first, second, only=("context", "matched", "reweighted", "compare"))
+    assert {"auroc_att", "matched_auroc", "auroc_drop vs auroc_att"} <= {key[0] for key in found}
+    assert all(row["value"] == 0 for row in found.values())
+    assert found["auroc_att", "edema", "all"]["n"] == known.sum()
+    said = "\n".join(output.notes)
+    assert "a against b: not the same in both: pre-test probabilities; both are compared with those of a" in said
+    assert "compared on the" not in said
+
+
+def test_groups_are_those_of_the_first(planted) -> None:
+    sex = np.where(np.arange(len(planted.y)) % 2, "F", "M")
+    blocks = [
+        block("edema", planted.y, planted.patient, model=name, logit=planted.score, sex=each)
+        for name, each in (("a", sex), ("b", sex[::-1]))
+    ]
+    found, output = compared(*blocks, only=("subgroups", "compare"))
+    assert found["auroc", "edema", "sex=F"]["value"] == 0
+    assert "not the same in both: sex" in "\n".join(output.notes)
+
+
+def test_a_rate_says_whose_threshold_it_has(planted) -> None:
+    blocks = [block("edema", planted.y, planted.patient, model=name, prob=planted.prob, sex="F") for name in ("a", "b")]
+    found, _ = compared(*blocks, only=("imbalance", "compare"))
+    assert found["tpr", "edema", "all"]["method"].endswith("from the audit imbalance")

@@ -107,3 +107,20 @@ def test_odd_samples_give_rows_with_reasons(y, p, patient) -> None:
         assert np.isnan(value) if len(set(y)) == 1 else value == pytest.approx(metrics.auroc(y, p))
         if len(set(y)) == 1:
             assert found("verdict", "x", audit)["note"] == "undefined: a class is missing"
+
+
+def test_a_validation_split_with_scores_of_another_kind_gives_no_threshold() -> None:
+    planted = context(800, seed=3)
+    test = np.arange(800) % 2 == 0
+    split = np.where(test, "test", "validate")
+    made = {"pretest": planted.pretest, "split": split, "sex": np.where(planted.context > 0, "F", "M")}
+    mixed = {"prob": np.where(test, planted.prob, np.nan), "logit": np.where(test, np.nan, planted.score)}
+    found = Found(audited(block("x", planted.y, planted.patient, **mixed, **made), n_resamples=20))
+    assert found("sensitivity_global_att", "x", AUDIT)["value"] > 0.05
+    assert "of the unweighted sample" in found("sensitivity_global_att", "x", AUDIT)["method"]
+    (everybody,) = [
+        row
+        for row in found.rows
+        if (row["audit"], row["metric"], row["slice"], row["finding"]) == ("subgroups", "fpr", "all", "x")
+    ]
+    assert everybody["value"] == pytest.approx(0.2, abs=0.01)

@@ -63,3 +63,12 @@ def test_max_t_knows_that_equal_tests_are_one() -> None:
     rows = [row("context", 0.0124, **{KEPT: kept}) for _ in range(10)]
     correct(rows, "max_t")
     assert rows[0]["p_value"] == pytest.approx(0.0124, abs=0.006)  # Bonferroni would say .124
+
+
+def test_max_t_knows_that_a_pair_was_picked() -> None:
+    rng = np.random.default_rng(0)
+    counts = count(np.array([0.0, 1.0]), np.array([0, 1]))
+    kept = Kept(0.1 + 0.04 * rng.standard_normal(4000), counts, counts.units, "auroc", None, 6)
+    rows = [row("subgroups", 6 * 0.0124, **{KEPT: kept}) for _ in range(10)]
+    correct(rows, "max_t")
+    assert rows[0]["p_value"] == pytest.approx(6 * 0.0124, abs=0.036)

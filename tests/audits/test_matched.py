@@ -213,13 +213,18 @@ def test_the_weight_column_is_not_used_and_that_is_said() -> None:
     weight = np.random.default_rng(2).uniform(0.5, 2, 700)
     made = block("x", planted.y, planted.patient, prob=planted.prob, pretest=planted.pretest, weight=weight)
     found = Found(audited(made, n_resamples=20, only=(AUDIT,)))
-    assert "matched_auroc does not use the weight column" in found.notes
-    assert found("auroc", "x", AUDIT)["value"] == pytest.approx(
-        metrics.auroc(planted.y, planted.prob, weight), abs=1e-12
+    assert "does not use the weight column" in found.notes
+    # A drop from a weighted AUROC would be one between two populations.
+    full, rest = (
+        metrics.auroc(planted.y, planted.prob),
+        metrics.matched_auroc(planted.y, planted.prob, planted.pretest),
     )
-    assert found("matched_auroc", "x", AUDIT)["value"] == pytest.approx(
-        metrics.matched_auroc(planted.y, planted.prob, planted.pretest), abs=1e-12
-    )
+    assert found("auroc", "x", AUDIT)["value"] == pytest.approx(full, abs=1e-12)
+    assert found("matched_auroc", "x", AUDIT)["value"] == pytest.approx(rest, abs=1e-12)
+    assert found("auroc_drop", "x", AUDIT, "matched_auroc")["value"] == pytest.approx(full - rest, abs=1e-12)
+    assert found("auroc", "x", AUDIT)["method"].startswith("unweighted")
+    both = Found(audited(made, n_resamples=20, only=("overview", AUDIT)))
+    assert both("auroc", "x", AUDIT)["ci_low"] == found("auroc", "x", AUDIT)["ci_low"]
 
 
 def test_scores_beyond_one_still_rank() -> None:

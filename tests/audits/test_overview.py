@@ -313,3 +313,27 @@ def test_no_rows_and_unknown_audits_are_errors() -> None:
 
     with pytest.raises(ConfigError, match="overvue"):
         run_audits(PREDICTION.empty_table(), Wrong())
+
+
+def test_notes_say_which_of_several_datasets_they_are_about() -> None:
+    made = context(60, seed=0)
+    rows = [block("edema", made.y, made.patient, prob=made.prob, dataset=name) for name in ("here", "there")]
+    notes = audited(*rows, n_resamples=20, only=("overview",)).notes
+    said = [note for note in notes if "positives" in note]
+    assert [note.rpartition(" (")[2] for note in said] == ["dataset here)", "dataset there)"]
+    alone = audited(rows[0], n_resamples=20, only=("overview",)).notes
+    assert not any("dataset" in note for note in alone)
+
+
+def test_rows_of_weight_zero_are_no_data() -> None:
+    made = context(600, images_per_patient=2, seed=4)
+    columns = {"prob": made.prob, "pretest": made.pretest}
+    weight = np.random.default_rng(0).choice([0.0, 1.0], 600)
+    zero = audited(block("edema", made.y, made.patient, weight=weight, **columns), n_resamples=20)
+    kept = np.where(weight > 0, made.y, np.nan)
+    masked = audited(block("edema", kept, made.patient, **columns), n_resamples=20)
+    for a, b in zip(zero.results.to_pylist(), masked.results.to_pylist(), strict=True):
+        for name in ("metric", "slice", "versus", "n", "n_pos", "n_patients"):
+            assert a[name] == b[name], (name, a)
+        assert a["value"] == pytest.approx(b["value"], abs=1e-12, nan_ok=True), a
+    assert f"net: {int((weight == 0).sum())} labels of weight 0 are left out" in zero.notes

@@ -407,3 +407,18 @@ def test_a_table_without_groups_says_what_would_give_them() -> None:
     one = found_in(block("x", y, np.arange(100), prob=np.linspace(0, 1, 100), sex="F"), n_resamples=10)
     assert one.rows == []
     assert "sex: only one value, F: nothing to compare" in one.notes
+
+
+def test_the_rate_a_threshold_was_set_to_has_no_interval() -> None:
+    """With scores in coarse steps the interval of resampled thresholds could leave out the value itself."""
+    data = subgroups(1500, seed=1)
+    made = {"logit": np.round(data.score, 1), "race": data.race.astype(str)}
+    found = found_in(block("x", data.y, data.patient, **made), n_resamples=40)
+    row = found("fpr")
+    assert (row["ci_low"], row["ci_high"]) == (None, None)
+    assert "as near to 0.2 as the scores allow" in row["note"]
+    assert row["method"] == "unweighted; threshold at FPR 0.2, set in each resample"
+    assert found("tpr")["ci_low"] < found("tpr")["value"] < found("tpr")["ci_high"]
+    split = np.where(np.arange(1500) % 2, "validate", "test")
+    held = found_in(block("x", data.y, data.patient, split=split, **made), n_resamples=40)
+    assert held("fpr")["ci_low"] < held("fpr")["value"] < held("fpr")["ci_high"]
