@@ -169,8 +169,13 @@ class Audit:
 
     def value(self, metric: str, finding: str | None = None, **where: Any) -> float:
         """One number: of the whole sample unless `slice` is given; `model`, `audit`, `versus`, `dataset` choose too."""
-        from cxrhf.errors import TableError
+        from cxrhf.errors import ConfigError, TableError, did_you_mean
 
+        names = self.results.column_names
+        if unknown := [name for name in where if name not in names]:
+            raise ConfigError(
+                f"no column {unknown[0]!r}", allowed=", ".join(names), next_step=did_you_mean(unknown[0], names)
+            )
         where = {"slice": "all", "versus": None, **where, "metric": metric}
         if finding is not None:
             where["finding"] = finding
@@ -180,10 +185,12 @@ class Audit:
             rows = single  # of one finding the mean says nothing more
         values = {row["value"] for row in rows}
         if not rows or (len(values) > 1 and not all(math.isnan(each) for each in values)):
+            metrics = self.results["metric"].unique().to_pylist()
             raise TableError(
                 f"{len(rows)} rows of {metric!r}",
                 got=", ".join(f"{name}={each!r}" for name, each in where.items()),
-                next_step="say which: finding=, model=, audit=, slice=; .results has all rows",
+                next_step=(None if metric in metrics else did_you_mean(metric, metrics))
+                or "say which: finding=, model=, audit=, slice=, versus=; .results has all rows",
             )
         return float(rows[0]["value"])
 
@@ -243,11 +250,13 @@ def progress_line() -> Progress:
     import sys
     import time
 
+    from cxrhf.report.notes import printable
+
     start = time.monotonic()
     live = sys.stderr.isatty()
 
     def show(text: str) -> None:
-        line = f"[{time.monotonic() - start:5.1f} s] {text}"
+        line = printable(f"[{time.monotonic() - start:5.1f} s] {text}")
         print(f"\r\x1b[2K{line}" if live else line, end="" if live else "\n", file=sys.stderr, flush=True)
 
     return show
@@ -263,18 +272,21 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
     metrics = [name for name in (CONTEXT if "auroc_att" in there else PLAIN) if name in there]
     if not metrics:
         return ["No whole-sample results."]
-    cells: dict[tuple[str, str], dict[str, Any]] = {}
+    cells: dict[tuple[str, str, str], dict[str, Any]] = {}
     for row in rows:
         if row["metric"] in metrics:
-            cells.setdefault((row["model"] or "", row["finding"] or ""), {}).setdefault(row["metric"], row)
-    several = len({model for model, _ in cells}) > 1
-    single = len({finding for _, finding in cells}) < 3  # of one finding the mean says nothing more
+            cells.setdefault((row["dataset"] or "", row["model"] or "", row["finding"] or ""), {}).setdefault(
+                row["metric"], row
+            )
+    datasets, models, findings = (set(each) for each in zip(*cells, strict=True))
+    single = len(findings) < 3  # of one finding the mean says nothing more
     table = [["finding", "images", "positive", *metrics]]
-    for (model, finding), by_metric in cells.items():
+    for (dataset, model, finding), by_metric in cells.items():
         if single and finding == "macro" and len(cells) > 1:
             continue
         any_row = next(iter(by_metric.values()))
-        name = printable(short(f"{short(model, LETTERS)}: {finding}" if several else finding, 2 * LETTERS))
+        whose = ([dataset] if len(datasets) > 1 else []) + ([model] if len(models) > 1 else [])
+        name = printable(": ".join(short(part, LETTERS) for part in (*whose, finding)))
         values = [_value(by_metric.get(metric)) for metric in metrics]
         table.append([name, _count(any_row["n"]), _count(any_row["n_pos"]), *values])
     widths = [max(letters(row[at]) for row in table) for at in range(len(table[0]))]

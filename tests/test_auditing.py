@@ -114,3 +114,12 @@ def test_pretest_from_columns(columns: dict[str, np.ndarray]) -> None:
     assert found.value("auroc_context", finding="finding") > 0.75
     with pytest.raises((TableError, ConfigError), match="view"):
         cxrhf.audit(more, **named, pretest="from:age,view", **FEW)
+
+
+def test_a_misspelt_number_is_asked_back() -> None:
+    rows = {"id": range(40), "label": [0, 1] * 20, "score": [k % 7 / 7 for k in range(40)]}
+    found = cxrhf.audit(rows, patient="id", n_resamples=20, only="overview")
+    with pytest.raises(TableError, match="did you mean 'auroc'"):
+        found.value("aurok")
+    with pytest.raises(ConfigError, match=r"no column 'slise'.*did you mean 'slice'"):
+        found.value("auroc", slise="all")

@@ -24,8 +24,9 @@ AGE_BANDS = ("0-19", "20-39", "40-59", "60-79", "80+")
 _BAND_EDGES = (20.0, 40.0, 60.0, 80.0)
 # Values of one attribute, and crossings of two, that are audited: those with most patients.
 MOST, MOST_CROSSED = 12, 30
-# Patients in a crossing, with and without the finding together, below which it is left out.
-LEAST_CROSSED = 20
+# Patients, with and without the finding together, below which a value or a crossing is left out: such numbers say
+# nothing of a group and too much of its few patients.
+LEAST, LEAST_CROSSED = 10, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +78,13 @@ def _single(data: PredictionArrays, name: str, notes: list[str]) -> Groups | Non
     if unknown:
         notes.append(f"{name}: {unknown:,} of {n:,} images have no {name} and are in no group")
     patients = _patients(data, code, len(values))
-    kept = _largest(patients, MOST, least=1)
+    kept = _largest(patients, MOST, least=LEAST)
     there = int((patients > 0).sum())
     if there > len(kept):
         left = int((code >= 0).sum() - np.isin(code, kept).sum())
-        notes.append(
-            f"{name}: of {there} values the {len(kept)} with most patients are audited, the others ({left:,} images) "
-            "are in no group"
-        )
+        why = f"fewer than {LEAST} patients" if len(kept) < MOST else f"the {MOST} with most patients are audited"
+        images = f"{left:,} image{'s' * (left != 1)}"
+        notes.append(f"{name}: {there - len(kept)} of {there} values ({images}) are in no group: {why}")
     if len(kept) < 2:
         if kept:
             notes.append(f"{name}: only one value, {values[kept[0]]}: nothing to compare")

@@ -68,7 +68,7 @@ _NOTES = {
 def imbalance(sample: Sample) -> Part:
     """Numbers of one model that prevalence moves, beside those it does not, here and at other prevalences."""
     findings = [sample.finding(k) for k in range(len(sample.data.findings))]
-    sample.progress(f"{sample.model}: imbalance, {len(findings)} findings")
+    sample.progress(f"{sample.model}: imbalance, {len(findings)} finding{'s' * (len(findings) != 1)}")
     thresholds = [choose_threshold(sample, finding) for finding in findings]
     values, drawn = [_values(finding) for finding in findings], _replicates(sample, findings)
     here, there = _walked(sample, findings, thresholds, values, drawn)

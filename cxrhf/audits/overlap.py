@@ -63,15 +63,12 @@ def _doubts(finding: Finding, sizes: dict[str, EffectiveSize], before: Balance) 
             ("negatives", size.negative, finding.counts.n - finding.counts.n_pos),
         ):
             share = effective / there if there else 1.0
+            counted = f"{there:,} {side} count like {effective:,.0f} ({_percent(share)}) after weighting"
             if share < LEAST_SHARE:
-                said.append(
-                    f"poor overlap ({name.upper()}): {there:,} {side} count like {effective:,.0f} ({share:.0%}) after "
-                    "weighting"
-                )
+                said.append(f"poor overlap ({name.upper()}): {counted}")
             elif there and effective < LEAST_ROWS:
-                counted = f"{there:,} images, {LEAST_ROWS} are wanted"
-                if share <= 0.99:
-                    counted = f"{there:,} {side} count like {effective:,.0f} ({share:.0%}) after weighting"
+                if share > 0.99:
+                    counted = f"{there:,} images, {LEAST_ROWS} are wanted"
                 said.append(f"few {side} ({name.upper()}): {counted}")
     return said
 
@@ -85,3 +82,7 @@ def poor_overlap(finding: Finding) -> str | None:
         return None
     doubts = overlap_of(known, known.pretest).doubts
     return next((sentence for sentence in doubts if sentence.startswith("poor overlap")), None)
+
+
+def _percent(share: float) -> str:
+    return "under 1%" if share < 0.01 else f"{share:.0%}"

@@ -60,13 +60,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             raise
         if is_users(error):
-            print(f"error: {error}", file=sys.stderr)
-            return 2
-        if isinstance(error, OSError) and error.strerror and error.filename is not None:
-            print(
-                f"error: {error.filename}: {error.strerror}. Next: check the path, its permissions and the free space.",
-                file=sys.stderr,
+            # Cells and names of a file must not steer the terminal.
+            safe = "".join(
+                each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in str(error)
             )
+            print(f"error: {safe}", file=sys.stderr)
+            return 2
+        if isinstance(error, OSError) and error.strerror:  # no permission, no space left, a folder that went away
+            where = f"{error.filename}: " if error.filename is not None else ""
+            print(f"error: {where}{error.strerror}. Next: check path, permissions and free space.", file=sys.stderr)
             return 2
         said = " ".join(str(error).split())
         print(f"error: unexpected {type(error).__name__}: {said}", file=sys.stderr)

@@ -37,10 +37,14 @@ def headline(book: Book, level: str) -> str:
         return words
     alone = book.held(finding, "auroc_context")
     context = f" Context alone, without the image, reaches {alone.with_interval()}." if known(alone.value) else ""
+    change = f"a drop of {drop.with_interval()}"
+    if number(drop.value).startswith("−"):
+        change = f"a rise of {number(-drop.value)}"
+        change += f" ({number(-drop.high)} to {number(-drop.low)})" if known(drop.low, drop.high) else ""
     how = "matched one to one for" if book.way == "matched_auroc" else "of"
     return (
         f"{words}{context} When positives are compared with negatives {how} the same patient context, "
-        f"{rest.with_interval()} remains: a drop of {drop.with_interval()}."
+        f"{rest.with_interval()} remains: {change}."
     )
 
 

@@ -6,8 +6,8 @@ only. Columns called logit are never turned into probabilities. A score may be m
 a patient column every image counts as its own patient, and the reading says so. Several files without a model column
 are several models, named by their files; under one given model name, files that share images are its runs.
 
-Cost: a wide file of 20,770 images x 13 findings takes about .3 s, a long CSV of 2 million rows (134 MB) about 4 s and
-.7 GB at its peak, most of it the text of the ids.
+Cost: a wide file of 20,770 images x 13 findings takes about .3 s, a long CSV of 2 million rows (145 MB) about 6 s and
+.84 GB at its peak, most of it the text of the ids.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from cxrhf.tables.scores import Scores, split_scores
 from cxrhf.tables.sources import as_runs, listed_sources, model_names
 from cxrhf.tables.times import image_times, merge_times, nih_times
 
+MANY = 100  # models, datasets, findings or seeds: more in few rows are ids
 _NUMBERS = ("score", "logit", "pretest", "weight", "age", "seed")
 
 
@@ -84,6 +85,7 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
     cols = _Cells(raw, plan)
     if cols.n_rows == 0:
         raise TableError(f"{raw.name}: the table has no rows", next_step="check how the file was made")
+    _refuse_ids(cols, plan)
     shared, notes = _shared(cols, plan, model)
     if plan.form == "long":
         table, more = _long(cols, plan, shared, wanted)
@@ -106,6 +108,21 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
         notes=(*plan.notes, *notes, *more, *said),
     )
     return Loaded(table, (reading,), times)
+
+
+def _refuse_ids(cols: _Cells, plan: Plan) -> None:
+    """A model or a finding for every other row is an id in the wrong column; it would be all over the page."""
+    for role in ("model", "dataset", "finding", "seed"):
+        if role in plan.roles and cols.n_rows > MANY:
+            column = cols.columns[plan.roles[role]]
+            values = pc.count_distinct(column).as_py()
+            if values > MANY and 3 * values > cols.n_rows:
+                name, flag = cols.raw.columns[plan.roles[role]], "seed-column" if role == "seed" else role
+                raise TableError(
+                    f"{cols.raw.name}: column {name!r} cannot be the {role}",
+                    got=f"{values:,} different values in {cols.n_rows:,} rows, as an id has",
+                    next_step=f"name the right column: --{flag} COLUMN, or rename this one",
+                )
 
 
 class _Cells:

@@ -65,7 +65,8 @@ def score_notes(parts: Sequence[Scores], findings: Sequence[str] | None, uncerta
         low, high = min(part.low for part in ranked), max(part.high for part in ranked)
         names = _names([part.not_probabilities for part in parts], findings)
         spread = f"scores up to {high:.3g} (from {low:.3g})"
-        notes.append(f"{_some(names)}: {spread} are no probabilities: ranking metrics only")
+        percent = " (if they are percentages, divide them by 100)" if low >= 0 and 50 < high <= 100 else ""
+        notes.append(f"{_some(names)}: {spread} are no probabilities: ranking metrics only{percent}")
     if two := _names([part.two_valued for part in parts], findings):
         notes.append(f"{_some(two)}: scores take at most two values; AUROC needs the score before the threshold")
     return notes

@@ -15,12 +15,14 @@ STRANGE = (
     "<script>alert(1)</script>", "=cmd()", "ü", "\u200b", "\x00",
     '"', "'", "a,b", "9" * 40, "-0.0", "1e-320", "0x1", "٣",
     "2180-05-06", "20180101", "#N/A", "\ufeff", "😀",
+    "\x1b[31m", "\u202e", "e\u0301", "{{7*7}}", "%s%n", "../../x", "50%", "0,5", "1e308", "true ", "x" * 3000,
 )  # fmt: skip
 NAMES = (
     "id", "image", "patient", "label", "score", "prob", "logit", "pretest", "mention", "sex", "race", "age", "view",
     "split", "model", "seed", "weight", "finding", "time", "study_date", "", "  ", "prob_Edema", "Edema", "label_Edema",
-    "<b>x</b>", "unnamed: 0", "dataset", "label ", "LABEL",
+    "<b>x</b>", "unnamed: 0", "dataset", "label ", "LABEL", "\x1b[2J", "macro", "all", "prob_", "label_", "y" * 500,
 )  # fmt: skip
+WORDS = ("0", "0.9", "11", "holm", "max_t", "from:", "a,,b", "macro", "--", "\x1b")
 
 
 def fuzzed(seed: int, folder: Path) -> tuple[Path, list[str]]:
@@ -40,9 +42,27 @@ def fuzzed(seed: int, folder: Path) -> tuple[Path, list[str]]:
     else:
         path.write_bytes(_bytes(rng, columns, n, kind))
     flags = ["--n-resamples", "10"]
-    for flag in ("--patient", "--label", "--score", "--pretest", "--sex", "--finding", "--only", "--model", "--time"):
-        if rng.random() < 0.08:
-            flags += [flag, str(rng.choice([*columns, "nothing", "overview", "from:age,sex", "from:prior_labels"]))]
+    for flag in (
+        "--patient",
+        "--label",
+        "--score",
+        "--pretest",
+        "--sex",
+        "--finding",
+        "--only",
+        "--model",
+        "--time",
+        "--findings",
+        "--level",
+        "--correction",
+        "--baseline",
+        "--n-resamples",
+    ):
+        if rng.random() < 0.04:
+            flags += [
+                flag,
+                str(rng.choice([*columns, "nothing", "overview", "from:age,sex", "from:prior_labels", *WORDS])),
+            ]
     return path, flags
 
 
@@ -86,7 +106,7 @@ def _spoil(rng: np.random.Generator, columns: dict[str, list[object]], n: int) -
     if not names:
         return
     name = str(rng.choice(names))
-    what = int(rng.integers(0, 9))
+    what = int(rng.integers(0, 12))
     if what == 0:
         del columns[name]
     elif what == 1:
@@ -103,6 +123,14 @@ def _spoil(rng: np.random.Generator, columns: dict[str, list[object]], n: int) -
         columns[name] = [float(x) for x in rng.normal(0, 3, n)]
     elif what == 7:
         columns[str(rng.choice(NAMES))] = [str(rng.choice(STRANGE)) for _ in range(n)]
+    elif what == 9:  # an id where something else should be
+        columns[str(rng.choice(["model", "finding", "dataset", "race", "view", "seed"]))] = [
+            f"id{at}" for at in range(n)
+        ]
+    elif what == 10 and n:  # numbers at the ends of what a float holds
+        columns[name] = [float(rng.choice([1e308, -1e308, 5e-324, 0.0, -0.0, 1.0, 1 + 1e-15])) for _ in range(n)]
+    elif what == 11:
+        columns[name] = [f" {each}\t" for each in columns[name]]
     else:
         columns[name] = list(rng.permutation(np.array(columns[name], dtype=object)))
 

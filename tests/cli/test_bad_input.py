@@ -126,11 +126,12 @@ def _one(seed: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
     where = f"seed {seed}: {path.name} {flags}: {said.err[-600:]}"
     assert code in (0, 2), where
     assert "Traceback" not in said.err, where
+    assert not set(said.out + said.err) & set("\x1b\x07\u202e") or "full helptext" in said.err, where
     if code == 0:
         assert (run / "report.html").stat().st_size > 1000, where
         read_table(run / "results.parquet", RESULT)
     else:
-        assert said.err.strip().startswith(("error:", "[")) or "error" in said.err or "Unrecognized" in said.err, where
+        assert said.err.strip().startswith(("error:", "[")) or "error" in said.err or "full helptext" in said.err, where
         assert not (run / "report.html").exists(), where
     path.unlink()
     return code
@@ -200,3 +201,17 @@ def test_the_limits_of_a_fitted_pretest_are_printed(tmp_path: Path, capsys: pyte
     text = table(label, rng.random(200).tolist(), sex=rng.choice(["F", "M"], 200).tolist())
     assert audit(text, tmp_path, "--pretest", "from:sex", "--only", "overview") == 0
     assert "pre-test probability knows only sex" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("column", ["model", "dataset", "finding"])
+def test_ids_in_the_wrong_column_do_not_become_models(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str
+) -> None:
+    rng = np.random.default_rng(8)
+    label = (rng.random(300) < 0.4).astype(int).tolist()
+    text = table(label, rng.random(300).tolist(), **{column: [f"SECRET{at}" for at in range(300)]})
+    assert audit(text, tmp_path) == 2
+    said = capsys.readouterr()
+    assert f"column '{column}' cannot be the {column}. Got: 300 different values in 300 rows" in said.err
+    assert "SECRET" not in said.out + said.err
+    assert not (tmp_path / "run").exists()

@@ -95,6 +95,12 @@ def test_a_long_name_stays_inside_the_waterfall_and_off_its_drop(name) -> None:
     assert len({each.get("y") for each in tags(short_row, "text", "name") + tags(short_row, "text", "tight")}) == 1
 
 
+def test_a_long_name_stays_inside_a_dot_plot() -> None:
+    picture = dots([DotRow("N" * 200, ROW.lanes)], Axis("AUROC"), ident="d", title="t")
+    (label,) = tags(picture, "text", "name")
+    assert float(label.get("x") or 0) + 9 * letters(label.text or "") <= 350
+
+
 def test_waterfall_without_context_shows_one_mark_a_finding() -> None:
     picture = waterfall([Fall("A", Mark(0.4, 0.3, 0.5), Mark(), Mark())], ident="w", title="t", about="a")
     assert len(tags(picture, "circle")) == 1

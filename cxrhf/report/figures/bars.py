@@ -34,7 +34,7 @@ def stacked(bars: Sequence[Bar], kinds: Sequence[tuple[str, str]], *, label: str
     for k, bar in enumerate(bars):
         if k:
             body.append(line(0, y, WIDTH, y, "rule"))
-        inside = [text(6, y + 16, short(bar.name, 30), "name"), text(WIDTH - 6, y + 16, bar.beside, "tick", "end")]
+        inside = [text(6, y + 16, short(bar.name, 26), "name"), text(WIDTH - 6, y + 16, bar.beside, "tick", "end")]
         start = 0.0
         for (kind, name), size in zip(kinds, bar.parts, strict=True):
             if known(size) and size > 0:

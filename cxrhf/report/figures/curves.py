@@ -46,12 +46,12 @@ class Frame:
             here = self.x(value)
             parts.append(line(here, low, here, high, "grid"))
             anchor, shift = ("end", 4) if here > right - 1 else ("middle", 0)
-            parts.append(text(here + shift, low + 12, f"{value:.3g}", "tick", anchor))
+            parts.append(text(here + shift, low + 13, f"{value:.3g}", "tick", anchor))
         for value in (0.0, self.y_end / 2, self.y_end):
             parts.append(line(left, self.y(value), right, self.y(value), "grid"))
             parts.append(text(left - 4, self.y(value) + 4, f"{value:.3g}", "tick", "end"))
         parts.append(text((left + right) / 2, SIDE - 5, across, "tick", "middle"))
-        parts.append(turned(10, (low + high) / 2, up))
+        parts.append(turned(13, (low + high) / 2, up))
         return parts
 
     def path(self, x: Sequence[float], y: Sequence[float]) -> str:

@@ -15,7 +15,7 @@ from cxrhf.report.figures.ink import Mark, at, extent, line, mark_shape, picture
 from cxrhf.report.numbers import known, number, short
 
 WIDTH = 350
-_LETTER = 6.4  # width of a letter of a lane's label, about
+_LETTER = 7.2  # width of a letter of a lane's label, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def dots(rows: Sequence[DotRow], axis: Axis, *, ident: str, title: str, about: s
     for k, row in enumerate(rows):
         if k:
             body.append(line(0, y, WIDTH, y, "rule"))
-        inside = [text(6, y + 16, short(row.name, 30 if row.beside else 44), "name")]
+        inside = [text(6, y + 16, short(row.name, 26 if row.beside else 36), "name")]
         if row.beside:
             inside.append(text(WIDTH - 6, y + 16, row.beside, "tick", "end"))
         y += 22

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from cxrhf.report.figures.ink import OVERALL, Mark, extent, line, mark_shape, picture, scale, text, ticks, turned
-from cxrhf.report.numbers import known, number, short
+from cxrhf.report.numbers import known, letters, number, short
 
 _WIDTH, _HEIGHT = 400, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 10, 42
@@ -56,7 +56,7 @@ def scatter(points: Sequence[Point], *, across: str, up: str, ident: str, title:
         finding = escape(point.name.lower())
         marks.append(f'<g data-finding="{finding}">{"".join(inside)}</g>')
         label = short(point.name, 20)
-        spot = _free(taken, here, there, len(label) * 6.5)
+        spot = _free(taken, here, there, letters(label) * 7.4)
         names.append(f'<g data-finding="{finding}">{text(*spot, label, "label")}</g>')
     parts += [*marks, *names]
     parts.append(text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 8, across, "tick", "middle"))

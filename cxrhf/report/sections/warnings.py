@@ -12,6 +12,7 @@ from cxrhf.report.numbers import listed
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 # A grouping of patients, as `sex`, or `sex & age`; or an audit's name: what a note may start with, after the model.
 _PLACE = re.compile(r"^(?:sex|race|age|view|context|matched|reweighted|imbalance|subgroups)(?: & \w+)*$")
+_DATASET = re.compile(r" \(dataset (.+)\)$")
 # Where a note belongs, by a word in it; the first that fits.
 _KINDS = (
     ("Groups", r"\bgroups?\b|\bgaps?\b"),
@@ -31,6 +32,7 @@ class Warned(NamedTuple):
 
 class _Note(NamedTuple):
     model: str
+    dataset: str
     who: tuple[str, ...]
     words: str
 
@@ -43,45 +45,54 @@ def grouped(notes: Sequence[str], models: Sequence[str], findings: Sequence[str]
     parted = [
         one
         for one in parted
-        if not any(one[:2] == two[:2] and two.words.startswith(f"{one.words};") for two in parted if two is not one)
+        if not any(one[:3] == two[:3] and two.words.startswith(f"{one.words};") for two in parted if two is not one)
     ]
     alike: dict[str, list[_Note]] = {}
     for note in parted:
         alike.setdefault(_NUMBER.sub("…", _common(note.words, names)), []).append(note)
+    places = list(dict.fromkeys(note.dataset for note in parted if note.dataset))
+    # The mean of several runs has few notes of its own: what all runs say is said of all models.
+    models = [each for each in models if not any(other.startswith(f"{each} (seed ") for other in models)]
     out: dict[str, list[Warned]] = {}
     for skeleton, several in alike.items():
-        out.setdefault(_kind(skeleton), []).append(_warned(skeleton, several, models))
+        out.setdefault(_kind(skeleton), []).append(_warned(skeleton, several, models, places))
     order = [*(name for name, _ in _KINDS[1::-1]), *(name for name, _ in _KINDS[2:])]
     return sorted(out.items(), key=lambda each: order.index(each[0]) if each[0] in order else -1)
 
 
-def _warned(skeleton: str, several: Sequence[_Note], models: Sequence[str]) -> Warned:
+def _warned(skeleton: str, several: Sequence[_Note], models: Sequence[str], places: Sequence[str]) -> Warned:
     whom = list(dict.fromkeys(name for note in several for name in note.who))
     whose = list(dict.fromkeys(note.model for note in several if note.model))
+    where = list(dict.fromkeys(note.dataset for note in several if note.dataset))
     who = [listed(whom)] if whom else []
-    who += [listed(whose)] if whose and len(whose) < len(models) else []
+    who += [listed(whose)] if not set(models) <= set(whose) and whose else []
+    who += [listed(where)] if where and (len(where) < len(places) or len(places) == 1) else []
     said = list(dict.fromkeys(note.words for note in several))
     if len(said) == 1:
         return Warned(", ".join(who), _sentence(said[0]), [])
     each = []
     for note in dict.fromkeys(several):
-        head = ", ".join([*note.who, *([note.model] if note.model and len(models) > 1 else [])])
+        model = [note.model] if note.model and len(models) > 1 else []
+        head = ", ".join([*note.who, *model, *([note.dataset] if note.dataset else [])])
         each.append(f"{head}: {note.words}" if head else note.words)
     return Warned(", ".join(who), _sentence(skeleton), each)
 
 
 def _parts(note: str, models: Sequence[str], findings: dict[str, str]) -> _Note:
-    """`model: finding: words` taken apart; what is not there is empty."""
+    """`model: finding: words (dataset name)` taken apart; what is not there is empty."""
+    found = _DATASET.search(note)
+    dataset = found[1] if found else ""
+    note = note[: found.start()] if found else note
     model = next((each for each in sorted(models, key=len, reverse=True) if each and note.startswith(f"{each}: ")), "")
     words = note[len(model) + 2 :] if model else note
     head, colon, rest = words.partition(": ")
     if colon and rest:
         named = [part.strip().lower() for part in head.split(",")]
         if all(part in findings for part in named):
-            return _Note(model, tuple(findings[part] for part in named), rest)
+            return _Note(model, dataset, tuple(findings[part] for part in named), rest)
         if _PLACE.match(head):
-            return _Note(model, (head[:1].upper() + head[1:],), rest)
-    return _Note(model, (), words)
+            return _Note(model, dataset, (head[:1].upper() + head[1:],), rest)
+    return _Note(model, dataset, (), words)
 
 
 def _common(words: str, findings: dict[str, str]) -> str:
