@@ -48,7 +48,7 @@ _PR, _LINE, _PAV = {PR_STEPS, PR_TRAPEZOID}, {SLOPE, INTERCEPT, IN_THE_LARGE}, {
 class Task:
     """What to compute of one label: metrics by code with their options, on its rows, and what is prepared for them.
 
-    A matched set also needs the rows by `context`, and `sums`: what each row adds to metrics of sums.
+    A matched set also needs the rows by `context`.
     """
 
     rows: LabelRows
@@ -57,13 +57,10 @@ class Task:
     groups: NDArray[np.int32]
     n_groups: int
     cells: LineCells | None
-    sums: Floats | None = None
     context: LabelContext | None = None
 
 
-def prepare(
-    rows: LabelRows, options: dict[int, float], sums: Floats | None = None, context: LabelContext | None = None
-) -> Task:
+def prepare(rows: LabelRows, options: dict[int, float], context: LabelContext | None = None) -> Task:
     """A task, with what does not change between replicates computed once."""
     n = len(rows.y)
     edges, groups, n_groups = np.empty(n + 1, dtype=np.int64), np.empty(n, dtype=np.int32), 0
@@ -72,7 +69,7 @@ def prepare(
     if _PAV & options.keys():
         n_groups = pav_groups(rows.positive, rows.last, groups)
     cells = cut_cells(rows.y, rows.p, rows.weight) if _LINE & options.keys() else None
-    return Task(rows, options, edges, groups, n_groups, cells, sums, context)
+    return Task(rows, options, edges, groups, n_groups, cells, context)
 
 
 @compiled
@@ -156,15 +153,11 @@ def matched_block(
     caliper: float,
     out: Floats,
 ) -> None:
-    """Metrics of the matched set of every label, the matching redone in each replicate.
-
-    out is (replicates, labels, metrics + columns): after the metrics stand the sums of the matched rows.
-    """
+    """Metrics of the matched set of every label, the matching redone in each replicate."""
     work = _Work(tasks, len(members), MATCHED_LANES)
     longest = max((len(task.rows.y) for task in tasks), default=0)
     place, matched = np.arange(longest, dtype=np.int32), np.empty((longest, MATCHED_LANES))
     kept, copies = np.empty((MATCHED_LANES, longest)), work_space(0)
-    total = np.empty((out.shape[2] - len(codes), MATCHED_LANES))
     for start in range(0, len(out), MATCHED_LANES):
         draw_lanes(key, first + start, members, edges, work.by_lane, work.counts)
         room = longest * int(work.by_lane.max(initial=0)) + 2
@@ -175,10 +168,7 @@ def matched_block(
             matched_lanes(work.by_lane, tuple(task.context), caliper, copies, kept, taken)
             _evaluate(task, place[: len(taken)], taken, work)
             here = out[start : start + MATCHED_LANES, label]
-            here[:, : len(codes)] = work.value[codes, : len(here)].T
-            if task.sums is not None:
-                sum_lanes(task.sums, taken, total)
-                here[:, len(codes) :] = total[:, : len(here)].T
+            here[:] = work.value[codes, : len(here)].T
 
 
 def sum_block(key: Any, first: int, members: Any, edges: Any, sums: Floats, out: Floats) -> None:

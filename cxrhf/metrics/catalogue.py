@@ -78,8 +78,6 @@ METRICS: dict[str, Metric] = {
     # Of the set matched 1:1 on pre-test probability, which has a prevalence of its own: one half.
     "matched_auroc": Metric(AUROC, True, _UNIT, True, False, "caliper", np.inf, matched=True),
     "matched_sensitivity": Metric(SENSITIVITY, True, _UNIT, True, False, "specificity", 0.95, matched=True),
-    "matched_adaptive_calibration_error": Metric(ACE, False, _UNIT, True, True, "bins", 10, matched=True),
-    "matched_brier_skill_score": Metric(SUMS, True, (-np.inf, 1.0), True, True, "prevalence", matched=True),
 }
 
 

@@ -154,8 +154,6 @@ _BOTH = frozenset(
         "mcc",
         "matched_auroc",
         "matched_sensitivity",
-        "matched_adaptive_calibration_error",
-        "matched_brier_skill_score",
         "delong",
     }
 )

@@ -37,7 +37,6 @@ _NOISE_FLOOR = frozenset(
     {
         "adaptive_calibration_error",
         "expected_calibration_error",
-        "matched_adaptive_calibration_error",
         "pav_calibration",
         "pav_refinement",
     }

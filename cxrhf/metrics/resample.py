@@ -31,21 +31,16 @@ __all__ = ["Draws", "bootstrap", "bootstrap_auroc", "bootstrap_many", "draw"]
 
 CallableMetric = Callable[[Floats, Floats, Floats], float]
 Option = float | Sequence[float] | Floats
-_NO_ROWS = (np.zeros(0), np.zeros(0), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One metric as asked for: its option for each label (NaN = none) and the caliper of a matching.
-
-    `base` is the metric of sums that a metric of the matched set is there.
-    """
+    """One metric as asked for: its option for each label (NaN = none) and the caliper of a matching."""
 
     name: str
     entry: Metric
     option: Floats
     caliper: float
-    base: str | None
 
     def at(self, label: int) -> float:
         """The option of one label."""
@@ -143,13 +138,9 @@ def _tasks(engine: _Engine, chosen: Sequence[_Asked], pretest: Floats | None = N
     """One for each label."""
     tasks = []
     for label, rows in enumerate(engine.ranked):
-        options = {each.entry.code: each.at(label) for each in chosen if each.entry.code != SUMS}
-        if pretest is None:
-            tasks.append(prepare(rows, options))
-            continue
-        sums = [row_sums(each.base, rows.y, rows.p, rows.weight, each.at(label)) for each in chosen if each.base]
-        stacked = np.ascontiguousarray(np.concatenate(sums, axis=1)) if sums else None
-        tasks.append(prepare(rows, options, stacked, sort_context(rows, pretest[:, label])))
+        options = {each.entry.code: each.at(label) for each in chosen}
+        context = None if pretest is None else sort_context(rows, pretest[:, label])
+        tasks.append(prepare(rows, options, context))
     return tasks
 
 
@@ -165,18 +156,10 @@ def _from_matched(
     engine: _Engine, chosen: Sequence[_Asked], pretest: ArrayLike | None, caliper: float
 ) -> dict[str, Floats]:
     """Metrics of the matched set: matched once in each replicate for all of them."""
-    ranked = [each for each in chosen if each.base is None]
-    summed = [each for each in chosen if each.base is not None]
     tasks = _tasks(engine, chosen, check_pretest(pretest, engine.columns.y, chosen[0].name))
-    codes = [each.entry.code for each in ranked]
-    edges = np.cumsum([len(codes), *(len(SUM_METRICS[each.base or ""][0](*_NO_ROWS)) for each in summed)])
-    found = engine.run(matched_block, (tasks, codes, caliper), (len(tasks), int(edges[-1])), True)
-    result = {each.name: found[:, :, k] for k, each in enumerate(ranked)}
-    for each, start, stop in zip(summed, edges[:-1], edges[1:], strict=True):
-        own = found[:, :, start:stop]
-        columns = [value_of(each.base or "", own[:, label], each.at(label)) for label in range(len(tasks))]
-        result[each.name] = np.stack(columns, axis=1)
-    return result
+    codes = [each.entry.code for each in chosen]
+    found = engine.run(matched_block, (tasks, codes, caliper), (len(tasks), len(codes)), True)
+    return {each.name: found[:, :, k] for k, each in enumerate(chosen)}
 
 
 def _from_patients(engine: _Engine, chosen: Sequence[_Asked], conditional: bool) -> dict[str, Floats]:
@@ -226,8 +209,7 @@ def _asked(name: str, entry: Metric, given: dict[str, Any], n_labels: int) -> _A
     caliper = given.get("caliper")
     if caliper is not None and not caliper > 0:
         raise InputError(f"caliper is {caliper!r}, allowed: a number above 0, or None for no limit")
-    base = name.removeprefix("matched_") if entry.matched and entry.code == SUMS else None
-    return _Asked(name, entry, np.broadcast_to(option, n_labels), np.inf if caliper is None else float(caliper), base)
+    return _Asked(name, entry, np.broadcast_to(option, n_labels), np.inf if caliper is None else float(caliper))
 
 
 def bootstrap(

@@ -84,8 +84,6 @@ FUNCTIONS = {
 MATCHED = {
     "matched_auroc": auroc,
     "matched_sensitivity": lambda y, p, w: sensitivity_at_specificity(y, p, weight=w).sensitivity,
-    "matched_adaptive_calibration_error": adaptive_calibration_error,
-    "matched_brier_skill_score": brier_skill_score,
 }
 
 
