@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cxrhf import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -17,7 +21,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
-def test_python_blocks_run_and_make_their_point(capsys):
+def test_python_blocks_run_and_make_their_point(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where a reader's own runs would be
     space: dict[str, object] = {}
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), space)
@@ -55,6 +60,30 @@ def test_audit_command_runs_on_the_three_forms(tmp_path):
         page = folder / done.stdout.strip().splitlines()[-1]
         assert page.name == "report.html"
         assert page.exists()
+
+
+def test_audit_commands_run_one_after_the_other(tmp_path, monkeypatch):
+    """As a reader types them, in one folder, with the columns and notes that the text around them asks for."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 300)
+    rows = [
+        f"i{k},p{k // 3},2019-0{1 + k % 3}-05,{40 + 10 * y[k] + k % 30},{'FM'[k % 2]},AP,{y[k]},0.{k % 90 + 10}"
+        for k in range(300)
+    ]
+    text = ["image_id,patient_id,study_date,age,sex,view,Edema,prob_Edema", *rows]
+    (tmp_path / "predictions.csv").write_text("\n".join(text) + "\n")
+    notes = {
+        "patient_id": [f"p{k}" for k in range(100)],
+        "available_at": np.full(100, np.datetime64("2018-06-01T08:00", "us")),
+        "text": [("edema and heart failure" if y[3 * k] else "a broken ankle") + " in the past" for k in range(100)],
+    }
+    pq.write_table(pa.table(notes), tmp_path / "notes.parquet")
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("cxrhf audit")]
+    assert len(lines) == 3
+    for line in lines:
+        assert cli.main([*line.split()[1:], "--n-resamples", "20"]) == 0
+        assert (tmp_path / line.split()[line.split().index("--out") + 1] / "report.html").is_file()
 
 
 def test_functions_of_the_table_exist():

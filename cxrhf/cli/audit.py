@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +64,7 @@ def main(args: Sequence[str]) -> int:
     # A run that audits itself keeps its predictions; with --findings they are a part, and the rest must not be lost.
     if not inside or (prepared.table is not loaded.table and not config.findings):
         run.add("predictions", prepared.table)
-    print(audit_into(run, prepared, config))
+    print(audit_into(run, prepared, config, show))
     return 0
 
 
@@ -84,13 +84,12 @@ def default_out(sources: Sequence[Path]) -> Path:
     return first if first.is_dir() else Path("runs") / (first.name.split(".")[0] or "audit")
 
 
-def audit_into(run: Run, prepared: Prepared, config: AuditConfig) -> Path:
+def audit_into(run: Run, prepared: Prepared, config: AuditConfig, show: Callable[[str], None]) -> Path:
     """Run the audits, write their tables and the page into an open run, print a summary."""
-    from cxrhf.auditing import progress_line, summary_lines, write
+    from cxrhf.auditing import summary_lines, write
     from cxrhf.audits import run_audits
     from cxrhf.report.notes import note_lines
 
-    show = progress_line()
     output = run_audits(prepared.table, config, progress=show)
     show("writing the page and its figures")
     page = write(run, prepared, output)

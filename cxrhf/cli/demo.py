@@ -61,9 +61,10 @@ def main(args: Sequence[str]) -> int:
     written = run.add("predictions", simulated(config, built))
     loaded = load_predictions(written)  # through the same door as everybody's file
     audit = AuditConfig(predictions=(str(written),), out=config.out, n_resamples=config.n_resamples, seed=config.seed)
-    prepared = prepare(loaded, audit, progress_line())
+    show = progress_line()
+    prepared = prepare(loaded, audit, show)
     print("\n".join(prepared.reading))
-    print(audit_into(run, prepared, audit))
+    print(audit_into(run, prepared, audit, show))
     return 0
 
 
