@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import Any
 
-BENCHMARKS = ("bootstrap", "engine", "matching", "audits", "words", "modules", "images", "linking")
+BENCHMARKS = ("bootstrap", "engine", "matching", "audits", "words", "modules", "images", "linking", "encoding")
 
 
 def line(row: dict[str, Any]) -> str:

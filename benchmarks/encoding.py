@@ -1,0 +1,124 @@
+"""Encoding prior notes: every distinct note once, and kept, against the way of CONTEXT's public code, image by image.
+
+The twin writes MIMIC and is built; each image has the list of its prior notes, as many as the twin plants. The peer
+takes image after image, tokenizes its prior notes anew, cuts the same windows, and reads the windows of that image as
+one batch. Both use minilm on this machine and the pooling of the paper, and must give the same vectors. Ours counts
+opening the model, hashing and writing the cache, which is empty at first; the second row runs it again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from cxrhf.config_build import BuildConfig
+from cxrhf.config_context import EncodeConfig
+from cxrhf.data.build import build
+from cxrhf.data.load import load_images, load_notes
+from cxrhf.data.synthetic import write
+from cxrhf.encode import encode_sets, encode_texts
+from cxrhf.encode.loading import Encoder, load_model, open_encoder, token_ids
+from cxrhf.encode.windows import cut
+
+N_PATIENTS, SEED = 60, 4
+SETTINGS = EncodeConfig("minilm", pooling="paper", device="cpu", dtype="float32")
+
+
+def twin(folder: Path) -> tuple[list[str], list[list[int]]]:
+    """Texts of notes, and for each image the numbers of its prior notes in time order."""
+    write("mimic", folder / "raw", n_patients=N_PATIENTS, seed=SEED, pixels=False, reports=False)
+    build(BuildConfig("mimic_cxr_context", root=(str(folder / "raw"),), out=str(folder / "built"), no_pixels=True))
+    notes = load_notes(folder / "built")
+    number = {name: at for at, name in enumerate(notes["note_id"].to_pylist())}
+    lists = load_images(folder / "built", columns=["image_id", "prior_note_ids"])["prior_note_ids"].to_pylist()
+    return [text.lower() for text in notes["text"].to_pylist()], [[number[each] for each in ids] for ids in lists]
+
+
+def image_by_image(model: Any, encoder: Encoder, texts: list[str], images: list[list[int]]) -> np.ndarray:
+    """The peer: nothing is shared between images."""
+    import torch
+
+    made = []
+    for image in images:
+        parts, note = [], []
+        for at, which in enumerate(image):
+            ids = token_ids(encoder.tokenizer, [texts[which]])[0]
+            for start, end in cut(len(ids), encoder.frame.window, encoder.frame.overlap):
+                parts.append(ids[start:end])
+                note.append(at)
+        longest = max(map(len, parts))
+        ids = torch.tensor([part + [0] * (longest - len(part)) for part in parts])
+        mask = torch.tensor([[1] * len(part) + [0] * (longest - len(part)) for part in parts])
+        with torch.inference_mode():
+            hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        weight = mask[:, :, None].float()
+        means = ((hidden * weight).sum(1) / weight.sum(1)).numpy()
+        pooled = np.array([means[np.array(note) == at].mean(axis=0) for at in range(len(image))])
+        made.append((pooled / np.linalg.norm(pooled, axis=1, keepdims=True)).mean(axis=0))
+    return np.array(made)
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
+
+
+def run() -> list[dict[str, Any]]:
+    """Time both once; ratio = peer seconds over our seconds."""
+    with tempfile.TemporaryDirectory(prefix="cxrhf-encoding-") as name:
+        folder = Path(name)
+        texts, images = twin(folder)
+        encoder = open_encoder(SETTINGS)
+        model = load_model(encoder)
+        encode_texts(texts[:3], SETTINGS, cache="off")  # imports and first touches are not what is measured
+        image_by_image(model, encoder, texts, images[:3])
+
+        row = np.repeat(np.arange(len(images)), [len(image) for image in images])
+        column = np.concatenate([np.array(image) for image in images])
+        sets = sparse.csr_array((np.ones(len(row)), (row, column)), shape=(len(images), len(texts)))
+
+        def ours() -> np.ndarray:
+            return encode_sets(texts, sets, SETTINGS, cache=folder / "notes")
+
+        fresh_seconds, fresh = timed(ours)
+        peer_seconds, peer = timed(lambda: image_by_image(model, encoder, texts, images))
+        warm_seconds, warm = timed(ours)
+    apart = float(np.abs(fresh - peer).max())
+    if apart > 1e-4 or not np.array_equal(fresh, warm):
+        raise RuntimeError(f"the peer and we compute different vectors (by {apart:.2g}); the comparison means nothing")
+    size = (
+        f"{len(images)} images with {len(row) / len(images):.2f} prior notes each: {len(row)} readings of {len(texts)} "
+        f"notes ({len(set(texts))} distinct) of {np.mean([len(text) for text in texts]):.0f} characters"
+    )
+    return [
+        {
+            "name": "encoding prior notes once, cache empty",
+            "ours_seconds": fresh_seconds,
+            "peer_seconds": peer_seconds,
+            "ratio": peer_seconds / fresh_seconds,
+            "target": 3.0,
+            "note": f"{size}; peer: image by image as in the public code; vectors differ by {apart:.1g} at most",
+        },
+        {
+            "name": "encoding prior notes again, cache full",
+            "ours_seconds": warm_seconds,
+            "peer_seconds": fresh_seconds,
+            "ratio": fresh_seconds / warm_seconds,
+            "target": None,
+            "note": "peer: our first run; the weights are not loaded, the vectors are equal",
+        },
+    ]
+
+
+if __name__ == "__main__":
+    for each in run():
+        seconds = f"ours {each['ours_seconds']:.3f} s, peer {each['peer_seconds']:.1f} s"
+        print(f"{each['name']}: {seconds}, {each['ratio']:.1f}x")
+        print(f"  target {each['target']}; {each['note']}")

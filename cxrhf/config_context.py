@@ -1,0 +1,267 @@
+"""Settings of `cxrhf context fit`, `predict` and `explain`: which texts, which encoders, which search, who is left out.
+
+The same frozen dataclasses serve the command line, YAML recipes and Python; see config.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cxrhf.config import MENTION_RULES, listed, one_of, set_field, within
+from cxrhf.errors import ConfigError
+from cxrhf.findings import finding_name
+
+FEATURES = ("words", "boosted", "encoder")
+SEARCHES = ("default", "paper")
+RECIPES = ("plain", "oberst")
+POOLINGS = ("tokens", "paper", "code")
+CHOICES = ("validation", "pooled")
+NO_NOTE = ("exclude", "stratum")
+ENOUGH, FEWEST = 20, 5  # patients with and without a finding
+DTYPES = ("auto", "float32", "bfloat16")
+DEVICES = ("auto", "cpu", "cuda", "mps")
+_RUN: dict[str, object] = {"metavar": "RUN", "aliases": ("-o",)}
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeConfig:
+    """How the text of a note becomes a vector; everything here but device and batch is part of the cache's key."""
+
+    encoder: str = "minilm"
+    recipe: str = "plain"
+    pooling: str = "tokens"
+    overlap: int = 50
+    max_length: int | None = None
+    dtype: str = "auto"
+    device: str = "auto"
+    batch_tokens: int = 8192
+    allow_bin: bool = False
+
+    def __post_init__(self) -> None:
+        one_of("recipe: not known", self.recipe, RECIPES)
+        one_of("pooling: not known", self.pooling, POOLINGS)
+        one_of("dtype: not known", self.dtype, DTYPES)
+        one_of("device: not known", self.device, DEVICES)
+        within("overlap", self.overlap, 0, 100_000)
+        within("batch_tokens", self.batch_tokens, 16, 10_000_000)
+        if self.max_length is not None:
+            within("max_length", self.max_length, 8, 1_000_000)
+            if self.overlap >= self.max_length - 2:
+                raise ConfigError(
+                    "overlap is as long as a window", got=self.overlap, allowed=f"less than {self.max_length - 2}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFitConfig:
+    """Prior notes of a build -> a calibrated pre-test probability for every image and finding."""
+
+    build: str = field(metadata={"positional": True, "metavar": "BUILD", "help": "Folder made by cxrhf build."})
+    out: str | None = field(
+        default=None, metadata=_RUN | {"help": "Run folder to write; runs/<build's name>-context if not given."}
+    )
+    findings: tuple[str, ...] = field(
+        default=(), metadata={"metavar": "FINDING,...", "help": "Findings to fit. All of the build if not given."}
+    )
+    features: tuple[str, ...] = field(
+        default=("words", "encoder"),
+        metadata={
+            "metavar": "KIND,...",
+            "help": "What is read of the notes: words (bag of words), boosted (XGBoost on the words), encoder (a "
+            "language model's vectors). Each finding keeps the best.",
+        },
+    )
+    encoders: tuple[str, ...] = field(
+        default=("minilm",),
+        metadata={
+            "metavar": "MODEL,...",
+            "help": "Encoders: minilm (inside a Python package, no network), the paper's mistral, pubmedbert, bert, "
+            "clinicalbert, biolinkbert, roberta, a folder, or any model of the Hugging Face Hub.",
+        },
+    )
+    search: str = field(
+        default="default", metadata={"metavar": "GRID", "help": "Classifiers tried: default (few), paper (its grids)."}
+    )
+    iterations: int | None = field(
+        default=None, metadata={"help": "Draws of XGBoost's random search; 12, or 60 with --search paper."}
+    )
+    recipe: str = field(
+        default="plain",
+        metadata={
+            "metavar": "RECIPE",
+            "help": "Text: plain (lower case, negations stay), oberst (no punctuation, no stop words, as in the "
+            "paper's code).",
+        },
+    )
+    pooling: str = field(
+        default="tokens",
+        metadata={
+            "metavar": "RULE",
+            "help": "Windows to a vector: tokens (windows weigh by their tokens, each note of length 1, mean, length "
+            "1), paper (windows alike, each note of length 1, mean), code (all notes one text, windows of length 1).",
+        },
+    )
+    overlap: int = field(default=50, metadata={"help": "Tokens that neighbouring windows of a note share."})
+    max_length: int | None = field(default=None, metadata={"help": "Tokens of a window; the encoder's own, to 512."})
+    choose: str = field(
+        default="validation",
+        metadata={
+            "metavar": "HOW",
+            "help": "Classifier and encoder of a finding: validation (parameters by cross-validation on train, the "
+            "choice on the validation split), pooled (all by cross-validation on both).",
+        },
+    )
+    no_note: str = field(
+        default="exclude",
+        metadata={
+            "metavar": "HOW",
+            "help": "Images without a prior note: exclude (counted), stratum (a group of its own, with its own "
+            "prevalence as pre-test probability).",
+        },
+    )
+    mention_rule: str = field(
+        default="words",
+        metadata={
+            "metavar": "RULE",
+            "help": "A prior mention is: words (whole words), substring (paper), affirmed (words, and not negated in "
+            "at least one place).",
+        },
+    )
+    min_patients: int | None = field(
+        default=None,
+        metadata={
+            "help": "Patients with, and without, a finding that a fit needs; fewer: no fit, and it is said. 20; where "
+            "no finding has as many 5, for a trial that nobody should quote."
+        },
+    )
+    folds: int = field(default=5, metadata={"help": "Folds of patients for cross-validation and calibration."})
+    n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients for the intervals."})
+    level: float = field(default=0.95, metadata={"help": "Level of the intervals."})
+    seed: int = field(default=0, metadata={"help": "Seed of folds, classifiers and intervals."})
+    workers: int | None = field(
+        default=None, metadata={"help": "Processes that fit classifiers; all cores if not given. Numbers stay equal."}
+    )
+    dask: str | None = field(
+        default=None,
+        metadata={"metavar": "ADDRESS", "help": "Scheduler of a Dask cluster that fits the classifiers instead."},
+    )
+    device: str = field(default="auto", metadata={"help": f"Where the encoder runs: {', '.join(DEVICES)}."})
+    dtype: str = field(default="auto", metadata={"help": "auto (bfloat16 on a GPU that has it), float32, bfloat16."})
+    batch_tokens: int = field(default=8192, metadata={"help": "Tokens that the encoder reads at a time."})
+    cache: str | None = field(
+        default=None,
+        metadata={
+            "metavar": "FOLDER",
+            "help": "Where vectors of notes are kept, by content and encoder; CXRHF_CACHE or ~/.cache/cxrhf/notes.",
+        },
+    )
+    allow_bin: bool = field(
+        default=False,
+        metadata={"help": "Read an encoder that has only .bin weights, with torch's restricted reader."},
+    )
+    overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
+
+    def __post_init__(self) -> None:
+        set_field(self, "findings", tuple(finding_name(each) for each in listed(self.findings)))
+        set_field(self, "features", listed(self.features))
+        set_field(self, "encoders", listed(self.encoders))
+        for each in self.features:
+            one_of("features: not known", each, FEATURES)
+        if not self.features:
+            raise ConfigError("features is empty", allowed=", ".join(FEATURES))
+        if "encoder" in self.features and not self.encoders:
+            raise ConfigError("encoders is empty", next_step="--encoders minilm, or --features words")
+        one_of("search: not known", self.search, SEARCHES)
+        one_of("choose: not known", self.choose, CHOICES)
+        one_of("no_note: not known", self.no_note, NO_NOTE)
+        one_of("mention_rule: not known", self.mention_rule, MENTION_RULES)
+        if self.min_patients is not None:
+            within("min_patients", self.min_patients, FEWEST, 1_000_000)
+        within("folds", self.folds, 3, 50)
+        within("n_resamples", self.n_resamples, 10, 1_000_000)
+        within("level", self.level, 0.5, 0.9999)
+        within("seed", self.seed, 0, 2**63 - 1)
+        if self.iterations is not None:
+            within("iterations", self.iterations, 1, 10_000)
+        if self.workers is not None:
+            within("workers", self.workers, 1, 4096)
+        self.encode(self.encoders[0] if self.encoders else "minilm")  # its checks
+
+    def encode(self, encoder: str) -> EncodeConfig:
+        """The settings of one encoder."""
+        return EncodeConfig(
+            encoder=encoder, recipe=self.recipe, pooling=self.pooling, overlap=self.overlap,
+            max_length=self.max_length, dtype=self.dtype, device=self.device, batch_tokens=self.batch_tokens,
+            allow_bin=self.allow_bin,
+        )  # fmt: skip
+
+    def needed(self) -> int:
+        """Patients with, and without, a finding that a fit needs."""
+        return max(ENOUGH if self.min_patients is None else self.min_patients, self.folds)
+
+    def draws(self) -> int:
+        """Draws of XGBoost's random search."""
+        return self.iterations or (60 if self.search == "paper" else 12)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPredictConfig:
+    """A fitted context run -> pre-test probabilities for another build, or onto an image model's predictions."""
+
+    run: str = field(metadata={"positional": True, "metavar": "CONTEXT", "help": "Run folder of cxrhf context fit."})
+    build: str | None = field(
+        default=None, metadata={"metavar": "BUILD", "help": "A build whose images get pre-test probabilities."}
+    )
+    onto: str | None = field(
+        default=None,
+        metadata={
+            "metavar": "PREDICTIONS",
+            "help": "A predictions file or run whose rows get the columns pretest and mention, by image id.",
+        },
+    )
+    out: str | None = field(
+        default=None,
+        metadata={
+            "metavar": "OUT",
+            "aliases": ("-o",),
+            "help": "Run folder (--build alone), or file (--onto); a name beside the input if not given.",
+        },
+    )
+    workers: int | None = field(default=None, metadata={"help": "Processes; all cores if not given."})
+    device: str = field(default="auto", metadata={"help": f"Where the encoder runs: {', '.join(DEVICES)}."})
+    cache: str | None = field(default=None, metadata={"metavar": "FOLDER", "help": "Where vectors of notes are kept."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace what is there."})
+
+    def __post_init__(self) -> None:
+        if self.build is None and self.onto is None:
+            raise ConfigError(
+                "nothing to predict for",
+                allowed="--build BUILD, --onto PREDICTIONS, or both",
+                next_step=f"cxrhf context predict {self.run} --onto predictions.parquet",
+            )
+        one_of("device: not known", self.device, DEVICES)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextExplainConfig:
+    """A fitted context run -> what its probabilities rest on: words, examples, tables."""
+
+    run: str = field(metadata={"positional": True, "metavar": "CONTEXT", "help": "Run folder of cxrhf context fit."})
+    findings: tuple[str, ...] = field(
+        default=(), metadata={"metavar": "FINDING,...", "help": "Findings to explain. All if not given."}
+    )
+    top: int = field(default=10, metadata={"help": "Words of each finding."})
+    examples: int = field(default=5, metadata={"help": "Images with the highest, and with the lowest, probability."})
+    build: str | None = field(
+        default=None,
+        metadata={
+            "metavar": "BUILD",
+            "help": "The build the run was fitted to: adds the examples' texts to the local file. Texts are never "
+            "printed, and never go into the page.",
+        },
+    )
+
+    def __post_init__(self) -> None:
+        set_field(self, "findings", tuple(finding_name(each) for each in listed(self.findings)))
+        within("top", self.top, 1, 1000)
+        within("examples", self.examples, 0, 1000)

@@ -1,0 +1,203 @@
+"""Vectors of notes <-> a folder, by content and encoder, so that no note is encoded twice.
+
+    <cache>/<key>/manifest.json      what the vectors were made with
+    <cache>/<key>/<any name>.parquet hash of a text (16 bytes) and its vector, whole or not at all
+
+The key names the model's weights, the windows, the pooling and the precision. Texts, note ids and patients are nowhere
+in it; but vectors are derived from notes, so folders are made for their owner alone (0700). Every process writes shards
+of its own names and never changes one, so any number of processes may read and write at once. Two that encode the same
+note at the same time both write it, to no harm. Shards are never merged or removed: delete the folder to start anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cxrhf.encode.progress import remark
+from cxrhf.encode.texts import DIGEST
+from cxrhf.errors import CxrhfError
+from cxrhf.tables.files import write_atomically
+
+Vectors = NDArray[np.float32]
+
+FORMAT = 1
+OFF = "off"
+SHARD_SECONDS = 30.0  # what a killed job loses at most, beside the block it is at
+SHARD_NOTES = 20_000
+_MANIFEST = "manifest.json"
+_ASIDE = 100  # folders of one key that are looked at
+
+
+def cache_folder(cache: str | Path | None) -> Path | None:
+    """The folder asked for, CXRHF_CACHE, or ~/.cache/cxrhf/notes; None for "off"."""
+    chosen = cache if cache is not None else os.environ.get("CXRHF_CACHE") or Path("~/.cache/cxrhf/notes")
+    return None if str(chosen) == OFF else Path(chosen).expanduser()
+
+
+def open_store(root: Path, key: Mapping[str, Any], about: Mapping[str, Any], dim: int) -> Store:
+    """The folder of a key, made if it is not there.
+
+    A folder of that name with another manifest, or one of another version, is left aside, said so, and a new one made.
+    """
+    name = hashlib.sha256(json.dumps(dict(key), sort_keys=True).encode()).hexdigest()[:20]
+    wanted = {"format": FORMAT, "key": dict(key)}
+    try:
+        if not root.exists():
+            root.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                root.mkdir(mode=0o700)
+        for number in range(1, _ASIDE):
+            folder = root / (name if number == 1 else f"{name}-{number}")
+            if not folder.exists():
+                _make(folder, wanted | {"about": dict(about)})
+            held = _manifest(folder)
+            if {each: held.get(each) for each in wanted} == wanted:
+                return Store(folder, dim, writable=os.access(folder, os.W_OK | os.X_OK))
+            if not (root / f"{name}-{number + 1}").exists():
+                version = held.get("format")
+                why = f"was written in format {version}, this is {FORMAT}" if held else "has no readable manifest.json"
+                why = why if not held or version != FORMAT else "was made with other settings"
+                remark(f"cache: {folder.name} {why}; it is left aside and the notes are encoded anew")
+    except OSError as error:
+        raise _unusable(root, error) from None
+    raise CxrhfError(f"{root} holds {_ASIDE} folders that cannot be used", next_step=f"delete {root}")
+
+
+@dataclass(slots=True)
+class Store:
+    """Shards of a folder. `add` collects and writes now and then; `flush` writes what is left."""
+
+    folder: Path
+    dim: int
+    writable: bool = True
+    also: Path | None = None  # another folder whose shards are read
+    _where: dict[bytes, tuple[Path, int]] = field(default_factory=dict)  # hash -> shard and row
+    _seen: set[Path] = field(default_factory=set)
+    _waiting: list[tuple[Sequence[bytes], Vectors]] = field(default_factory=list)
+    _written: float = field(default_factory=time.monotonic)
+
+    def refresh(self) -> None:
+        """Look for shards that were not there before. One that cannot be read is named and left aside."""
+        import pyarrow.parquet as pq
+
+        folders = [self.folder] if self.also is None else [self.also, self.folder]
+        for path in (path for folder in folders for path in sorted(folder.glob("*.parquet"))):
+            if path in self._seen:
+                continue
+            self._seen.add(path)
+            try:
+                with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                    if not file.schema_arrow.equals(_schema(self.dim)):
+                        raise ValueError("other columns")
+                    digests = file.read(["digest"])["digest"].to_pylist()
+            except (OSError, ValueError, pa.ArrowException) as error:
+                _damaged(path, error)
+                continue
+            self._where |= {digest: (path, row) for row, digest in enumerate(digests)}
+
+    def load(self, digests: Sequence[bytes], into: Vectors) -> NDArray[np.bool_]:
+        """Write the vectors that are there into the rows of `into`; True where one was."""
+        import pyarrow.parquet as pq
+
+        found = np.zeros(len(digests), dtype=bool)
+        by_shard: dict[Path, list[tuple[int, int]]] = {}
+        for number, digest in enumerate(digests):
+            if digest in self._where:
+                shard, row = self._where[digest]
+                by_shard.setdefault(shard, []).append((number, row))
+        for shard, pairs in by_shard.items():
+            to, rows = np.array(pairs, dtype=np.int64).T
+            try:
+                column = pq.read_table(shard, columns=["vector"], page_checksum_verification=True)
+                values = column["vector"].combine_chunks().flatten().to_numpy().reshape(-1, self.dim)
+                if not np.isfinite(values).all():
+                    raise ValueError("values that are not finite")
+                into[to] = values[rows]
+            except (OSError, ValueError, IndexError, pa.ArrowException) as error:
+                _damaged(shard, error)
+                self._where = {key: place for key, place in self._where.items() if place[0] != shard}
+                continue
+            found[to] = True
+        return found
+
+    def add(self, digests: Sequence[bytes], vectors: Vectors) -> None:
+        """Keep vectors; a shard is written every half minute, or when there are many."""
+        if not self.writable:
+            return
+        self._waiting.append((digests, vectors))
+        many = sum(len(each) for each, _ in self._waiting) >= SHARD_NOTES
+        if many or time.monotonic() - self._written >= SHARD_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits as one shard; a CxrhfError if the folder cannot be written to."""
+        import pyarrow.parquet as pq
+
+        if self._waiting and self.writable:
+            digests = [digest for each, _ in self._waiting for digest in each]
+            values = np.concatenate([vectors for _, vectors in self._waiting]).reshape(-1)
+            vectors = pa.FixedSizeListArray.from_arrays(pa.array(values, pa.float32()), self.dim)
+            table = pa.table([pa.array(digests, pa.binary(DIGEST)), vectors], schema=_schema(self.dim))
+            self._waiting.clear()
+            try:
+                write_atomically(
+                    self.folder / f"{uuid.uuid4().hex}.parquet",
+                    lambda file: pq.write_table(
+                        table, file, compression="none", use_dictionary=False, write_page_checksum=True
+                    ),
+                )
+            except OSError as error:
+                self.writable = False
+                raise _unusable(self.folder, error) from None
+        self._written = time.monotonic()
+
+
+def _damaged(path: Path, error: Exception) -> None:
+    said = f"{path.parent.name}/{path.name} is damaged ({type(error).__name__})"
+    remark(f"cache: {said}; it is left aside, its notes are encoded again")
+
+
+def _schema(dim: int) -> pa.Schema:
+    vector = pa.list_(pa.field("element", pa.float32(), nullable=True), dim)
+    return pa.schema([("digest", pa.binary(DIGEST)), ("vector", vector)])
+
+
+def _make(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """The folder with its manifest appears at once, or is already there: another process was faster."""
+    draft = folder.parent / f".{folder.name}.{uuid.uuid4().hex}"
+    draft.mkdir(mode=0o700)
+    (draft / _MANIFEST).write_text(json.dumps(dict(manifest), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    try:
+        draft.rename(folder)
+    except OSError:
+        (draft / _MANIFEST).unlink()
+        draft.rmdir()
+        if not folder.is_dir():
+            raise
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        held = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        return held if isinstance(held, dict) else {}
+    return {}
+
+
+def _unusable(folder: Path, error: OSError) -> CxrhfError:
+    return CxrhfError(
+        f"the cache folder {folder} cannot be written to ({error.strerror or type(error).__name__})",
+        next_step="--cache FOLDER or CXRHF_CACHE=FOLDER names another, CXRHF_CACHE=off does without",
+    )

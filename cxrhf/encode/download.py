@@ -1,0 +1,130 @@
+"""Id of the Hugging Face Hub -> the folder of the Hub's cache that holds the model, fetched if it must be.
+
+What is on this machine is used without asking the network. Only config, tokenizer and safetensors weights are fetched,
+never code. Without network the answer comes at once, not after a minute of retries.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from cxrhf.encode.files import BIN, CONFIG, SAFE, SENTENCES, TOKENIZER, model_files
+from cxrhf.encode.presets import PRESETS, Place
+from cxrhf.errors import CxrhfError, did_you_mean
+
+PROBE_SECONDS = 5.0
+
+
+def hub_folder(place: Place, *, allow_bin: bool = False) -> Path:
+    """The folder of a model of the Hub on this machine."""
+    from transformers.utils.hub import cached_files, is_offline_mode
+
+    hub_id = str(place.hub_id)
+    here = _kept(hub_id)
+    if here is not None and _complete(here, allow_bin):
+        return here
+    offline = is_offline_mode()
+    if offline or not reachable(os.environ.get("HF_ENDPOINT") or "https://huggingface.co"):
+        if here is not None:
+            return here  # model_files says what is missing of it
+        raise _not_here(place, "HF_HUB_OFFLINE is set" if offline else "the Hub cannot be reached")
+    said: dict[str, Any] = {"_raise_exceptions_for_missing_entries": False}
+    try:
+        found = cached_files(hub_id, [CONFIG, SENTENCES, *TOKENIZER, *SAFE], **said) or []
+        names = {Path(each).name for each in found}
+        if not names & set(SAFE) and allow_bin:
+            names |= {Path(each).name for each in cached_files(hub_id, list(BIN), **said) or []}
+        here = _kept(hub_id)
+        for index in sorted({SAFE[1], BIN[1]} & names):
+            if here is not None:
+                cached_files(hub_id, _parts(here / index), **said)
+    except Exception as error:  # of the Hub's client, of its web client, of the disk
+        raise _refused(place, error) from None
+    here = _kept(hub_id)
+    if here is None:
+        raise CxrhfError(f"the encoder {_named(place)} has no {CONFIG} on the Hub", next_step="check its id")
+    if not any((here / each).is_file() for each in (*SAFE, *BIN)) and not allow_bin:
+        raise CxrhfError(
+            f"the encoder {_named(place)} has no safetensors weights on the Hub",
+            next_step="--allow-bin reads .bin weights with torch's restricted reader, which runs nothing",
+        )
+    return here
+
+
+def reachable(address: str) -> bool:
+    """Does anybody answer at an address, or at the proxy that leads to it?"""
+    parts = urlsplit(address)
+    proxy = getproxies().get(parts.scheme)
+    if proxy and parts.hostname and not proxy_bypass(parts.hostname):
+        parts = urlsplit(proxy if "//" in proxy else f"//{proxy}")
+    try:
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+        socket.create_connection((parts.hostname or "", port), timeout=PROBE_SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _kept(hub_id: str) -> Path | None:
+    """The folder of the Hub's cache, if the model's config is there."""
+    from transformers.utils.hub import cached_file
+
+    try:
+        config = cached_file(hub_id, CONFIG, local_files_only=True)
+    except OSError:
+        return None
+    return None if config is None else Path(config).parent
+
+
+def _complete(folder: Path, allow_bin: bool) -> bool:
+    try:
+        model_files(folder, "", allow_bin=allow_bin)
+    except CxrhfError:
+        return False
+    return True
+
+
+def _parts(index: Path) -> list[str]:
+    import json
+
+    # A list of one would be asked for by another route, which takes a missing file for an error.
+    return [*sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())), CONFIG]
+
+
+def _named(place: Place) -> str:
+    return place.name if place.name == place.hub_id else f"{place.name} ({place.hub_id})"
+
+
+def _not_here(place: Place, why: str) -> CxrhfError:
+    meant = did_you_mean(place.name, PRESETS) if "/" not in place.name and place.name not in PRESETS else None
+    fetch = f"`hf download {place.hub_id}` on a machine with network, or --encoders minilm, which needs none"
+    return CxrhfError(
+        f"the encoder {_named(place)} is not on this machine, and {why}",
+        next_step=f"{meant} Otherwise: {fetch}" if meant else fetch,
+    )
+
+
+def _refused(place: Place, error: Exception) -> CxrhfError:
+    cause = type(error.__cause__).__name__ if error.__cause__ is not None else ""
+    if cause == "GatedRepoError" or "gated" in str(error):
+        return CxrhfError(
+            f"the encoder {_named(place)} is given out only to those who accept its conditions",
+            next_step=f"accept them at huggingface.co/{place.hub_id}, then `hf auth login`; "
+            "or --encoders minilm, which needs no network",
+        )
+    if cause == "RepositoryNotFoundError":
+        return CxrhfError(
+            f"the Hub has no model {place.hub_id}",
+            next_step=did_you_mean(place.name, PRESETS) or "check the id; a private model needs `hf auth login`",
+        )
+    first = str(error).strip().splitlines()
+    return CxrhfError(
+        f"the encoder {_named(place)} could not be fetched from the Hub",
+        got=first[0] if first else type(error).__name__,
+        next_step=f"try again, or `hf download {place.hub_id}`; --encoders minilm needs no network",
+    )

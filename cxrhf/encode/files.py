@@ -1,0 +1,115 @@
+"""Folder of a model -> the files that are read of it, and one sha256 that names their content.
+
+The hash covers config, tokenizer and weights, by file name and content, never by path: the same model in another
+folder, or in the Hub's cache, has the same hash. The Hub's cache names large files by their sha256, which then serves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from cxrhf.errors import CxrhfError
+
+CONFIG = "config.json"
+TOKENIZER = (
+    "added_tokens.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "special_tokens_map.json",
+    "spiece.model",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+)
+SENTENCES = "sentence_bert_config.json"  # says how many tokens a sentence encoder was trained to read
+# Weights in one file, or an index of several.
+SAFE = ("model.safetensors", "model.safetensors.index.json")
+BIN = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class Files(NamedTuple):
+    """What is read of a model's folder."""
+
+    folder: Path
+    described: tuple[Path, ...]  # config and tokenizer
+    weights: tuple[Path, ...]
+    safe: bool  # safetensors, not .bin
+
+
+def model_files(folder: Path, name: str, *, allow_bin: bool = False) -> Files:
+    """The files of a model; a CxrhfError if something is missing or only .bin weights are there."""
+    if not (folder / CONFIG).is_file():
+        raise CxrhfError(
+            f"the encoder {name} has no {CONFIG}", next_step="name the folder that holds the model's files"
+        )
+    described = tuple(folder / each for each in (CONFIG, *TOKENIZER) if (folder / each).is_file())
+    if len(described) == 1:
+        raise CxrhfError(
+            f"the encoder {name} has no tokenizer",
+            allowed=f"a folder with one of {', '.join(TOKENIZER)}",
+            next_step="copy the tokenizer's files beside the weights",
+        )
+    for kinds, safe in ((SAFE, True), (BIN, False)):
+        weights = _weights(folder, kinds, name)
+        if weights and (safe or allow_bin):
+            return Files(folder, described, weights, safe)
+        if weights:
+            raise CxrhfError(
+                f"the encoder {name} has only .bin weights, a format that can hold programs",
+                allowed="model.safetensors",
+                next_step="--allow-bin reads them with torch's restricted reader, which runs nothing",
+            )
+    raise CxrhfError(
+        f"the encoder {name} has no weights", allowed=" or ".join(SAFE), next_step="download or copy it again"
+    )
+
+
+def _weights(folder: Path, kinds: tuple[str, str], name: str) -> tuple[Path, ...]:
+    single, index = (folder / each for each in kinds)
+    if single.is_file():
+        return (single,)
+    if not index.is_file():
+        return ()
+    try:
+        parts = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise CxrhfError(f"{index.name} of the encoder {name} is damaged", next_step="download it again") from None
+    missing = [part for part in parts if not (folder / part).is_file()]
+    if missing:
+        raise CxrhfError(
+            f"the encoder {name} lacks {len(missing)} of {len(parts)} weight files",
+            got=f"no {missing[0]}",
+            next_step="download or copy it again",
+        )
+    return tuple(folder / part for part in parts)
+
+
+def model_hash(files: Files) -> str:
+    """sha256 over the names and contents of all files."""
+    whole = hashlib.sha256()
+    for path in sorted((*files.described, *files.weights), key=lambda path: path.name):
+        whole.update(f"{path.name} {_content(path)}\n".encode())
+    return whole.hexdigest()
+
+
+def _content(path: Path) -> str:
+    real = path.resolve()
+    if path.is_symlink() and real.parent.name == "blobs" and _SHA256.fullmatch(real.name):
+        return real.name
+    stat = real.stat()
+    return _sha256(str(real), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+
+@lru_cache(maxsize=256)
+def _sha256(path: str, size: int, changed: int, number: int) -> str:  # read again only if the file changed
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,89 @@
+"""Settings -> what a saved run keeps of its encoder, and whether an encoder is still the one a run was made with."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from cxrhf.config_context import EncodeConfig
+from cxrhf.encode.loading import Encoder, open_encoder
+from cxrhf.encode.presets import locate
+from cxrhf.errors import CxrhfWarning, RunError
+
+_LIBRARIES = ("cxrhf", "torch", "transformers", "tokenizers")
+# What must be equal for vectors to mean the same, and how people call it.
+_MATTERS = {
+    "model_hash": "weights, tokenizer or config",
+    "tokenizer_hash": "tokenizer",
+    "dim": "length of the vectors",
+    "window": "tokens of a window",
+    "overlap": "shared tokens",
+    "pooling": "pooling",
+    "special_tokens": "special tokens",
+    "recipe": "text recipe",
+}
+
+
+def identity(settings: EncodeConfig) -> dict[str, Any]:
+    """What manifest.json keeps of an encoder: plain values, no path of this machine."""
+    encoder = open_encoder(settings)
+    return {
+        "encoder": locate(settings.encoder).hub_id or encoder.name,
+        **cache_key(encoder, settings),
+        "dim": encoder.dim,
+        "recipe": settings.recipe,
+        "versions": _versions(),
+    }
+
+
+def same_encoder(saved: Mapping[str, Any], settings: EncodeConfig) -> None:
+    """A RunError if the encoder of the settings is not the one of a saved identity. Paths and names may differ."""
+    now = identity(settings)
+    other = [name for name in _MATTERS if name in saved and saved[name] != now[name]]
+    if other:
+        shown = ", ".join(
+            _MATTERS[name] if name.endswith("hash") else f"{_MATTERS[name]} {now[name]}, fitted with {saved[name]}"
+            for name in other
+        )
+        raise RunError(
+            f"the encoder {settings.encoder} is not the one that the run was fitted with ({saved.get('encoder')})",
+            got=f"different: {shown}",
+            next_step="give it the same encoder, or fit again: cxrhf context fit",
+        )
+    if "dtype" in saved and saved["dtype"] != now["dtype"]:
+        warnings.warn(
+            f"the encoder runs in {now['dtype']}, the run was fitted in {saved['dtype']}: vectors differ a little; "
+            f"--dtype {saved['dtype']} makes them alike",
+            CxrhfWarning,
+            stacklevel=2,
+        )
+
+
+def cache_key(encoder: Encoder, settings: EncodeConfig) -> dict[str, Any]:
+    """All that a vector depends on, beside the text."""
+    return {
+        "model_hash": encoder.model_hash,
+        "tokenizer_hash": encoder.tokenizer_hash,
+        "window": encoder.frame.window,
+        "overlap": encoder.frame.overlap,
+        "pooling": settings.pooling,
+        "special_tokens": [list(encoder.frame.before), list(encoder.frame.after)],
+        "dtype": encoder.dtype,
+    }
+
+
+def cache_about(encoder: Encoder) -> dict[str, Any]:
+    """What helps a person to know a folder of the cache; nothing here must be equal."""
+    return {"encoder": encoder.name, "dim": encoder.dim, "versions": _versions()}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found

@@ -1,0 +1,199 @@
+"""Settings -> an encoder: its tokenizer at once, its weights when something must be encoded.
+
+Files are read from a folder of this machine (the Hub's cache is one). Weights are safetensors; .bin only if allowed,
+with torch's restricted reader. Code that comes with a model is never run. Weights that leave a part of the model random
+are refused; only heads that the last hidden state does not pass may be missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from cxrhf.config_context import EncodeConfig
+from cxrhf.encode.download import hub_folder
+from cxrhf.encode.files import Files, model_files, model_hash
+from cxrhf.encode.presets import locate
+from cxrhf.encode.processes import device_of_process, first
+from cxrhf.encode.windows import Frame, frame
+from cxrhf.errors import ConfigError, CxrhfError, shorten
+
+_UNUSED = ("pooler", "lm_head", "position_ids", "cls.predictions", "cls.seq_relationship")
+# Tokenized when an encoder is opened: a library that cuts texts otherwise must not share vectors with this one.
+_PROBE = "Pt w/ h/o CHF (EF 35%), no pleural effusion; SpO₂ 93% -> 97% on 2L.\nDr. Ångström's note: ___"
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """An encoder without its weights."""
+
+    name: str
+    files: Files = field(repr=False)
+    config: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
+    frame: Frame
+    model_hash: str
+    tokenizer_hash: str
+    dim: int
+    device: str
+    dtype: str
+
+
+def open_encoder(settings: EncodeConfig, *, together: bool = False) -> Encoder:
+    """Find an encoder, fetch it if it must be, and read all but its weights.
+
+    `together` when all processes call it: the first one fetches for all.
+    """
+    with needed():
+        import torch  # noqa: F401
+        from transformers import AutoConfig, AutoTokenizer
+    place = locate(settings.encoder)
+    folder = place.folder
+    if folder is None:
+        call = partial(hub_folder, place, allow_bin=settings.allow_bin)
+        folder = first(call) if together else call()
+    files = model_files(folder, place.name, allow_bin=settings.allow_bin)
+    safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with quiet(), explained(place.name):
+        config = AutoConfig.from_pretrained(folder, **safely)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **safely)
+        dim = int(config.get_text_config().hidden_size)
+    probe = hashlib.blake2b(repr(token_ids(tokenizer, [_PROBE])[0]).encode(), digest_size=8)
+    device = choose_device(settings.device)
+    return Encoder(
+        name=place.name,
+        files=files,
+        config=config,
+        tokenizer=tokenizer,
+        frame=frame(config, tokenizer, folder, settings),
+        model_hash=model_hash(files),
+        tokenizer_hash=probe.hexdigest(),
+        dim=dim,
+        device=device,
+        dtype=choose_dtype(settings.dtype, device),
+    )
+
+
+def load_model(encoder: Encoder) -> Any:
+    """The model with its weights, on its device, ready to read."""
+    with needed():
+        import torch
+        from transformers import AutoModel
+    with quiet(), explained(encoder.name), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, found = AutoModel.from_pretrained(
+            encoder.files.folder,
+            config=encoder.config,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=encoder.files.safe,
+            weights_only=True,
+            dtype=getattr(torch, encoder.dtype),
+            output_loading_info=True,
+        )
+    absent = sorted(key for key in found["missing_keys"] if not any(word in key for word in _UNUSED))
+    if absent:
+        raise CxrhfError(
+            f"the weights of the encoder {encoder.name} lack {len(absent)} parts of the model, which would be random",
+            got=f"no {absent[0]}",
+            next_step="name a folder or an id with the whole model",
+        )
+    if getattr(encoder.config, "is_encoder_decoder", False):
+        model = model.get_encoder()
+    if hasattr(model.config, "use_cache"):
+        model.config.use_cache = False  # nothing is generated
+    return model.eval().requires_grad_(False).to(encoder.device)
+
+
+def token_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+    """Tokens of texts without special tokens, however long."""
+    made: list[list[int]] = tokenizer(
+        texts, add_special_tokens=False, padding=False, truncation=False, return_attention_mask=False, verbose=False
+    )["input_ids"]
+    return made
+
+
+def padding_id(encoder: Encoder) -> int:
+    """What fills up short windows. The mask hides it; models that count positions by it need their own."""
+    text = encoder.config.get_text_config()
+    for number in (getattr(text, "pad_token_id", None), encoder.tokenizer.pad_token_id):
+        if isinstance(number, int) and 0 <= number < text.vocab_size:
+            return number
+    return 0
+
+
+def choose_device(device: str) -> str:
+    """cuda, mps or cpu: the one asked for, or the best there is."""
+    with needed():
+        import torch
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    kind = next(name for name, usable in there.items() if usable) if device == "auto" else device
+    if not there[kind]:
+        raise ConfigError(
+            f"this machine has no {kind} device, or this torch cannot use it",
+            got=f"--device {device}",
+            allowed="auto, " + ", ".join(name for name, usable in there.items() if usable),
+        )
+    return device_of_process(kind)
+
+
+def choose_dtype(dtype: str, device: str) -> str:
+    """bfloat16 where a CUDA device has it, float32 elsewhere, unless one is asked for."""
+    import torch
+
+    if dtype != "auto":
+        return dtype
+    fast = device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bfloat16" if fast else "float32"
+
+
+@contextlib.contextmanager
+def needed() -> Iterator[None]:
+    """A missing package as an error that says how to get it."""
+    try:
+        yield
+    except ImportError as error:
+        raise CxrhfError(
+            f"encoders need the Python package {error.name or 'torch'}, which cannot be imported ({error})",
+            next_step='pip install "cxrhf[context]", or --features words, which needs none',
+        ) from None
+
+
+@contextlib.contextmanager
+def explained(name: str) -> Iterator[None]:
+    """What the libraries say of a model they cannot read, as one sentence."""
+    try:
+        yield
+    except CxrhfError:
+        raise
+    except Exception as error:  # of many kinds: damaged files, unknown architectures, missing tokenizer packages
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        if "trust_remote_code" in str(error):
+            what = f"the encoder {name} comes with code of its own, which is never run here"
+            raise CxrhfError(what, next_step="take an encoder that transformers knows") from None
+        raise CxrhfError(
+            f"the encoder {name} cannot be read",
+            got=f"{type(error).__name__}: {shorten(said, 200)}",
+            next_step="download or copy its folder again, or take another encoder",
+        ) from None
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """transformers without its bars and remarks, for the time of a call."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

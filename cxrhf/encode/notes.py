@@ -1,0 +1,207 @@
+"""Texts of notes -> vectors; notes of each set -> one vector. Every distinct text is encoded once, and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from cxrhf.config_context import EncodeConfig
+from cxrhf.encode.batches import blocks
+from cxrhf.encode.cache import Store, cache_folder, open_store
+from cxrhf.encode.identity import cache_about, cache_key
+from cxrhf.encode.loading import Encoder, load_model, open_encoder
+from cxrhf.encode.pooling import pool_notes
+from cxrhf.encode.processes import agree, barrier, main_process, n_processes, rank, share
+from cxrhf.encode.progress import Clock, Progress, remark
+from cxrhf.encode.reading import Ids, ahead, tokens_of, vectors_of
+from cxrhf.encode.texts import Distinct, Texts, as_array, distinct, joined, members, reader
+from cxrhf.errors import CxrhfError, TableError
+
+Vectors = NDArray[np.float32]
+Integers = NDArray[np.int64]
+Read = Callable[[int], str]
+
+_SEEN_BY_ALL = 60.0  # seconds that a network folder may need to show a file to another machine
+
+
+def encode_texts(
+    texts: Texts, settings: EncodeConfig, *, cache: str | Path | None = None, progress: Progress = False
+) -> Vectors:
+    """One vector a text, in the order of the texts: n x dim. A text without a word has the zero vector.
+
+    `cache` is a folder, or "off"; CXRHF_CACHE or ~/.cache/cxrhf/notes if not given. `progress` is True for a bar on
+    stderr, or a function that takes a line now and then. Several processes call it with the same texts.
+    """
+    column = as_array(texts)
+    return _encode(reader(column), len(column), settings, cache, progress)
+
+
+def encode_sets(
+    texts: Texts,
+    sets: sparse.csr_array,
+    settings: EncodeConfig,
+    *,
+    cache: str | Path | None = None,
+    progress: Progress = False,
+) -> Vectors:
+    """One vector a set of notes: sets x dim. `sets` holds something where a text (column) is in a set (row).
+
+    Texts in no set are not encoded. With pooling "code" the texts of a set are read as one, in the order of columns.
+    """
+    column = as_array(texts)
+    if sets.shape[1] != len(column):
+        raise TableError("sets and texts differ", got=f"{sets.shape[1]:,} columns, {len(column):,} texts")
+    belongs = members(sets)
+    if settings.pooling == "code":
+        return _encode(joined(reader(column), belongs), belongs.shape[0], settings, cache, progress)
+    used = np.unique(belongs.indices)
+    read = reader(column)
+    vectors = _encode(lambda at: read(int(used[at])), len(used), settings, cache, progress)
+    return pool_notes(vectors, belongs[:, used], settings.pooling)
+
+
+def _encode(read: Read, n: int, settings: EncodeConfig, cache: str | Path | None, progress: Progress) -> Vectors:
+    encoder = open_encoder(settings, together=True)
+    found = distinct(read, n)
+    _same_everywhere(found)
+    vectors = np.zeros((len(found.digests) + 1, encoder.dim), dtype=np.float32)  # the last one is of no text
+    with _store(cache, encoder, settings) as store:
+        there = np.zeros(len(found.digests), dtype=bool)
+        if store is not None and found.digests:
+            store.refresh()
+            there = store.load(found.digests, vectors)
+        # The first process decides, so that all share out the same work whatever other jobs are writing.
+        missing = np.frombuffer(share(np.flatnonzero(~there).astype(np.int64).tobytes()), dtype=np.int64)
+        if len(missing):
+            if callable(progress) and main_process():
+                kept = len(found.digests) - len(missing)
+                known = f", {kept:,} of them in the cache" if kept else ""
+                progress(f"{encoder.name}: {n:,} notes, {len(found.digests):,} different{known}")
+            _encode_missing(read, found, missing, vectors, encoder, settings, store, progress)
+            barrier()
+        if n_processes() > 1 and store is not None:
+            _collect(store, found, vectors, there)
+    encoded = vectors[found.content]
+    empty = int((~encoded.any(axis=1)).sum())
+    if empty:
+        remark(f"{empty:,} of {n:,} texts hold no word; their vectors are zero")
+    return encoded
+
+
+def _encode_missing(
+    read: Read,
+    found: Distinct,
+    missing: Integers,
+    vectors: Vectors,
+    encoder: Encoder,
+    settings: EncodeConfig,
+    store: Store | None,
+    progress: Progress,
+) -> None:
+    """This process's part of the missing contents: into `vectors`, and into the store."""
+    letters = found.letters[missing]
+    digests = [found.digests[at] for at in missing]
+    mine = [missing[each] for each in blocks(letters, digests, settings.batch_tokens)][rank() :: n_processes()]
+    work = int(sum(found.letters[block].sum() for block in mine))
+    model = load_model(encoder) if mine else None
+    clock = Clock(encoder.name, sum(len(block) for block in mine), work, progress)
+
+    def tokenized(block: Integers) -> tuple[Integers, list[Ids]]:
+        return block, tokens_of(encoder, [read(int(found.at[at])) for at in block])
+
+    try:
+        for block, tokens in ahead(tokenized, mine):
+            a_token = float(found.letters[block].sum()) / max(sum(map(len, tokens)), 1)
+
+            def done(tokens: int, a_token: float = a_token) -> None:
+                clock.advance(tokens * a_token)
+
+            vectors[block] = vectors_of(
+                model, encoder, tokens, pooling=settings.pooling, batch_tokens=settings.batch_tokens, done=done
+            )
+            clock.advance(0.0, notes=len(block))
+            if store is not None:
+                _keep(store, [found.digests[at] for at in block], vectors[block])
+        if store is not None:
+            _keep(store, [], vectors[:0], last=True)
+    except BaseException:
+        if store is not None:
+            with contextlib.suppress(Exception):  # the first error is the one to be told
+                store.flush()
+        raise
+    finally:
+        clock.close()
+
+
+def _keep(store: Store, digests: list[bytes], vectors: Vectors, *, last: bool = False) -> None:
+    """Into the store; a full disk ends the keeping, not the encoding, where no other process waits for it."""
+    try:
+        if digests:
+            store.add(digests, vectors)
+        if last:
+            store.flush()
+    except CxrhfError as error:
+        if n_processes() > 1:
+            raise
+        remark(f"{error} The encoding goes on; vectors are not kept.")
+
+
+def _collect(store: Store, found: Distinct, vectors: Vectors, there: NDArray[np.bool_]) -> None:
+    """Read what the other processes wrote."""
+    end = time.monotonic() + _SEEN_BY_ALL
+    while not there.all():
+        store.refresh()
+        wanted = np.flatnonzero(~there)
+        got = np.zeros((len(wanted), vectors.shape[1]), dtype=np.float32)
+        seen = store.load([found.digests[at] for at in wanted], got)
+        vectors[wanted[seen]] = got[seen]
+        there[wanted[seen]] = True
+        if not there.all() and time.monotonic() > end:
+            raise CxrhfError(
+                f"{int((~there).sum()):,} vectors of other processes are not in {store.folder}",
+                next_step="--cache FOLDER on a disk that all machines share",
+            )
+        time.sleep(0.0 if there.all() else 0.5)
+
+
+@contextlib.contextmanager
+def _store(cache: str | Path | None, encoder: Encoder, settings: EncodeConfig) -> Iterator[Store | None]:
+    """Where vectors are kept: the cache; for several processes without one, a folder that is gone afterwards."""
+    root = cache_folder(cache)
+    chosen: Store | None = None
+    if root is not None and main_process():
+        try:
+            chosen = open_store(root, cache_key(encoder, settings), cache_about(encoder), encoder.dim)
+            if not chosen.writable:
+                remark(f"the cache folder {chosen.folder} is read only: its vectors are used, new ones are not kept")
+        except CxrhfError as error:
+            remark(f"{error} Notes are encoded without a cache.")
+    if n_processes() == 1:
+        yield chosen
+        return
+    temporary = ""
+    if main_process() and (chosen is None or not chosen.writable):
+        temporary = tempfile.mkdtemp(prefix="cxrhf-notes-")
+    kept = str(chosen.folder) if chosen is not None else None
+    told = json.loads(share(json.dumps([temporary or kept, kept if temporary else None]).encode()))
+    try:
+        yield Store(Path(told[0]), encoder.dim, also=Path(told[1]) if told[1] else None)
+        barrier()  # nobody reads any more
+    finally:
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _same_everywhere(found: Distinct) -> None:
+    if not agree(hashlib.sha256(b"".join(found.digests)).digest()):
+        raise CxrhfError("the processes were given different texts", next_step="start all with the same command")

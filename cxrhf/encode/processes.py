@@ -1,0 +1,110 @@
+"""One process or several -> who is the first, what the others must know, and when all are done.
+
+Several processes are those that `torchrun` and `accelerate launch` start. They talk over gloo, also beside GPUs: what
+they tell each other is a few bytes, and the vectors go through files.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from cxrhf.errors import CxrhfError
+
+Result = TypeVar("Result")
+
+_PATIENCE = timedelta(days=7)  # the slowest process may need hours more than the others
+_GROUP: list[Any] = []  # the one gloo group of this process, made on first use
+
+
+def n_processes() -> int:
+    """Processes that a launcher started; 1 without one. `accelerate launch --cpu` starts one whatever its number."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
+
+
+def rank() -> int:
+    """Number of this process among them."""
+    return int(os.environ.get("RANK", "0")) if n_processes() > 1 else 0
+
+
+def main_process() -> bool:
+    """True in the one process that goes on after encoding, prints and writes. Needs no torch."""
+    return rank() == 0
+
+
+def device_of_process(kind: str) -> str:
+    """Each process of a machine takes a GPU of its own."""
+    if kind != "cuda" or n_processes() == 1:
+        return kind
+    import torch
+
+    return f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
+
+
+def barrier() -> None:
+    """Wait until all processes are here."""
+    if n_processes() > 1:
+        import torch
+
+        torch.distributed.barrier(group=_group())
+
+
+def share(data: bytes) -> bytes:
+    """The first process's bytes, in every process."""
+    if n_processes() == 1:
+        return data
+    import numpy as np
+    import torch
+
+    group = _group()
+    size = torch.tensor([len(data)], dtype=torch.int64)
+    torch.distributed.broadcast(size, 0, group=group)
+    sent = torch.from_numpy(np.frombuffer(data, dtype=np.uint8).copy()) if main_process() else None
+    told = torch.empty(int(size), dtype=torch.uint8) if sent is None else sent
+    if len(told):
+        torch.distributed.broadcast(told, 0, group=group)
+    return told.numpy().tobytes()
+
+
+def agree(data: bytes) -> bool:
+    """Do all processes hold the same bytes? Every one hears the same answer."""
+    if n_processes() == 1:
+        return True
+    import torch
+
+    same = torch.tensor([int(share(data) == data)])
+    torch.distributed.all_reduce(same, torch.distributed.ReduceOp.MIN, group=_group())
+    return bool(same.item())
+
+
+def first(call: Callable[[], Result]) -> Result:
+    """Call in the first process, then in the others: what it fetched, they find. Its error is everybody's."""
+    if n_processes() == 1:
+        return call()
+    said, result, error = "", None, None
+    if main_process():
+        try:
+            result = call()
+        except CxrhfError as wrong:
+            error, said = wrong, str(wrong)
+    said = share(said.encode()).decode()
+    if error is not None:
+        raise error
+    if said:
+        raise CxrhfError(said)
+    return result if result is not None else call()
+
+
+def _group() -> Any:
+    if not _GROUP:
+        import torch
+        from accelerate import PartialState
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the number of threads that accelerate chooses
+            PartialState(cpu=not torch.cuda.is_available())
+        _GROUP.append(torch.distributed.new_group(backend="gloo", timeout=_PATIENCE))
+    return _GROUP[0]

@@ -1,0 +1,189 @@
+"""Models of the Hub: not there without network, fetched from a loopback Hub with the real client."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cxrhf.encode.download import reachable
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+# Each case: an encoder and settings -> what comes of it, as a line of JSON; one process for all, imports are slow.
+ASK = """
+import json, sys, time
+from cxrhf.config_context import EncodeConfig
+from cxrhf.encode import encode_texts, identity
+from cxrhf.errors import CxrhfError
+import transformers
+for given in json.loads(sys.argv[1]):
+    start = time.monotonic()
+    try:
+        settings = EncodeConfig(**given)
+        encode_texts(["no effusion"], settings, cache="off")
+        said = identity(settings)["model_hash"]
+    except CxrhfError as error:
+        said = str(error)
+    print(json.dumps([said, time.monotonic() - start]))
+"""
+
+
+def ask(cases: list[dict[str, Any]], home: Path, **env: str) -> list[tuple[str, float]]:
+    plain = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+    whole = {**plain, "PYTHONPATH": str(ROOT), "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", **env}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps(cases)], env=whole, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def mark(file: Path) -> str:
+    """How the Hub names a content: large files by their sha256, small ones by a shorter hash."""
+    whole = sha256(file.read_bytes()).hexdigest()
+    return whole if file.suffix == ".safetensors" else whole[:40]
+
+
+class Hub(BaseHTTPRequestHandler):
+    folders: dict[str, Path]
+    asked: list[str]
+
+    def log_message(self, *given: Any) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self.answer(False)
+
+    def do_GET(self) -> None:
+        self.answer(True)
+
+    def answer(self, whole: bool) -> None:
+        path = self.path.split("?")[0]
+        self.asked.append(path)
+        if "gated" in path:
+            return self.reply(403, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": "gated"}, whole)
+        for name, folder in self.folders.items():
+            if path.startswith(f"/api/models/{name}/tree/"):
+                tree = [
+                    {"type": "file", "path": each.name, "size": each.stat().st_size, "oid": mark(each)}
+                    for each in sorted(folder.iterdir())
+                ]
+                return self.reply(200, json.dumps(tree).encode(), {"Content-Type": "application/json"}, whole)
+            if path.startswith(f"/api/models/{name}"):
+                files = [{"rfilename": each.name} for each in sorted(folder.iterdir())]
+                body = json.dumps({"id": name, "sha": COMMIT, "siblings": files}).encode()
+                return self.reply(200, body, {"Content-Type": "application/json"}, whole)
+            if path.startswith(f"/{name}/resolve/"):
+                file = folder / path.rsplit("/", 1)[1]
+                if not file.is_file():
+                    return self.reply(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT}, whole)
+                data = file.read_bytes()
+                return self.reply(200, data, {"ETag": f'"{mark(file)}"', "X-Repo-Commit": COMMIT}, whole)
+        return self.reply(404, b"", {"X-Error-Code": "RepoNotFound"}, whole)
+
+    def reply(self, code: int, body: bytes, headers: dict[str, str], whole: bool) -> None:
+        self.send_response(code)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if whole:
+            self.wfile.write(body)
+
+
+@pytest.fixture
+def hub(tiny: dict[str, Path], tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
+    import shutil
+
+    import torch
+    from safetensors.torch import load_file
+
+    both = Path(shutil.copytree(tiny["bert"], tmp_path / "both"))
+    torch.save(load_file(both / "model.safetensors"), both / "pytorch_model.bin")
+    (both / "modeling_own.py").write_text("raise SystemExit")
+    old = Path(shutil.copytree(both, tmp_path / "old"))
+    (old / "model.safetensors").unlink()
+    asked: list[str] = []
+    kind = type("Asked", (Hub,), {"folders": {"org/both": both, "org/old": old}, "asked": asked})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    server.server_close()
+
+
+def test_without_network_the_answer_comes_at_once(tmp_path: Path) -> None:
+    """Nobody listens at the address; a preset, an id, a misspelt preset; minilm works all the same."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    cases = [{"encoder": name} for name in ("pubmedbert", "org/model", "robert", "minilm")]
+    preset, other, misspelt, minilm = ask(cases, tmp_path, HF_ENDPOINT=f"http://127.0.0.1:{port}")
+    hub_id = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract-fulltext"
+    assert preset[0].startswith(f"the encoder pubmedbert ({hub_id}) is not on this machine, and the Hub cannot be")
+    assert f"`hf download {hub_id}` on a machine with network, or --encoders minilm, which needs none" in preset[0]
+    assert "the encoder org/model is not on this machine" in other[0]
+    assert "did you mean 'roberta'? Otherwise: `hf download robert`" in misspelt[0]
+    assert max(preset[1], other[1], misspelt[1]) < 10
+    assert len(minilm[0]) == 64
+
+
+def test_models_are_fetched_without_code_and_bin_then_kept(
+    hub: tuple[str, list[str]], tmp_path: Path, tiny: dict[str, Path]
+) -> None:
+    address, asked = hub
+    cases = [
+        {"encoder": "org/both"}, {"encoder": "org/both"}, {"encoder": "org/old"},
+        {"encoder": "org/old", "allow_bin": True}, {"encoder": "org/gated"}, {"encoder": "org/none"},
+    ]  # fmt: skip
+    fetched, kept, refused, allowed, gated, absent = (each for each, _ in ask(cases, tmp_path, HF_ENDPOINT=address))
+    from cxrhf.encode.files import model_files, model_hash
+
+    assert fetched == kept == model_hash(model_files(tiny["bert"], "bert"))
+    resolved = [path for path in asked if "/resolve/" in path]
+    assert any(path.endswith("both/resolve/" + COMMIT + "/model.safetensors") for path in resolved)
+    assert not any("org/both" in path and path.endswith((".bin", ".py")) for path in resolved)
+    assert "no safetensors weights on the Hub" in refused
+    assert "--allow-bin" in refused
+    assert len(allowed) == 64
+    assert "only to those who accept its conditions" in gated
+    assert "hf auth login" in gated
+    assert "the Hub has no model org/none" in absent
+    # What was fetched serves without network, and the address is not asked.
+    asked.clear()
+    again, offline, absent = ask(
+        [{"encoder": "org/both"}, {"encoder": "org/old"}, {"encoder": "bert"}],
+        tmp_path, HF_ENDPOINT=address, HF_HUB_OFFLINE="1",
+    )  # fmt: skip
+    assert again[0] == fetched
+    assert "only .bin weights" in offline[0]
+    assert "not on this machine, and HF_HUB_OFFLINE is set" in absent[0]
+    assert absent[1] < 5
+    assert not asked
+
+
+def test_a_proxy_is_asked_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        for name in ("https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY", "http_proxy", "HTTP_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        assert reachable(f"http://127.0.0.1:{port}/hub")
+        start = time.monotonic()
+        assert not reachable("https://no-such-host.invalid")
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+        assert reachable("https://no-such-host.invalid")
+        assert time.monotonic() - start < 12
+    assert not reachable("https://no-such-host.invalid")
