@@ -33,7 +33,7 @@ from scipy import sparse
 from scipy.special import expit, logit
 
 from cxrhf.context.ridge import fit_ridge, platt
-from cxrhf.context.words import count_words
+from cxrhf.context.words import count_words, rarity, weighed
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -115,24 +115,22 @@ def distinct_rows(links: sparse.csr_array) -> tuple[Integers, Integers]:
 
 def make_bag(counts: sparse.csr_array, n_patients: Integers, patient: Integers, row: Integers) -> Bag:
     """Counts of the distinct sets -> log(1 + count) times inverse patient frequency, rows of length 1."""
-    features = sparse.csr_array(counts.astype(np.float64))
-    features.sort_indices()  # products come unsorted, and every slice would sort again
-    n = len(np.bincount(patient))
-    features.data = np.log1p(features.data) * (1 + np.log(n / n_patients))[features.indices]
-    of_value = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
-    length = np.sqrt(np.bincount(of_value, features.data**2, minlength=features.shape[0]))
-    features.data /= length[of_value]
+    return bag_of(weighed(counts, rarity(n_patients, len(np.bincount(patient)))), patient, row)
+
+
+def bag_of(features: sparse.csr_array, patient: Integers, row: Integers) -> Bag:
+    """Features of the distinct sets, the patient of each set, and the set of each image -> a bag."""
     average = sparse.csr_array((1 / np.bincount(patient)[patient], (patient, np.arange(len(patient)))))
     mean = sparse.csr_array(average @ features)
     return Bag(features, mean, mean.power(2), patient, row)
 
 
-def too_few(y: Floats, patients: Integers) -> str | None:
+def too_few(y: Floats, patients: Integers, minimum: int = ENOUGH) -> str | None:
     """Why nothing can be learned from these labels, if so."""
     counts = {name: len(np.unique(patients[y == value])) for name, value in (("with", 1), ("without", 0))}
     for name, count in counts.items():
-        if count < ENOUGH:
-            return f"{count} patients {name} it have prior notes, {ENOUGH} are needed"
+        if count < minimum:
+            return f"{count} patients {name} it have prior notes, {minimum} are needed"
     return None
 
 
@@ -172,7 +170,7 @@ def cross_fit(bag: Bag, y: Floats, fold: Integers) -> Floats:
     return probability[bag.row]
 
 
-def fit(bag: Bag, rows: Integers, positive: Floats, negative: Floats) -> tuple[Floats, float]:
+def fit(bag: Bag, rows: Integers, positive: Floats, negative: Floats, penalty: float = PENALTY) -> tuple[Floats, float]:
     """Weights of the words and intercept of the penalised logistic regression on these rows of the bag."""
     strength = np.abs(association(bag, rows, positive, negative))
     kept = np.flatnonzero(strength > FAINT)
@@ -182,7 +180,7 @@ def fit(bag: Bag, rows: Integers, positive: Floats, negative: Floats) -> tuple[F
     scale = np.sqrt(strength[kept] / strength[kept].mean())
     design = bag.features[rows][:, kept]
     design.data *= scale[design.indices]
-    found, intercept = fit_ridge(design, positive, negative, PENALTY)
+    found, intercept = fit_ridge(design, positive, negative, penalty)
     weight[kept] = scale * found
     return weight, intercept
 

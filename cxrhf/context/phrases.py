@@ -9,14 +9,15 @@ edema, effusion, pneumonia, pneumothorax; `cxrhf.findings` knows the spellings);
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Literal, NamedTuple
 
 from cxrhf.errors import ConfigError
 from cxrhf.findings import finding_name
 
-Rule = Literal["words", "substring"]
-RULES: tuple[Rule, ...] = ("words", "substring")
+Rule = Literal["words", "substring", "affirmed"]
+RULES: tuple[Rule, ...] = ("words", "substring", "affirmed")
 
 PHRASES: Mapping[str, tuple[str, ...]] = {
     "enlarged_cardiomediastinum": (
@@ -71,7 +72,22 @@ REMOVED: Mapping[str, tuple[str, ...]] = {
 # Beginnings of words. As beginnings, other phrases would find much else: plate platelets, tube tuberculosis.
 STEMS = frozenset({"atelecta", "consolidat", "opaci", "arthroplast", "defib"})
 
+# Names of a part or its measure, not of a finding: "normal" says that the finding is not there.
+PARTS = frozenset({
+    "mediastinum", "cardiomediastinum", "mediastinal configuration", "mediastinal silhouette", "pericardial silhouette",
+    "cardiac silhouette and vascularity", "heart size", "cardiac size", "cardiac shadow", "cardiac contour",
+    "cardiac silhouette", "interstitial marking", "interstitial pattern",
+})  # fmt: skip
+
 _EDGE = r"[^\pL\pN]"  # letters and digits of any script make a word; an underscore (___ blanks a name) does not
+
+
+class Place(NamedTuple):
+    """Where a text mentions a finding, and whether by the name of a part (PARTS)."""
+
+    start: int
+    end: int
+    part: bool
 
 
 def has_phrases(finding: str) -> bool:
@@ -84,19 +100,41 @@ def pattern(finding: str, rule: Rule = "words") -> str:
 
     `words` (ours): whole words, with a plural or without, any white space between the words of a phrase because notes
     break their lines; STEMS as beginnings of words. `substring` (paper): the letters of a phrase, anywhere.
+    `affirmed` looks for the same as `words`; `mentions` then looks at each place that `places` finds.
     """
     name = finding_name(finding)
     if name not in PHRASES:
         raise ConfigError(f"no phrases for {finding!r}", allowed=", ".join(PHRASES))
     if rule == "substring":
         return "|".join(re.escape(phrase) for phrase in PHRASES[name])
-    if rule != "words":
+    if rule not in RULES:
         raise ConfigError("no such rule for mentions", got=rule, allowed=", ".join(RULES))
     spaced = {phrase: r"\s+".join(re.escape(word) for word in phrase.split()) for phrase in PHRASES[name]}
     whole = [_plural(spaced[phrase]) for phrase in PHRASES[name] if phrase not in STEMS]
     stems = [spaced[phrase] for phrase in PHRASES[name] if phrase in STEMS]
     ends = [rf"(?:{'|'.join(whole)})(?:{_EDGE}|$)"] if whole else []
     return rf"(?:^|{_EDGE})(?:{'|'.join([*ends, *stems])})"
+
+
+def places(text: str, finding: str) -> Iterator[Place]:
+    """Where a lower-cased text mentions the finding by whole words: the places of `pattern`, phrase by phrase."""
+    for first, rest, part in _finders(finding_name(finding)):
+        at = text.find(first)
+        while at >= 0:
+            if (at == 0 or not text[at - 1].isalnum()) and (found := rest.match(text, at)):
+                yield Place(at, found.end(), part)
+            at = text.find(first, at + 1)
+
+
+@cache
+def _finders(name: str) -> tuple[tuple[str, re.Pattern[str], bool], ...]:
+    """First word, the phrase from there on, whether it names a part: a plain search is quicker than an expression."""
+    made = []
+    for phrase in PHRASES[name]:
+        spaced = r"[\t\n\f\r ]+".join(re.escape(word) for word in phrase.split())
+        whole = rf"{spaced}[^\W_]*" if phrase in STEMS else rf"{_plural(spaced)}(?![^\W_])"
+        made.append((phrase.split()[0], re.compile(whole), phrase in PARTS))
+    return tuple(made)
 
 
 def _plural(word: str) -> str:

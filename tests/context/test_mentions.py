@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import re
 
 import numpy as np
@@ -10,7 +12,8 @@ import pytest
 
 from cxrhf.context import mentions as module
 from cxrhf.context.mentions import mentions
-from cxrhf.context.phrases import PHRASES, REMOVED, STEMS, has_phrases, pattern
+from cxrhf.context.phrases import PARTS, PHRASES, REMOVED, RULES, STEMS, has_phrases, pattern, places
+from cxrhf.data.synthetic import write
 from cxrhf.errors import ConfigError
 from cxrhf.findings import CHEXPERT, NIH
 from tests.real_data import real_data
@@ -22,7 +25,7 @@ def found(text: str, finding: str, rule: str = "words") -> bool:
 
 def test_lists_are_those_of_the_labeler_less_what_the_paper_removed():
     assert set(PHRASES) == set(CHEXPERT) - {"no_finding"}
-    assert {phrase for phrases in PHRASES.values() for phrase in phrases} >= STEMS
+    assert {phrase for phrases in PHRASES.values() for phrase in phrases} >= STEMS | PARTS
     for finding, phrases in PHRASES.items():
         removed = REMOVED.get(finding, ())
         assert not set(phrases) & set(removed)
@@ -98,7 +101,7 @@ def test_names_of_nih_and_others():
     assert not has_phrases("No Finding")
     with pytest.raises(ConfigError, match="no phrases for 'hernia'"):
         pattern("hernia")
-    with pytest.raises(ConfigError, match="words, substring"):
+    with pytest.raises(ConfigError, match="words, substring, affirmed"):
         pattern("edema", "letters")
 
 
@@ -129,12 +132,47 @@ def test_against_a_slow_twin(monkeypatch):
     expected = [[slow(text, finding) for finding in findings] for text in texts]
     quick = mentions(pa.array(texts), findings)
     assert quick.tolist() == expected
+    assert [[any(places(text, finding)) for finding in findings] for text in texts] == expected
     assert 0.02 < quick.mean() < 0.6
     monkeypatch.setattr(module, "BATCH", 7)
     chunks = pa.chunked_array([texts[:100], [None], texts[100:]], pa.large_string())
     again = mentions(chunks, findings)
     assert not again[100].any()
     assert np.delete(again, 100, axis=0).tolist() == expected
+
+
+def test_places_are_where_arrow_finds_a_mention():
+    """Two engines, one rule, whatever letters stand around a phrase."""
+    rng = np.random.default_rng(1)
+    phrases = [phrase for each in PHRASES.values() for phrase in each]
+    letters = list("aes \n_-.,1\t\v\u00a0\u00e9\u00df\u4e2d\u00b2\u2167\u0661\u200d\u0301I\u0130\U00010400")
+    texts = []
+    for _ in range(3_000):
+        pieces = [part for phrase in rng.choice(phrases, 3) for part in ("".join(rng.choice(letters, 2)), phrase)]
+        texts.append(
+            "".join([*pieces, *rng.choice(letters, 2)]).replace(" ", rng.choice([" ", "\n", "\v", "  "])).lower()
+        )
+    quick = mentions(pa.array(texts), list(PHRASES))
+    for row, text in enumerate(texts):
+        for column, finding in enumerate(PHRASES):
+            found = list(places(text, finding))
+            assert bool(found) == quick[row, column], text
+            for place in found:
+                inside = " ".join(text[place.start : place.end].split())
+                assert any(inside.startswith(phrase) for phrase in PHRASES[finding])
+                assert place.part == any(inside.startswith(phrase) for phrase in PARTS & set(PHRASES[finding]))
+
+
+def test_affirmed_is_words_where_nothing_is_negated(tmp_path):
+    """The made-up hospital's notes deny a lot, but no finding."""
+    write("mimic", tmp_path, n_patients=60, seed=4, pixels=False, reports=False, note_length="full")
+    with gzip.open(tmp_path / "mimic-iv-note/2.2/note/discharge.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        texts = pa.array([row["text"] for row in csv.DictReader(file)])
+    words, substring, affirmed = (mentions(texts, list(PHRASES), rule=rule) for rule in RULES)
+    assert len(texts) > 100
+    assert 0.1 < words.mean() < 0.6
+    assert (affirmed == words).all()
+    assert (substring >= words)[:, list(PHRASES).index("pneumonia")].all()
 
 
 def test_nothing_to_look_at():
