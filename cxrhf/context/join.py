@@ -65,7 +65,7 @@ def join_notes(
         "findings": {finding: {} for finding in cells.findings},
     }
     progress(f"mentions in {len(used):,} prior notes")
-    flags = _mentioned(cells.findings, links, notes["text"], rule)
+    flags = mentioned(cells.findings, links, notes["text"], rule)
     _tell_mentions(flags, noted, cells.findings, said, about)
     filled = {"mention": pc.coalesce(predictions["mention"], _column(flags, cells, pa.bool_()))}
     given = predictions["pretest"].null_count < predictions.num_rows
@@ -151,7 +151,7 @@ def _patients(patients: Integers, links: sparse.csr_array, owners: pa.ChunkedArr
     return np.asarray(connected_components(graph, directed=False)[1][patients], dtype=np.int64)
 
 
-def _mentioned(findings: list[str], links: sparse.csr_array, texts: pa.ChunkedArray, rule: Rule) -> Floats:
+def mentioned(findings: list[str], links: sparse.csr_array, texts: pa.ChunkedArray, rule: Rule) -> Floats:
     """Images x findings: 1 where a prior note mentions the finding, 0 where none does, NaN without notes or phrases."""
     listed = [at for at, finding in enumerate(findings) if has_phrases(finding)]
     flags = np.full((links.shape[0], len(findings)), np.nan)

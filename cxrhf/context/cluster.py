@@ -1,0 +1,32 @@
+"""The address of a Dask scheduler -> joblib fits classifiers there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cxrhf.errors import ConfigError
+
+
+@contextmanager
+def cluster(address: str | None) -> Iterator[None]:
+    """Within it joblib's work goes to the cluster; without an address to whatever the caller has set."""
+    if address is None:
+        yield
+        return
+    try:
+        from distributed import Client
+        from joblib import parallel_config
+    except ImportError:
+        raise ConfigError(
+            "--dask needs the packages dask and distributed", next_step='pip install "cxrhf[cluster]"'
+        ) from None
+    try:
+        client = Client(address, timeout=20)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"no Dask scheduler answers at {address} ({type(error).__name__})",
+            next_step="start one: dask scheduler, then dask worker ADDRESS on each machine",
+        ) from None
+    with client, parallel_config(backend="dask"):
+        yield

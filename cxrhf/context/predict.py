@@ -1,0 +1,133 @@
+"""Saved models and other material -> pre-test probabilities; pre-test probabilities -> onto an image model's rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cxrhf.calibrate import calibrated
+from cxrhf.context.families import features_again
+from cxrhf.context.fit import MODEL
+from cxrhf.context.join import Joined
+from cxrhf.context.material import Material
+from cxrhf.context.parts import Features, Floats, Progress
+from cxrhf.context.rows import mentions_of, prediction_rows
+from cxrhf.context.store import Bundle
+from cxrhf.errors import TableError
+
+
+def predict_context(
+    bundle: Bundle,
+    material: Material,
+    *,
+    device: str = "auto",
+    cache: str | Path | None = None,
+    progress: Progress = lambda _: None,
+) -> pa.Table:
+    """PREDICTION rows of `model="context"` for every image with prior notes; labels are carried along, never used.
+
+    Without labels of a finding in the material its rows have none. Images without notes get the share of positives
+    among such images where the fit made them a stratum of their own.
+    """
+    from cxrhf.context.classifiers import scores
+
+    stratum = bundle.config.get("no_note") == "stratum"
+    mention = mentions_of(material, str(bundle.config.get("mention_rule", "words")), stratum=stratum)
+    seed = int(bundle.config.get("seed", 0))
+    made: dict[str, Features] = {}
+    parts = []
+    for at, finding in enumerate(material.findings):
+        stored = bundle.models.get(finding)
+        if stored is None:
+            continue
+        if stored.family not in made:
+            progress(f"reading the notes of {int(material.noted.sum()):,} images: {stored.family}")
+            made[stored.family] = features_again(
+                material,
+                bundle.vocabularies.get(stored.family),
+                bundle.encoders.get(stored.family),
+                device=device,
+                cache=cache,
+                progress=progress,
+            )
+        of_set = calibrated(stored.calibrator, scores(stored.model, made[stored.family]))
+        probability: Floats = np.full(len(material.noted), bundle.without_notes.get(finding, np.nan))
+        probability[material.noted] = of_set[material.set_of[material.noted]]
+        rows = np.flatnonzero(~np.isnan(probability))
+        parts.append(prediction_rows(material, rows, at, MODEL, probability[rows], mention[rows, at], seed))
+    if not parts:
+        raise TableError(
+            "the models know none of the findings of these images",
+            got=", ".join(material.findings),
+            allowed=", ".join(bundle.models),
+        )
+    return pa.concat_tables(parts)
+
+
+def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
+    """Rows of `model="context"` -> the columns `pretest` and `mention` of an image model's rows, by image and finding.
+
+    What the predictions already have is kept. An image whose patient is another one in the two tables is an error: then
+    the ids mean different things.
+    """
+    known = context.filter(pc.equal(context["model"], MODEL))
+    key = _key(known)
+    if len(pc.unique(key)) < len(key):
+        raise TableError(
+            "the context rows name an image and finding twice", next_step="give the run of one cxrhf context fit"
+        )
+    at = pc.index_in(_key(predictions), value_set=key)
+    if at.null_count == len(at):
+        raise TableError(
+            "the context run and the predictions have no image and finding in common",
+            got=f"context: {_some(known, 'finding')}; predictions: {_some(predictions, 'finding')}",
+            allowed="the same image ids and findings in both, written alike",
+            next_step="name the image column of the predictions: --image COLUMN",
+        )
+    theirs, ours = known["patient_id"].take(at), predictions["patient_id"]
+    wrong = pc.sum(pc.not_equal(theirs, ours)).as_py() or 0
+    named = pc.sum(pc.not_equal(predictions["patient_id"], predictions["image_id"])).as_py() or 0
+    if wrong and named:  # without a patient column every image is a patient of its own, which contradicts nothing
+        raise TableError(
+            f"{wrong:,} rows have another patient in the context run than in the predictions",
+            next_step="name the columns: --image COLUMN --patient COLUMN; or use the context run of this dataset",
+        )
+    said: list[str] = []
+    table = predictions
+    about: dict[str, Any] = {"rows": predictions.num_rows, "rows_with_context": len(at) - at.null_count}
+    for name, column in (("pretest", "prob"), ("mention", "mention")):
+        place = table.schema.get_field_index(name)
+        if table[name].null_count < table.num_rows:
+            said.append(f"the predictions have {name} of their own: it is kept, and filled in where it is missing")
+        filled = pc.coalesce(table[name], known[column].take(at))
+        table = table.set_column(place, table.schema.field(place), filled)
+    said += _lacking(predictions, known, at, about)
+    return Joined(table, said, about)
+
+
+def _lacking(predictions: pa.Table, known: pa.Table, at: pa.ChunkedArray, about: dict[str, Any]) -> list[str]:
+    """Who gets no pre-test probability: findings that were not fitted, and images without prior notes."""
+    fitted = pc.unique(known.filter(pc.is_valid(known["prob"]))["finding"])
+    other = [each for each in pc.unique(predictions["finding"]).to_pylist() if each not in fitted.to_pylist()]
+    said = [f"the context run has no pre-test probability for {', '.join(other)}"] if other else []
+    rest = predictions.filter(pc.and_(pc.is_null(at), pc.is_in(predictions["finding"], value_set=fitted)))
+    about["images_without_context"] = len(pc.unique(rest["image_id"]))
+    if rest.num_rows:
+        said.append(
+            f"{about['images_without_context']:,} of {len(pc.unique(predictions['image_id'])):,} images have no "
+            "pre-test probability (no prior note, or not in the context run): the audits of context leave them out"
+        )
+    return said
+
+
+def _key(table: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(table["image_id"], table["finding"], "\x1f")
+
+
+def _some(table: pa.Table, name: str) -> str:
+    values = pc.unique(table[name]).to_pylist()
+    return ", ".join(map(str, values[:5])) + (", ..." if len(values) > 5 else "")

@@ -1,0 +1,242 @@
+"""Calibrated scores are those of scikit-learn where they should be, right on fresh data, and never certain."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit
+
+from cxrhf.calibrate import LEAST, Calibrator, calibrated, fit_calibrator, platt, stretched
+from cxrhf.errors import ConfigError
+from cxrhf.metrics import adaptive_calibration_error, auroc, brier, calibration_line, expected_ace
+from cxrhf.metrics.checks import InputError
+
+METHODS = ("platt", "isotonic")
+
+
+def drawn(seed: int, n: int, slope: float = 0.7, shift: float = -1.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    score = 2 * rng.standard_normal(n) + 1
+    p = expit(slope * score + shift)
+    return score, (rng.random(n) < p).astype(float), p
+
+
+@pytest.mark.parametrize("n", [40, 300, 5000])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_platt_is_that_of_scikit_learn(n, scale):
+    from sklearn.calibration import _SigmoidCalibration
+
+    score, y, _ = drawn(n, n)
+    weight = np.random.default_rng(1).integers(0, 4, n).astype(float)
+    for given in (None, weight):
+        theirs = _SigmoidCalibration().fit(score * scale, y, given)
+        ours = fit_calibrator(score * scale, y, "platt", given)
+        assert calibrated(ours, score * scale) == pytest.approx(theirs.predict(score * scale), abs=1e-5)
+
+
+def test_platt_is_that_of_a_calibrated_classifier():
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.svm import LinearSVC
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((600, 5))
+    y = (rng.random(600) < expit(x @ [1, -1, 0.5, 0, 0])).astype(float)
+    model = LinearSVC(C=0.1).fit(x[:300], y[:300])
+    theirs = CalibratedClassifierCV(FrozenEstimator(model), method="sigmoid").fit(x[300:], y[300:])
+    ours = fit_calibrator(model.decision_function(x[300:]), y[300:], "platt")
+    assert calibrated(ours, model.decision_function(x)) == pytest.approx(theirs.predict_proba(x)[:, 1], abs=1e-5)
+
+
+def test_pools_are_those_of_scikit_learn():
+    """With the made-up rows added by hand, at the mean score of each pool."""
+    from sklearn.isotonic import IsotonicRegression
+
+    rng = np.random.default_rng(2)
+    for n in (30, 400):
+        score, y, _ = drawn(n, n)
+        score = np.round(score, 1)  # ties
+        weight = rng.integers(0, 3, n).astype(float)
+        kept = weight > 0
+        made = fit_calibrator(score, y, "isotonic", weight)
+        ends = [score[kept].min(), score[kept].max()]
+        slow = IsotonicRegression().fit(
+            np.r_[score[kept], ends], np.r_[y[kept], 1, 0], sample_weight=np.r_[weight[kept], 1, 1]
+        )
+        inside = slow.predict(score[kept])
+        assert made.y == pytest.approx(np.unique(np.round(inside, 12)), abs=1e-9)
+        for at, value in zip(made.x, made.y, strict=True):
+            pool = np.isclose(inside, value)
+            assert at == pytest.approx(np.average(score[kept][pool], weights=weight[kept][pool]))
+        assert (np.diff(made.x) > 0).all()
+        assert (np.diff(made.y) > 0).all()
+        assert calibrated(made, made.x) == pytest.approx(made.y)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_calibrated_on_fresh_data(method):
+    """Slope 1 within its error (that of the fit and of the fresh data), mean right, ACE near its null."""
+    slopes, gaps, aces, nulls = [], [], [], []
+    for seed in range(12):
+        score, y, _ = drawn(seed, 4000)
+        fresh, labels, truth = drawn(seed + 100, 20_000)
+        p = calibrated(fit_calibrator(score, y, method), fresh)
+        line = calibration_line(labels, p)
+        slopes.append(line.slope)
+        gaps.append(p.mean() - truth.mean())
+        aces.append(adaptive_calibration_error(labels, p))
+        nulls.append(expected_ace(p, n_simulations=50))
+    # The fit of 4,000 rows has a slope's error of .04, the fresh data one of .02.
+    error = np.hypot(0.04, 0.02) / np.sqrt(12)
+    allowed = 4 * error if method == "platt" else 0.09
+    assert abs(np.mean(slopes) - 1) < allowed
+    assert abs(np.mean(gaps)) < 4 * 0.007 / np.sqrt(12)
+    # Calibrators of 4,000 rows are off by that many rows' noise: the null of 4,000 rows, not of 20,000.
+    assert np.mean(aces) < 2.5 * np.mean(nulls)
+    truth_ace = adaptive_calibration_error(labels, truth)
+    assert truth_ace < 2 * np.mean(nulls)
+
+
+def test_a_fit_that_sees_all_is_within_the_null():
+    score, y, _ = drawn(0, 60_000)
+    fresh, labels, _ = drawn(1, 4000)
+    for method in METHODS:
+        p = calibrated(fit_calibrator(score, y, method), fresh)
+        assert adaptive_calibration_error(labels, p) < 1.5 * expected_ace(p)
+        assert abs(calibration_line(labels, p).slope - 1) < 4 * 0.045
+
+
+def test_isotonic_follows_a_bend_and_platt_does_not():
+    rng = np.random.default_rng(3)
+    score = 3 * rng.standard_normal(8000)
+    y = (rng.random(8000) < expit(-2 + 2 * np.tanh(score))).astype(float)
+    fresh = 3 * rng.standard_normal(8000)
+    truth = expit(-2 + 2 * np.tanh(fresh))
+    rough = np.abs(calibrated(fit_calibrator(score, y, "platt"), fresh) - truth).mean()
+    assert np.abs(calibrated(fit_calibrator(score, y, "isotonic"), fresh) - truth).mean() < 0.5 * rough
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_invariances(method):
+    score, y, _ = drawn(4, 700)
+    rng = np.random.default_rng(0)
+    asked = np.linspace(-12, 12, 101)
+    first = calibrated(fit_calibrator(score, y, method), asked)
+    order = rng.permutation(700)
+    assert calibrated(fit_calibrator(score[order], y[order], method), asked) == pytest.approx(first, abs=1e-9)
+    moved = fit_calibrator(1e3 * score + 7, y, method)
+    assert calibrated(moved, 1e3 * asked + 7) == pytest.approx(first, abs=1e-7)
+    times = rng.integers(0, 4, 700)
+    twice = np.repeat(np.arange(700), times)
+    weighted = calibrated(fit_calibrator(score, y, method, times.astype(float)), asked)
+    assert weighted == pytest.approx(calibrated(fit_calibrator(score[twice], y[twice], method), asked), abs=1e-7)
+    assert (np.diff(first) >= 0).all()
+    turned = fit_calibrator(-score, 1 - y, method)  # the other class, backwards
+    assert 1 - calibrated(turned, -asked) == pytest.approx(first, abs=1e-7)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_stretched(method):
+    score, y, _ = drawn(10, 500)
+    made = fit_calibrator(score, y, method)
+    other = stretched(made, 1.3, -0.4)
+    assert calibrated(other, 1.3 * score - 0.4) == pytest.approx(calibrated(made, score), abs=1e-12)
+    level = stretched(fit_calibrator(np.zeros(500), y, method), 1.3, -0.4)
+    assert calibrated(level, [-9, 0, 9]) == pytest.approx(y.mean())
+
+
+def test_ranking_is_kept():
+    score, y, _ = drawn(5, 900)
+    for method in METHODS:
+        assert auroc(y, calibrated(fit_calibrator(score, y, method), score)) == pytest.approx(auroc(y, score), abs=2e-3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_backwards_and_constant_scores_say_the_prevalence(method):
+    score, y, _ = drawn(6, 500)
+    share = y.mean()
+    backwards = calibrated(fit_calibrator(-score, y, method), [-9.0, 0.0, 9.0])
+    assert np.ptp(backwards) < (1e-12 if method == "platt" else 0.12)  # a few pools may rise by chance
+    assert backwards == pytest.approx(share, abs=1e-9 if method == "platt" else 0.1)
+    for value in (0.0, 0.1, -3e7, 1e-300):
+        same = calibrated(fit_calibrator(np.full(500, value), y, method), [value, value + 1])
+        assert same == pytest.approx(share, abs=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nothing_is_certain(method):
+    y = np.r_[np.zeros(50), np.ones(50)]
+    apart = fit_calibrator(np.r_[np.linspace(-2, -1, 50), np.linspace(1, 2, 50)], y, method)
+    p = calibrated(apart, [-1e300, -2, -1, 1, 2, 1e300])
+    assert (p >= LEAST).all()
+    assert (p <= 1 - LEAST).all()
+    assert p[1] > 0.003
+    assert p[4] < 0.997
+    assert p[2] < 0.1
+    two = fit_calibrator([0.0, 1.0], [0, 1], method)  # the least that can be asked
+    assert ((calibrated(two, [0, 1]) > 0.05) & (calibrated(two, [0, 1]) < 0.95)).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        calibrated(fit_calibrator(1e90 * np.r_[-1.0, 1, 2], [0, 1, 0], method), [1e300, -1e300])
+        calibrated(fit_calibrator(1e-90 * np.r_[-1.0, 1, 2], [0, 1, 0], method), [1e300, -1e300])
+
+
+def test_few_rows_at_an_end_are_believed_less_than_many():
+    few = fit_calibrator(np.arange(40.0), np.r_[np.zeros(3), np.tile([1, 0, 0, 0], 9), 1], "isotonic")
+    many = fit_calibrator(np.arange(340.0), np.r_[np.zeros(303), np.tile([1, 0, 0, 0], 9), 1], "isotonic")
+    assert few.y[0] > 10 * many.y[0]
+    assert few.y[-1] < 0.6  # one positive at the very top is no certainty
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("score", "y", "weight", "said"),
+    [
+        ([1, 2, 3], [1, 1, 1], None, "3 rows with label 1 and 0 with label 0"),
+        ([1, 2, 3], [0, 0, 0], None, "0 rows with label 1"),
+        ([1, 2, 3], [0, 0, 1], [1, 1, 0], "0 rows with label 1"),
+        ([], [], None, "0 rows with label 1 and 0 with label 0"),
+        ([1, np.nan, 3], [0, 1, 1], None, "finite"),
+        ([1, np.inf, 3], [0, 1, 1], None, "finite"),
+        ([1, 1e200, 3], [0, 1, 1], None, "too large"),
+        ([1, 2, 3], [0, np.nan, 1], None, "0 or 1"),
+        ([1, 2, 3], [0, 2, 1], None, "0 or 1"),
+        ([1, 2], [0, 1, 1], None, "rows"),
+        ([1, 2, 3], [0, 1, 1], [1, -1, 1], ">= 0"),
+    ],
+)
+def test_bad_input_stops_at_the_door(method, score, y, weight, said):
+    with pytest.raises((ConfigError, InputError), match=said):
+        fit_calibrator(score, y, method, weight)
+
+
+def test_other_refusals():
+    with pytest.raises(ConfigError, match="did you mean 'isotonic'"):
+        fit_calibrator([1, 2], [0, 1], "isotnic")
+    made = Calibrator("platt", np.array([1.0]), np.array([0.0]))
+    for bad in (np.nan, np.inf):
+        with pytest.raises(InputError, match="finite"):
+            calibrated(made, [0.0, bad])
+    assert calibrated(made, []).shape == (0,)
+
+
+def test_better_than_no_calibration():
+    score, y, _ = drawn(7, 3000, slope=0.3)
+    fresh, labels, truth = drawn(8, 3000, slope=0.3)
+    for method in METHODS:
+        p = calibrated(fit_calibrator(score, y, method), fresh)
+        assert brier(labels, p) < brier(labels, expit(fresh))
+        assert brier(labels, p) < brier(labels, truth) + 0.005
+
+
+def test_the_search_for_the_line_stops_where_it_always_did():
+    """Audits of notes call platt with counts and its own, coarser stop; the exact line is close by."""
+    score, y, _ = drawn(9, 2000)
+    slope, shift = platt(score, y, 1 - y)
+    exact = fit_calibrator(score, y, "platt")
+    assert expit(slope * score + shift) == pytest.approx(calibrated(exact, score), abs=1e-3)
+    assert float(exact.x[0]) == pytest.approx(0.7, abs=0.1)
+    backwards = platt(-score, y, 1 - y)
+    assert backwards == (0.0, pytest.approx(logit(y.mean())))
