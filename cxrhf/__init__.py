@@ -14,13 +14,18 @@ __version__ = "0.1.0"
 _LAZY = {
     "audit": ("cxrhf.auditing", "audit"),
     "builder_path": ("cxrhf.paths", "builder_path"),
+    "fit_context": ("cxrhf.pretesting", "fit_context"),
+    "load_context": ("cxrhf.pretesting", "load_context"),
     "metric_path": ("cxrhf.paths", "metric_path"),
     "metrics": ("cxrhf.metrics", None),
     "schema": ("cxrhf.schema", None),
     "read_predictions": ("cxrhf.schema", "read_predictions"),
 }
 
-__all__ = ["__version__", "audit", "builder_path", "metric_path", "metrics", "read_predictions", "schema"]
+__all__ = [
+    "__version__", "audit", "builder_path", "fit_context", "load_context", "metric_path", "metrics",
+    "read_predictions", "schema",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

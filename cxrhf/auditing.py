@@ -1,8 +1,8 @@
 """Anybody's predictions -> audits, from the command line, a script or a notebook: `cxrhf.audit(table, ...)`.
 
-The way is always the same: read, add what is known of the patient before the image (`--pretest from:...`, `--notes`),
-audit, write. The command line does it with a run folder; `audit` does it in memory and returns results that display
-themselves.
+The way is always the same: read, add what is known of the patient before the image (`--pretest from:...`, `--context`,
+`--notes`), audit, write. The command line does it with a run folder; `audit` does it in memory and returns results that
+display themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from cxrhf.config import AuditConfig, to_mapping
 
@@ -52,11 +52,20 @@ def prepare(loaded: Loaded, config: AuditConfig, progress: Progress, folder: Pat
         found = fit_pretest(table, sources, times=times, seed=config.seed, progress=progress)
         table, fitted["pretest"] = found.table, found.about
         notes += found.notes
+    if config.context is not None:
+        from cxrhf.context.predict import join_context
+
+        context = join_context(table, _context_rows(config.context))
+        table, fitted["context"] = context.table, context.about
+        notes += context.notes
     if config.notes is not None:
         from cxrhf.context.join import join_notes
+        from cxrhf.context.phrases import Rule
 
         prior = _prior_notes(config.notes, table, times)
-        joined = join_notes(table, prior, want_pretest=not sources, seed=config.seed, progress=progress)
+        want = not sources and config.context is None
+        rule = cast(Rule, config.mention_rule)
+        joined = join_notes(table, prior, want_pretest=want, seed=config.seed, progress=progress, rule=rule)
         table, fitted["notes"] = joined.table, joined.about
         notes += joined.notes
     return Prepared(table, reading, notes, fitted)
@@ -75,6 +84,17 @@ def _times_of(folder: Path | None) -> pa.Table | None:
     days = pc.divide(pc.cast(images["study_time"].cast(pa.timestamp("us")).cast(pa.int64()), pa.float64()), 86_400e6)
     times = images.drop_columns(["study_time"]).append_column("time", days)
     return times.replace_schema_metadata({"unit": "days since 1970"})
+
+
+def _context_rows(folder: str) -> pa.Table:
+    """The pre-test probabilities of a context run."""
+    from cxrhf.errors import RunError
+    from cxrhf.run import read_run
+
+    table = read_run(folder).table("predictions")
+    if "context" not in table["model"].unique().to_pylist():
+        raise RunError(f"{folder} is no context run", next_step=f"make one: cxrhf context fit BUILD --out {folder}")
+    return table
 
 
 def _prior_notes(source: str, table: pa.Table, times: pa.Table | None) -> Any:
@@ -287,7 +307,7 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
         any_row = next(iter(by_metric.values()))
         whose = ([dataset] if len(datasets) > 1 else []) + ([model] if len(models) > 1 else [])
         name = printable(": ".join(short(part, LETTERS) for part in (*whose, finding)))
-        values = [_value(by_metric.get(metric)) for metric in metrics]
+        values = [shown_value(by_metric.get(metric)) for metric in metrics]
         table.append([name, _count(any_row["n"]), _count(any_row["n_pos"]), *values])
     widths = [max(letters(row[at]) for row in table) for at in range(len(table[0]))]
     lines = [
@@ -301,7 +321,8 @@ def _count(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def _value(row: dict[str, Any] | None) -> str:
+def shown_value(row: dict[str, Any] | None) -> str:
+    """A RESULT row as `0.712 (0.690-0.734)`."""
     if row is None:
         return ""
     value, low, high = (math.nan if row[name] is None else row[name] for name in ("value", "ci_low", "ci_high"))

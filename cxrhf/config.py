@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 AUDITS = ("overview", "context", "matched", "reweighted", "imbalance", "subgroups", "compare")
 CORRECTIONS = ("bonferroni", "holm", "bh", "by", "max_t", "none")
+MENTION_RULES = ("words", "substring", "affirmed")
 _COLUMN: dict[str, Any] = {"metavar": "COLUMN"}
 C = TypeVar("C")
 
@@ -65,6 +66,22 @@ class AuditConfig:
             "metavar": "NOTES",
             "help": "Prior clinical notes: a folder made by cxrhf build, or a file with patient, time and text. Gives "
             "mentions, and the pre-test probability where there is none. Only notes from before the image count.",
+        },
+    )
+    context: str | None = field(
+        default=None,
+        metadata={
+            "metavar": "RUN",
+            "help": "A run of cxrhf context fit or predict: its pre-test probabilities and mentions are joined by "
+            "image id and finding.",
+        },
+    )
+    mention_rule: str = field(
+        default="words",
+        metadata={
+            "metavar": "RULE",
+            "help": "What --notes takes for a mention: words (whole words), substring (paper), affirmed (words, not "
+            "negated).",
         },
     )
     train_prevalence: tuple[str, ...] = field(
@@ -119,22 +136,18 @@ class AuditConfig:
         if not self.predictions:
             raise ConfigError("no predictions file was given", next_step="cxrhf audit predictions.csv --out runs/first")
         for name in self.only:
-            if name not in AUDITS:
-                raise ConfigError(
-                    "only: no such audit", got=name, allowed=", ".join(AUDITS), next_step=did_you_mean(name, AUDITS)
-                )
+            one_of("only: no such audit", name, AUDITS)
         within("n_resamples", self.n_resamples, 10, 1_000_000)
         within("seed", self.seed, 0, 2**63 - 1)
         within("level", self.level, 0.5, 0.9999)
-        if self.correction not in CORRECTIONS:
-            raise ConfigError(
-                "correction: no such rule",
-                got=self.correction,
-                allowed=", ".join(CORRECTIONS),
-                next_step=did_you_mean(self.correction, CORRECTIONS),
-            )
+        one_of("correction: no such rule", self.correction, CORRECTIONS)
+        one_of("mention_rule: no such rule", self.mention_rule, MENTION_RULES)
         self.training_prevalence("")  # says now what is wrong with it
-        self.pretest_sources()
+        if self.pretest_sources() and self.context is not None:
+            raise ConfigError(
+                "two sources of the pre-test probability", got=f"--pretest {self.pretest} and --context {self.context}",
+                next_step="give one of them",
+            )  # fmt: skip
 
     def training_prevalence(self, finding: str) -> float | None:
         """The given training prevalence of a finding; None = use the evaluated set's."""
@@ -178,7 +191,7 @@ class DemoConfig:
     out: str = field(
         default="runs/demo", metadata={"metavar": "RUN", "aliases": ("-o",), "help": "Run folder to write."}
     )
-    n_patients: int = field(default=600, metadata={"help": "Patients to make up, with some six images each."})
+    n_patients: int = field(default=1200, metadata={"help": "Patients to make up, with some six images each."})
     size: int = field(default=128, metadata={"help": "Side of the drawn pictures."})
     seed: int = field(default=0, metadata={"help": "Seed of the patients and of the resampling."})
     n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients."})
@@ -211,6 +224,12 @@ def listed(values: tuple[str, ...] | str) -> tuple[str, ...]:
 def within(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
         raise ConfigError(f"{name} is out of range", got=value, allowed=f"{low:,} to {high:,}")
+
+
+def one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
+    """A ConfigError with the nearest allowed word, unless the value is allowed."""
+    if value not in allowed:
+        raise ConfigError(what, got=value, allowed=", ".join(allowed), next_step=did_you_mean(value, allowed))
 
 
 def from_mapping(kind: type[C], values: Mapping[str, Any], *, source: str = "config") -> C:

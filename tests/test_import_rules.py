@@ -29,7 +29,7 @@ PLACES = {
 SLOW = ("scipy.stats", "sklearn", "datasets")
 
 TABLES = {"schema", "tables", "errors", "findings"}
-SHARED = TABLES | {"config", "config_build", "run"}
+SHARED = TABLES | {"config", "config_build", "config_context", "run"}
 STAGE = SHARED | {"metrics", "calibrate", "encode"}
 # Part of cxrhf -> the parts it may import, besides itself. Data, context and models meet only through tables.
 LAYERS = {
@@ -41,6 +41,7 @@ LAYERS = {
     "tables": TABLES,
     "config": TABLES,
     "config_build": TABLES | {"config"},
+    "config_context": TABLES | {"config"},
     "run": TABLES,
     "calibrate": SHARED | {"metrics"},
     "encode": SHARED,
@@ -52,11 +53,18 @@ LAYERS = {
     "hub": SHARED | {"metrics", "report", "paths"},
     # From a file or a table to the page: what the command line and notebooks share.
     "auditing": SHARED | {"audits", "context", "data", "report"},
+    "pretest_tables": SHARED | {"metrics", "audits"},
+    "pretesting": SHARED
+    | {"metrics", "audits", "auditing", "context", "data", "encode", "calibrate", "report", "pretest_tables"},
     "configs": set[str](),
 }
 METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}
 # What `import cxrhf` and `cxrhf --help` cost: the package and the command line name everything else inside functions.
-LIGHT = {"cxrhf": set[str](), "cxrhf.__main__": {"cli"}, "cxrhf.cli": {"cli", "errors", "config", "config_build"}}
+LIGHT = {
+    "cxrhf": set[str](),
+    "cxrhf.__main__": {"cli"},
+    "cxrhf.cli": {"cli", "errors", "config", "config_build", "config_context"},
+}
 # Import name -> the distribution that brings it, where they differ.
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "datasets", "markupsafe": "jinja2"}
 

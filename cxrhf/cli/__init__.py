@@ -14,6 +14,7 @@ from cxrhf.errors import CxrhfError, did_you_mean
 VERBS = {
     "doctor": "the raw files of a dataset -> what is there and what is missing",
     "build": "the raw files of a dataset -> Parquet with prior notes, attrition, card",
+    "context": "prior notes of a build -> calibrated pre-test probabilities (fit, predict, explain)",
     "audit": "predictions -> results with intervals, and one page",
     "report": "a run folder -> its page, written again",
     "demo": "a made-up hospital -> dataset, predictions with known answers, audit",
@@ -33,6 +34,7 @@ examples:
   cxrhf report runs/mine                           write the page again
   cxrhf doctor mimic_cxr_context --root FOLDER     are all raw files there?
   cxrhf build mimic_cxr_context --root FOLDER      link images, prior notes and labels
+  cxrhf context fit data/mimic --out runs/context  what the notes alone predict
 
 options:
   -h, --help     this text; cxrhf VERB --help for the flags of a verb

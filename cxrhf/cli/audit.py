@@ -20,15 +20,17 @@ PREDICTIONS is Parquet, CSV, TSV or JSON lines (also .gz). Understood without fl
   one    id, patient, label, score
 
 A column pretest (or pretest_<finding>), the probability of the finding before the image is seen, adds the audits of
-context. Without one, --pretest from:age,sex,view,prior_labels fits a small context model to what the table has, and
---notes reads prior clinical notes. Columns sex, race, age, view add subgroups; a split column with validate rows gives
-thresholds; several files are several models (compared), or with --model NAME several runs of one model (summed up).
+context. Without one, --pretest from:age,sex,view,prior_labels fits a small context model to what the table has,
+--notes reads prior clinical notes, and --context takes what cxrhf context fit made of them. Columns sex, race, age,
+view add subgroups; a split column with validate rows gives thresholds; several files are several models (compared), or
+with --model NAME several runs of one model (summed up).
 
 examples:
   cxrhf audit predictions.csv --out runs/mine
   cxrhf audit vendor.csv --patient PID --label truth --score ai_score --finding pneumothorax
   cxrhf audit nih.csv --pretest from:age,sex,view,prior_labels --time follow_up
   cxrhf audit predictions.parquet --notes data/mimic
+  cxrhf audit predictions.parquet --context runs/mimic-context
   cxrhf audit ours.parquet theirs.parquet --only overview,compare --findings edema,pneumonia
   cxrhf audit seed0.csv seed1.csv seed2.csv --model densenet
   cxrhf audit runs/mine --n-resamples 10000"""
@@ -58,7 +60,7 @@ def main(args: Sequence[str]) -> int:
         folder,
         verb="audit",
         config=to_mapping(config),
-        inputs=None if inside else inputs_of(sources, config.notes),
+        inputs=None if inside else inputs_of(sources, config.notes, config.context),
         overwrite=config.overwrite,
     )
     # A run that audits itself keeps its predictions; with --findings they are a part, and the rest must not be lost.
@@ -68,13 +70,15 @@ def main(args: Sequence[str]) -> int:
     return 0
 
 
-def inputs_of(sources: Sequence[Path], notes: str | None) -> list[Input]:
+def inputs_of(sources: Sequence[Path], notes: str | None, context: str | None = None) -> list[Input]:
     """Fingerprints of the files that the run is made from; a build is known by its record."""
     from cxrhf.run import fingerprint
 
     files = [each / "predictions.parquet" if each.is_dir() else each for each in sources]
     if notes is not None:
         files.append(Path(notes) / "build.json" if Path(notes).is_dir() else Path(notes))
+    if context is not None:
+        files.append(Path(context) / "predictions.parquet")
     return [fingerprint(each) for each in files]
 
 

@@ -13,6 +13,7 @@ from cxrhf.report.numbers import known, number
 
 MACRO = "macro"
 ALL = "all"
+PRETEST = "pretest"  # the audit of context models, whose books stand apart: they are no image models
 _RUN = re.compile(r"^(?P<model>.*) \(seed (?P<seed>.*)\)$", re.DOTALL)
 
 
@@ -125,10 +126,12 @@ def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def open_books(rows: Iterable[Mapping[str, Any]]) -> list[Book]:
-    """One book per dataset and model, in the order of the rows; findings in theirs."""
+def open_books(rows: Iterable[Mapping[str, Any]], *, pretest: bool = False) -> list[Book]:
+    """One book per dataset and model, in the order of the rows; findings in theirs. `pretest`: of context models."""
     books: dict[tuple[str, str], Book] = {}
     for row in rows:
+        if (row["audit"] == PRETEST) is not pretest:
+            continue
         name = (row["dataset"] or "", row["model"] or "")
         book = books.setdefault(name, Book(*name))
         finding = row["finding"] or MACRO

@@ -29,6 +29,8 @@ TITLES = {
     "subgroups": "Gaps between groups",
     "compare": "Paired differences",
     "runs": "Every run",
+    "pretest": "What prior notes alone can tell",
+    "pretest-words": "Words behind the pre-test probability",
 }
 
 

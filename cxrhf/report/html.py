@@ -23,6 +23,7 @@ from cxrhf.report.figures import key_mark
 from cxrhf.report.page import Page, Rows, make_page
 from cxrhf.report.sections.checklist import checklists
 from cxrhf.report.sections.methods import methods
+from cxrhf.report.sections.pretest import pretest_facts
 from cxrhf.report.sections.provenance import (
     Facts,
     absent,
@@ -36,6 +37,11 @@ from cxrhf.report.sections.warnings import grouped
 from cxrhf.report.summary import summary_html
 
 __all__ = ["page_html", "render", "summary_html"]
+
+ASKED = "How much of the performance is the image, and how much is what the chart already said?"
+# Of a page that has context models alone.
+ALONE = "What the chart already said"
+ASKED_ALONE = "How likely is each finding by the notes from before the image, without a look at the image?"
 
 
 def page_html(results: Rows, curves: Rows, record: Mapping[str, Any]) -> str:
@@ -55,14 +61,18 @@ def render(
     page = page or make_page(results, curves, record)
     script = asset("page.js")
     notes = [str(each) for each in record.get("notes") or []]
-    findings = list(dict.fromkeys(finding for book in page.books for finding in book.findings))
-    models = list(dict.fromkeys(book.model for book in page.books))
+    books = [*page.books, *page.pretest]
+    findings = list(dict.fromkeys(finding for book in books for finding in book.findings))
+    models = list(dict.fromkeys(book.model for book in books))
+    alone = not page.books and bool(page.pretest)  # context models and nothing else
     missing = absent(page.subjects, record)
     attrition = attrition_table(steps) if steps else None
     tail = [("Not on this page", "absent")] if missing else []
     tail += [("Data", "data")] if attrition else []
     tail += [("Warnings", "warnings")] if notes else []
-    tail += [("Methods and limits", "methods"), ("Checklists", "checklist"), ("Provenance", "provenance")]
+    lists = [] if alone else checklists(page.books)
+    tail += [("Methods and limits", "methods"), *([("Checklists", "checklist")] if lists else [])]
+    tail += [("Provenance", "provenance")]
     return (
         environment()
         .get_template("report.html.j2")
@@ -70,8 +80,10 @@ def render(
             style=Markup(page_style()),
             script=Markup(script),
             policy=policy(script),
-            title=_title(page.subjects),
-            summary=summary(page.subjects, record),
+            title=ALONE if alone else _title(page.subjects),
+            question=ASKED_ALONE if alone else ASKED,
+            summary=_facts(page, record, alone),
+            some_words=bool(page.pretest),
             contents=[*_contents(page), *((name, target, ()) for name, target in tail)],
             chapters=page.chapters,
             shared=page.shared,
@@ -81,11 +93,11 @@ def render(
             attrition=attrition,
             flow=f"data:image/svg+xml;base64,{base64.b64encode(flow).decode()}" if flow else "",
             warnings=grouped(notes, models, findings),
-            methods=methods(page.books, str(mapping(record.get("config")).get("correction") or "bonferroni")),
-            checklists=checklists(page.books),
+            methods=methods(books, str(mapping(record.get("config")).get("correction") or "bonferroni")),
+            checklists=lists,
             inputs=inputs_table(record),
             provenance=provenance(record),
-            fitted=_flat(record.get("fitted")),
+            fitted=_flat(_fitted(page, record)),
             reading=[str(each) for each in record.get("reading") or []],
             counter=itertools.count(1),
         )
@@ -106,6 +118,20 @@ def environment() -> jinja2.Environment:
     made.filters["key"] = key_mark
     made.filters["next"] = next
     return made
+
+
+def _facts(page: Page, record: Mapping[str, Any], alone: bool) -> Facts:
+    facts = summary(page.subjects, record)
+    if not alone:
+        return facts
+    own = pretest_facts(page.pretest)
+    return [*own, *(fact for fact in facts if fact[0] not in dict(own))]
+
+
+def _fitted(page: Page, record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What was fitted, without what has a section of its own."""
+    found = mapping(record.get("fitted"))
+    return {name: each for name, each in found.items() if not (page.pretest and name == "context")}
 
 
 def _title(subjects: Sequence[Subject]) -> str:

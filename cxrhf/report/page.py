@@ -15,6 +15,7 @@ from cxrhf.report.sections.datasets import datasets
 from cxrhf.report.sections.imbalance import imbalance
 from cxrhf.report.sections.opening import opening
 from cxrhf.report.sections.overview import overview
+from cxrhf.report.sections.pretest import pretest
 from cxrhf.report.sections.provenance import Facts, mapping, size_of
 from cxrhf.report.sections.runs import runs
 from cxrhf.report.sections.subgroups import subgroups
@@ -43,6 +44,7 @@ class Page:
     chapters: list[Chapter]
     shared: list[Section]
     level: str
+    pretest: list[Book]  # of context models
 
 
 def level_of(record: Mapping[str, Any]) -> str:
@@ -53,8 +55,9 @@ def level_of(record: Mapping[str, Any]) -> str:
 
 def make_page(results: Rows, curves: Rows, record: Mapping[str, Any]) -> Page:
     """Everything the page shows of the numbers."""
-    books = open_books(results)
+    books, texts = open_books(results), open_books(results, pretest=True)
     found, lines, level = subjects(books), open_lines(curves), level_of(record)
+    from_notes = pretest(texts, lines, level)
     several = len(found) > 1
     several_datasets = len({subject.book.dataset for subject in found}) > 1
     chapters, compared = list[Chapter](), list[Section]()
@@ -71,11 +74,12 @@ def make_page(results: Rows, curves: Rows, record: Mapping[str, Any]) -> Page:
         if several:
             first = replace(first, title=name, short=name)
         else:
-            made = [first, *made, *compared]
+            made = [first, *made, *compared, *from_notes]
         chapters.append(Chapter(view.ident, name, size_of(subject), first, made))
     across = datasets(found)
     shared = [*compared, *([across] if across else [])] if several else []
-    return Page(books, found, chapters, shared, level)
+    shared += from_notes if len(found) != 1 else []
+    return Page(books, found, chapters, shared, level, texts)
 
 
 def pictures(sections: Sequence[Section]) -> Iterator[tuple[str, Figure | Multiples]]:

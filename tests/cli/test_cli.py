@@ -48,7 +48,10 @@ def test_no_verb_shows_help_and_fails(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["audti"], "no such verb 'audti'. Allowed: doctor, build, audit, report, demo. Next: did you mean 'audit'?"),
+        (
+            ["audti"],
+            "no such verb 'audti'. Allowed: doctor, build, context, audit, report, demo. Next: did you mean 'audit'?",
+        ),
         (["zzz"], "Next: cxrhf --help."),
         (["--audit"], "unknown option '--audit'"),
         (["audit"], "no predictions file was given"),

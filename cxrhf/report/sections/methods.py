@@ -28,6 +28,11 @@ _CORRECTED = {
     "difference about five look significant.",
 }
 _AUDITS = (
+    (("pretest",), "Pre-test probability from prior notes", "Classifiers are fitted to the notes of training images, "
+     "chosen by cross-validation over patients and on the validation images; the numbers are of other patients. The "
+     "fit is taken as given: its own uncertainty is not in the intervals. Calibration error is above zero even for a "
+     "calibrated model, so it stands beside what a calibrated model would show here. Words are ranked by how far they "
+     "move the probability; they are associations, not causes."),
     (("overview",), "Overview", "The threshold for 95% specificity is chosen on these images; elsewhere expect "
      "slightly less. Calibration error is above zero even for a calibrated model, so it stands beside what a "
      "calibrated model would show here. Best J and best F1 are chosen on the images they are judged on."),

@@ -1,0 +1,201 @@
+"""`cxrhf context fit|predict|explain`: prior notes -> a pre-test probability, what it rests on, and where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cxrhf.config_context import ContextExplainConfig, ContextFitConfig, ContextPredictConfig
+from cxrhf.errors import CxrhfError, did_you_mean
+
+SUBVERBS = {
+    "fit": "prior notes and labels of a build -> calibrated pre-test probabilities for its images, and the models",
+    "predict": "a fitted run -> pre-test probabilities for another build, or onto an image model's predictions",
+    "explain": "a fitted run -> the words and examples behind its probabilities, and the paper's tables",
+}
+
+HELP = f"""usage: cxrhf context VERB ...
+
+What did the chart already say? Turn the notes from before an image into the probability of each finding, without any
+look at the image, so that audits can hold it equal.
+
+verbs:
+{chr(10).join(f"  {verb:<8} {what}" for verb, what in SUBVERBS.items())}
+
+examples:
+  cxrhf context fit data/twin --features words --out runs/context        minutes, no torch
+  cxrhf context fit data/mimic --features words,boosted,encoder          each finding keeps what reads it best
+  cxrhf context fit data/mimic --config pretest_paper                    the paper's encoders, grids and pooling
+  accelerate launch -m cxrhf context fit data/mimic                      several GPUs encode together
+  cxrhf context explain runs/context
+  cxrhf context predict runs/context --onto predictions.parquet          adds the columns pretest and mention
+  cxrhf audit predictions.parquet --context runs/context                 the same, and the audit
+
+cxrhf context VERB --help has the flags.
+"""
+
+FIT = """Fit a model of each finding to the prior notes of a build, and write a run.
+
+Folds, splits and intervals go by patient. Training images get cross-fitted probabilities: no label of an image's
+patient plays a part in them, or in their calibration. Vectors of notes are cached by content, so no note is read twice
+by an encoder; a fit that was stopped goes on where it was. Notes never leave this machine, and no text goes into the
+run.
+
+examples:
+  cxrhf context fit data/twin --features words
+  cxrhf context fit data/mimic --features words,boosted,encoder --encoders minilm,pubmedbert
+  cxrhf context fit data/mimic --config pretest_paper --dask tcp://scheduler:8786"""
+
+PREDICT = """Pre-test probabilities from a fitted run.
+
+--onto joins them (columns pretest and mention) onto the predictions of an image model, by image id and finding. --build
+reads the notes of another build with the saved models; with both, the build's images are read and then joined. Images
+that the models learned from keep their cross-fitted probabilities.
+
+examples:
+  cxrhf context predict runs/context --onto predictions.parquet --out with_context.parquet
+  cxrhf context predict runs/context --build data/other_hospital --out runs/other-context"""
+
+EXPLAIN = """What a fitted run's probabilities rest on: words, examples, tables.
+
+Words are printed and on the page; examples (image and note ids, with --build also texts) go to local/ in the run
+folder, which is for this disk only.
+
+examples:
+  cxrhf context explain runs/context
+  cxrhf context explain runs/context --findings edema --top 20
+  cxrhf context explain runs/context --build data/mimic"""
+
+
+def main(args: Sequence[str]) -> int:
+    """Run one of the three verbs."""
+    import sys
+
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(HELP, end="", file=sys.stdout if args else sys.stderr)
+        return 0 if args else 2
+    verb, *rest = args
+    if verb not in SUBVERBS:
+        raise CxrhfError(
+            f"no such verb 'context {verb}'",
+            allowed=", ".join(SUBVERBS),
+            next_step=did_you_mean(verb, SUBVERBS) or "cxrhf context --help",
+        )
+    return {"fit": fit, "predict": predict, "explain": explain}[verb](rest)
+
+
+def fit(args: Sequence[str]) -> int:
+    """Fit, print what was chosen, end with the path of the page."""
+    from cxrhf.cli.flags import parse
+
+    config = parse(ContextFitConfig, args, verb="context fit", about=FIT)
+    from cxrhf.auditing import progress_line
+    from cxrhf.pretesting import fit_run
+
+    done = fit_run(config, progress_line())
+    if done is None:  # a process that only helped to encode
+        return 0
+    from cxrhf.report.notes import printable
+    from cxrhf.run import read_run
+
+    print("\n".join(["", *map(printable, done.lines()), ""]))
+    for note in read_run(done.path).record.get("notes", []):
+        print(printable(f"note: {note}"))
+    print(f"next: cxrhf audit PREDICTIONS --context {done.path}")
+    print(done.path / "report.html")
+    return 0
+
+
+def predict(args: Sequence[str]) -> int:
+    """Predict, join, and end with the path of what was written."""
+    from cxrhf.cli.flags import parse
+
+    config = parse(ContextPredictConfig, args, verb="context predict", about=PREDICT)
+    from cxrhf.auditing import progress_line
+    from cxrhf.context.predict import join_context
+    from cxrhf.pretesting import load_context, predict_build
+    from cxrhf.report.notes import printable
+    from cxrhf.run import check_folder
+    from cxrhf.schema import load_predictions
+
+    run = load_context(config.run)
+    out = _out(config)
+    if config.onto is None:
+        check_folder(out, overwrite=config.overwrite)
+    elif out.exists() and not config.overwrite:
+        raise CxrhfError(f"{out} is there already", next_step="choose another --out, or say --overwrite")
+    rows, said = run.predictions, list[str]()
+    if config.build is not None:
+        found = predict_build(run, config.build, progress_line(), device=config.device, cache=config.cache)
+        rows, said = found.table, found.notes
+    if config.onto is not None:
+        joined = join_context(load_predictions(config.onto).table, rows)
+        rows, said = joined.table, [*said, *joined.notes]
+    path = _write(config, out, rows)
+    for note in said:
+        print(printable(f"note: {note}"))
+    print(f"next: cxrhf audit {path}" if config.onto else f"next: cxrhf audit PREDICTIONS --context {path}")
+    print(path)
+    return 0
+
+
+def _out(config: ContextPredictConfig) -> Path:
+    if config.out is not None:
+        return Path(config.out)
+    if config.onto is not None:
+        onto = Path(config.onto)
+        file = onto / "predictions.parquet" if onto.is_dir() else onto
+        return file.with_name(file.name.split(".")[0] + "_context.parquet")
+    assert config.build is not None
+    return Path("runs") / f"{Path(config.build).resolve().name}-context"
+
+
+def _write(config: ContextPredictConfig, out: Path, rows: object) -> Path:
+    import pyarrow as pa
+
+    from cxrhf.config import to_mapping
+    from cxrhf.pretesting import CHOICES
+    from cxrhf.run import fingerprint, open_run
+    from cxrhf.schema import PREDICTION, check, write_table
+
+    assert isinstance(rows, pa.Table)
+    if config.onto is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return write_table(check(rows, PREDICTION, source=str(out)), out)
+    inputs = [fingerprint(Path(config.run) / CHOICES), fingerprint(Path(str(config.build)) / "build.json")]
+    run = open_run(out, verb="context predict", config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
+    run.add("predictions", rows)
+    run.finish()
+    return out
+
+
+def explain(args: Sequence[str]) -> int:
+    """Print words and tables, write them and the examples, end with the path of the tables."""
+    from cxrhf.cli.flags import parse
+
+    config = parse(ContextExplainConfig, args, verb="context explain", about=EXPLAIN)
+    from cxrhf.context.examples import write_examples
+    from cxrhf.errors import ConfigError
+    from cxrhf.pretest_tables import table_lines, word_lines, write_tables
+    from cxrhf.pretesting import load_context, read_build
+    from cxrhf.report.notes import printable
+
+    run = load_context(config.run)
+    fitted = list(run.choices["findings"])
+    for name in config.findings:
+        if name not in fitted:
+            raise ConfigError(
+                f"the run has no finding {name!r}", allowed=", ".join(fitted), next_step=did_you_mean(name, fitted)
+            )
+    findings = list(config.findings) or fitted
+    lines = [*word_lines(run.choices, findings, top=config.top), *table_lines(run.results, run.choices, findings)]
+    print("\n".join(map(printable, lines)))
+    folder = write_tables(run.path / "tables", run.results, run.choices)
+    material = read_build(config.build, tuple(each for each in fitted)) if config.build else None
+    if material is not None:
+        local = write_examples(
+            run.path / "local", run.predictions, material, number=config.examples, findings=findings, texts=True
+        )
+        print(f"examples, for this disk only: {local}")
+    print(folder)
+    return 0

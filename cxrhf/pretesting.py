@@ -1,0 +1,307 @@
+"""A build's prior notes -> a run with pre-test probabilities: what `cxrhf context` and Python share.
+
+`fit_context("data/mimic", out="runs/context")` fits and writes; `load_context("runs/context")` opens what was written,
+to join it onto an image model's predictions or to read other notes with it. A context run holds predictions.parquet
+(model = "context": cross-fitted where the models learned, theirs elsewhere), families.parquet (every family that was
+tried), context.json (what was chosen and why), models/context (no pickle), results, tables, page, and local/ (examples
+by note id, for this disk only).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cxrhf.config import from_mapping, to_mapping
+from cxrhf.config_context import ContextFitConfig
+from cxrhf.errors import ConfigError, CxrhfError, RunError, TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from cxrhf.context.fit import Context
+    from cxrhf.context.join import Joined
+    from cxrhf.context.material import Material
+    from cxrhf.context.store import Bundle
+
+    Progress = Callable[[str], None]
+
+CHOICES, FAMILIES, MODELS = "context.json", "families.parquet", "models/context"
+
+
+def fit_context(build: str | Path, *, progress: bool | Progress = False, **options: Any) -> ContextRun:
+    """Fit context models to the prior notes of a build and write a run. Options are those of `cxrhf context fit`.
+
+    `cxrhf.fit_context("data/twin", out="runs/context", features=["words"])`
+    """
+    config = from_mapping(ContextFitConfig, {"build": str(build), **_paths(options)}, source="fit_context")
+    done = fit_run(config, _shown(progress))
+    if done is None:
+        raise CxrhfError("this process only helps to encode", next_step="use the run in the main process")
+    return done
+
+
+def load_context(folder: str | Path) -> ContextRun:
+    """Open a run made by `fit_context` or `cxrhf context fit`."""
+    path = Path(folder) / CHOICES
+    if not path.is_file():
+        raise RunError(
+            f"{folder} has no {CHOICES}: no finished context run", next_step=f"cxrhf context fit BUILD --out {folder}"
+        )
+    try:
+        choices = json.loads(path.read_text("utf-8"))
+        if choices["format"] != 1 or not isinstance(choices["findings"], dict):
+            raise ValueError(f"format {choices['format']}")
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise RunError(f"{path} cannot be read ({error})", next_step="fit again with --overwrite") from None
+    return ContextRun(Path(folder), choices)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ContextRun:
+    """A fitted context run on disk."""
+
+    path: Path
+    choices: dict[str, Any]
+
+    def table(self, name: str) -> pa.Table:
+        """predictions, results or curves of the run; "families" for every family's predictions."""
+        from cxrhf.run import read_run
+        from cxrhf.schema import PREDICTION, read_table
+
+        if name == "families":
+            return read_table(self.path / FAMILIES, PREDICTION)
+        return read_run(self.path).table(name)
+
+    @property
+    def predictions(self) -> pa.Table:
+        """PREDICTION rows of `model="context"`: the pre-test probabilities."""
+        return self.table("predictions")
+
+    @property
+    def results(self) -> pa.Table:
+        """RESULT rows: how well the notes alone predict, on the test split."""
+        return self.table("results")
+
+    def models(self) -> Bundle:
+        """The fitted models, after every file was checked."""
+        from cxrhf.context.store import load_models
+
+        return load_models(self.path / MODELS)
+
+    def join(self, predictions: Any) -> Joined:
+        """An image model's predictions (a table or a file) with `pretest` and `mention` filled in: `.table`."""
+        from cxrhf.context.predict import join_context
+        from cxrhf.schema import load_predictions
+
+        return join_context(load_predictions(predictions).table, self.predictions)
+
+    def predict(
+        self,
+        build: str | Path,
+        *,
+        progress: bool | Progress = False,
+        device: str = "auto",
+        cache: str | Path | None = None,
+    ) -> Predicted:
+        """Pre-test probabilities for the images of a build: see `predict_build`."""
+        return predict_build(self, build, _shown(progress), device=device, cache=cache)
+
+    def lines(self) -> list[str]:
+        """A short table of what was chosen for each finding and what it reaches on the test split."""
+        from cxrhf.auditing import shown_value
+
+        found = {
+            row["finding"]: row
+            for row in self.results.to_pylist()
+            if row["metric"] == "auroc" and row["model"] == "context" and row["slice"] == "all"
+        }
+        rows = [("finding", "images", "positive", "read by", "classifier", "AUROC of the notes alone (test)")]
+        for finding, each in self.choices["findings"].items():
+            if each["reason"]:
+                rows.append((finding, f"{each['n']:,}", f"{each['n_pos']:,}", "", "", each["reason"]))
+                continue
+            chosen = each["families"][each["chosen"]]
+            rows.append(
+                (finding, f"{each['n']:,}", f"{each['n_pos']:,}", each["chosen"], chosen["classifier"],
+                 shown_value(found.get(finding)))
+            )  # fmt: skip
+        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+        return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.lines(), f"Next: .join(predictions), .predict(build); everything is in {self.path}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """PREDICTION rows of a build, and what a reader must know of them."""
+
+    table: pa.Table
+    notes: list[str]
+
+
+def fit_run(config: ContextFitConfig, show: Progress) -> ContextRun | None:
+    """Fit and write. None in processes that `accelerate launch` started to help with encoding."""
+    from cxrhf.context.cluster import cluster
+    from cxrhf.run import check_folder, fingerprint, open_run
+
+    folder = Path(config.out) if config.out else Path("runs") / f"{Path(config.build).resolve().name}-context"
+    check_folder(folder, overwrite=config.overwrite)  # before hours are spent on what cannot be kept
+    main = os.environ.get("RANK", "0") == "0"
+    say: Progress = show if main else (lambda _: None)
+    say(f"reading {config.build}")
+    material = read_build(config.build, config.findings)
+    run = None
+    if main:
+        run = open_run(
+            folder,
+            verb="context fit",
+            config=to_mapping(config),
+            inputs=[fingerprint(Path(config.build) / "build.json")],
+            overwrite=config.overwrite,
+        )
+        # A run that is being fitted again is no finished run.
+        (folder / CHOICES).unlink(missing_ok=True)
+    with cluster(config.dask):
+        from cxrhf.context.fit import fit_context as fit
+
+        found = fit(
+            material, config, checkpoint=folder / "search", cache=config.cache, inputs=material.fingerprint(),
+            progress=say,
+        )  # fmt: skip
+    if found is None or run is None:
+        return None
+    return _write(run, found, material, config, say)
+
+
+def read_build(build: str | Path, findings: tuple[str, ...] = ()) -> Material:
+    """Images with labels and prior notes of a build; findings of the build if none are named."""
+    from cxrhf.context.material import CARRIED, material
+    from cxrhf.data.load import build_record, load_images, load_notes
+    from cxrhf.errors import did_you_mean
+
+    record = build_record(build)
+    there = [str(each) for each in record["findings"]]
+    for name in findings:
+        if name not in there:
+            raise ConfigError(
+                f"the build has no finding {name!r}", allowed=", ".join(there), next_step=did_you_mean(name, there)
+            )
+    wanted = list(findings) or there
+    try:
+        images = load_images(build, columns=[*CARRIED, "study_time", "prior_note_ids", *wanted])
+    except TableError as error:
+        raise TableError(
+            f"{build} cannot be read for context ({error})",
+            next_step="prior notes need a build that has them: mimic_cxr_context, covid_chestxray, synthetic",
+        ) from None
+    return material(images, load_notes(build), wanted)
+
+
+def predict_build(
+    run: ContextRun,
+    build: str | Path,
+    show: Progress,
+    *,
+    device: str = "auto",
+    cache: str | Path | None = None,
+) -> Predicted:
+    """Pre-test probabilities for the images of a build.
+
+    Images of the fit itself keep what the run says of them: cross-fitted where the models learned. Other images of
+    patients that the models learned from are left out, and counted: the models have seen these patients' labels.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from cxrhf.context.predict import predict_context
+    from cxrhf.data.load import build_record
+
+    bundle = run.models()
+    known = [name for name in map(str, build_record(build)["findings"]) if name in bundle.models]
+    if not known:
+        raise TableError(f"{build} has none of the findings that were fitted", allowed=", ".join(bundle.models))
+    material = read_build(build, tuple(known))
+    fresh = predict_context(bundle, material, device=device, cache=cache, progress=show)
+    stored = run.predictions
+    stored = stored.filter(pc.is_in(stored["finding"], value_set=pa.array(known)))
+    same = _person(fresh, "image_id"), _person(stored, "image_id")
+    in_fit = pc.is_in(same[0], value_set=pc.unique(same[1]))
+    learned = stored.filter(pc.is_in(stored["split"], value_set=pa.array(run.choices["splits"]["learned"])))
+    seen = pc.is_in(_person(fresh, "patient_id"), value_set=pc.unique(_person(learned, "patient_id")))
+    left = fresh.filter(pc.and_(seen, pc.invert(in_fit)))
+    said = []
+    if left.num_rows:
+        said.append(
+            f"{len(pc.unique(left['image_id'])):,} images of patients that the models learned from are left out"
+        )
+    kept = stored.filter(pc.is_in(same[1], value_set=pc.unique(same[0])))
+    if kept.num_rows:
+        said.append(
+            f"{len(pc.unique(kept['image_id'])):,} images belong to the fit: they keep the run's probabilities, "
+            "cross-fitted where the models learned"
+        )
+    without = int((~material.noted).sum())
+    if without and not bundle.without_notes:
+        said.append(f"{without:,} of {len(material.noted):,} images have no prior note and are left out")
+    new = fresh.filter(pc.invert(pc.or_(seen, in_fit)))
+    return Predicted(pa.concat_tables([kept, new]), said)
+
+
+def _person(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """Ids of two datasets may be alike; they are not the same people."""
+    import pyarrow.compute as pc
+
+    return pc.binary_join_element_wise(table["dataset"].fill_null(""), table[name], "\x1f")
+
+
+def _write(run: Any, found: Context, material: Material, config: ContextFitConfig, show: Progress) -> ContextRun:
+    """Everything a context run holds; context.json last, so that its presence means that all is there."""
+    from cxrhf.context.examples import write_examples
+    from cxrhf.context.store import save_models
+    from cxrhf.pretest_tables import pretest_results, write_tables
+    from cxrhf.report import write_report
+    from cxrhf.schema import write_table
+    from cxrhf.tables.files import write_atomically
+
+    folder: Path = run.path
+    run.add("predictions", found.predictions)
+    write_table(found.scored, folder / FAMILIES)
+    save_models(folder / MODELS, found.bundle)
+    results, curves, notes = pretest_results(
+        found.scored, found.choices, n_resamples=config.n_resamples, level=config.level, seed=config.seed,
+        workers=config.workers, progress=show,
+    )  # fmt: skip
+    run.add("results", results)
+    run.add("curves", curves)
+    write_tables(folder / "tables", results, found.choices)
+    write_examples(folder / "local", found.predictions, material)
+    said = list(dict.fromkeys([*found.notes, *notes]))
+    text = json.dumps(found.choices, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomically(folder / CHOICES, lambda file: file.write(text.encode()))
+    chosen = {finding: each["chosen"] for finding, each in found.choices["findings"].items()}
+    run.finish(notes=said, fitted={"context": {"chosen": chosen, "without_notes": found.choices["without_notes"]}})
+    show("writing the page and its figures")
+    write_report(folder)
+    # What a stopped fit would need: whole models, some of which hold vectors of notes.
+    shutil.rmtree(folder / "search", ignore_errors=True)
+    return ContextRun(folder, found.choices)
+
+
+def _paths(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
+
+
+def _shown(progress: bool | Progress) -> Progress:
+    if callable(progress):
+        return progress
+    from cxrhf.auditing import progress_line
+
+    return progress_line() if progress else (lambda _: None)

@@ -1,0 +1,238 @@
+"""RESULT rows of the audit "pretest" -> what prior notes alone can tell of each finding, and how far to believe it.
+
+The books of this audit are the families ("words", "boosted", encoders) and "context", the chosen one of each finding.
+They are kept apart from the books of image models, so that a page of both does not take a text model for one of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from cxrhf.report.blocks import (
+    Block,
+    Column,
+    Entry,
+    Figure,
+    Multiples,
+    Section,
+    Table,
+    Text,
+    count_entry,
+    entry,
+    finding_name,
+    finding_table,
+    folded,
+    words_entry,
+)
+from cxrhf.report.book import MACRO, PRETEST, Book, Lines, line_of
+from cxrhf.report.figures import CONTEXT, FIFTH, FOURTH, OVERALL, REMAINS, Axis, Dot, DotRow, dots, reliability
+from cxrhf.report.numbers import known, listed, number, short
+from cxrhf.report.sections.pretest_families import differences, side_by_side
+from cxrhf.report.sections.pretest_shelf import Shelf, shelves
+from cxrhf.report.sections.pretest_words import bars_of_words
+from cxrhf.report.sections.provenance import Facts
+from cxrhf.report.sections.view import bars
+from cxrhf.report.words import FEW_PATIENTS
+
+# Marks of the families, in their order; more than these are in the table alone.
+_MARKS = (OVERALL, REMAINS, FOURTH, FIFTH, CONTEXT)
+_PANELS = (
+    ("auroc", "AUROC", Axis("AUROC of the notes alone; dashed: coin toss", 0.5, 0.8, reference=0.5, floor=0.3)),
+    ("calibration_slope", "Calibration slope",
+     Axis("1 = calibrated, below 1 = too extreme", 0.5, 1.5, reference=1.0, floor=-0.5, ceiling=2.5, step=0.5,
+          cap=2.5)),
+    ("adaptive_calibration_error", "Calibration error",
+     Axis("tick: what a calibrated model would show", 0.0, 0.05, floor=0.0, ceiling=0.5, step=0.05)),
+)  # fmt: skip
+_CAVEATS = (
+    "The probabilities are those of these notes, this hospital and these labels. Words go along with a finding; they "
+    "need not cause it, and a word may stand for a ward, a template or a way of writing. Only words in the notes of at "
+    "least five patients are shown. The AUROC of cross-validation and validation took part in the choice and is a "
+    "little too good; the others are of images that had no part in it, unless the warnings say so."
+)
+
+
+def pretest(books: Sequence[Book], lines: Lines, level: str) -> list[Section]:
+    """A section for each dataset that has rows of the audit."""
+    found = shelves(books, lines, level)
+    out = []
+    for shelf in found:
+        where = f" on {shelf.chosen.dataset}" if len(found) > 1 else ""
+        title = f"Pre-test probability from prior notes{where}"
+        out.append(Section(shelf.ident, title, f"Prior notes{where}", _lead(shelf), _blocks(shelf)))
+    return out
+
+
+def pretest_facts(books: Sequence[Book]) -> Facts:
+    """Data, images, patients and findings that the numbers rest on, where there is nothing else on the page."""
+    facts: Facts = []
+    names = list(dict.fromkeys(book.dataset for book in books if book.dataset))
+    facts += [("Datasets" if len(names) > 1 else "Data", listed(names, 4))] if names else []
+    for shelf in shelves(books, {}, "")[:1]:
+        counts = shelf.get(MACRO, "auroc")
+        facts += [("Images", f"{counts.n:,}"), ("Patients", f"{counts.n_patients:,}")] if counts.n else []
+        facts.append(("Findings", f"{len(shelf.fitted)} of {len(shelf.chosen.findings)} fitted"))
+        facts += [("Read by", listed([book.model for book in shelf.families], 4))] if shelf.families else []
+    return facts
+
+
+def _lead(shelf: Shelf) -> list[str]:
+    solid = [each for each in shelf.measured if not shelf.get(each, "verdict").value < FEW_PATIENTS]
+    if not solid:
+        return ["What prior notes alone can tell could not be measured: no finding has enough patients."]
+    few = [finding_name(each) for each in shelf.measured if each not in solid]
+    doubt = f" Too few patients to count: {listed(few)}." if few else ""
+    aurocs = {each: shelf.get(each, "auroc") for each in solid}
+    slopes = {each: shelf.get(each, "calibration_slope") for each in solid}
+    start = "From prior notes alone, without any image, the AUROC is "
+    if len(solid) == 1:
+        (only,) = solid
+        said = "lies above" if aurocs[only].low > 0.5 else "does not lie above"
+        return [
+            f"{start}{aurocs[only].with_interval(shelf.level + ' CI ')} for {finding_name(only)}.",
+            f"The interval {said} 0.5, a coin toss. The calibration slope is {slopes[only].with_interval()}; 1 = "
+            f"calibrated.{doubt}",
+        ]
+    low, high = (end(aurocs, key=lambda each: aurocs[each].value) for end in (min, max))
+    ends = (f"{number(aurocs[each].value, 2)} ({finding_name(each)})" for each in (low, high))
+    mean = shelf.get(MACRO, "auroc")
+    average = f", {mean.with_interval(shelf.level + ' CI ')} on average" if known(mean.value) else ""
+    above = sum(cell.low > 0.5 for cell in aurocs.values())
+    right = sum(cell.low <= 1 <= cell.high for cell in slopes.values())
+    return [
+        f"{start}{' to '.join(ends)} over {len(solid)} findings{average}.",
+        f"The interval lies above 0.5, a coin toss, for {above} of {len(solid)}; that of the calibration slope holds 1 "
+        f"(calibrated) for {right} of {len(solid)}.{doubt}",
+    ]
+
+
+def _blocks(shelf: Shelf) -> list[Block]:
+    made: list[Block | None] = [*_counted(shelf), _figure(shelf), _choices(shelf), _reliability(shelf)]
+    made += [_calibration(shelf), bars_of_words(shelf), folded(side_by_side(shelf)), folded(differences(shelf))]
+    return [block for block in (*made, Text(_CAVEATS, "muted")) if block is not None]
+
+
+def _counted(shelf: Shelf) -> list[Block]:
+    """Images that have no note, and findings that have no model or no number."""
+    said: list[Block] = []
+    without = shelf.get(MACRO, "images_without_notes")
+    if without.value > 0:
+        of = f" of {without.n_patients:,} patients" if without.n_patients else ""
+        said.append(Text(f"{without.value:,.0f} images{of} have no prior note. They are {without.note}.", "plain"))
+    reasons = [
+        f"{finding_name(each)} ({shelf.get(each, 'auroc').note or 'no reason was kept'})"
+        for each in shelf.chosen.findings
+        if each not in shelf.measured
+    ]
+    if reasons:
+        said.append(Text(f"No number for {'; '.join(reasons)}.", "warnings"))
+    return said
+
+
+def _figure(shelf: Shelf) -> Figure | None:
+    families = shelf.families or (shelf.chosen,)
+    chosen_for = Counter(each.model for finding in shelf.fitted if (each := shelf.family(finding)) is not None)
+
+    def first(book: Book) -> tuple[int, float]:
+        mean = book.get(PRETEST, MACRO, "auroc").value
+        return -chosen_for[book.model], -mean if known(mean) else 0.0
+
+    names = {book.model for book in sorted(families, key=first)[: len(_MARKS)]}
+    drawn = list(zip((book for book in families if book.model in names), _MARKS, strict=False))
+    panels = []
+    for metric, shown, axis in _PANELS:
+        rows = []
+        for finding in shelf.everyone:
+            lanes = []
+            for book, kind in drawn:
+                null = book.get(PRETEST, finding, "expected_ace").value if "error" in metric else float("nan")
+                lanes.append(("", [Dot(kind, book.get(PRETEST, finding, metric).mark, book.model, null)]))
+            if any(known(dot.mark.value) for _, (dot,) in lanes):
+                chosen, name = shelf.family(finding), finding_name(finding)
+                several = chosen is not None and len(families) > 1 and metric == "auroc"
+                rows.append(
+                    DotRow(name, lanes, f"chosen: {short(chosen.model, 14)}" if several and chosen else "", name)
+                )
+        if rows:
+            title = f"{shown} by finding, from prior notes alone"
+            panels.append((shown, dots(rows, axis, ident=f"{shelf.ident}-{metric}", title=title, lane=12)))
+    if not panels:
+        return None
+    legend = [(kind, short(book.model, 40)) for book, kind in drawn]
+    left = [book.model for book in families if book.model not in names]
+    caption = bars(shelf.level) + (f" In the table alone: {listed(left)}." if left else "")
+    return Figure("What the notes alone can tell", panels, legend, caption, file="pretest")
+
+
+def _choices(shelf: Shelf) -> Table | None:
+    doubts = any(not shelf.get(each, "verdict").note.startswith("enough") for each in shelf.fitted)
+    rows: dict[str, list[Entry]] = {}
+    for finding in [*shelf.fitted, *([MACRO] if len(shelf.fitted) > 1 else [])]:
+        family = shelf.family(finding)
+        auroc, verdict = shelf.get(finding, "auroc"), shelf.get(finding, "verdict")
+        data, _, why = verdict.note.partition(":")
+        chosen = [Entry("", words=True), Entry(""), Entry("")]
+        if family is not None:
+            how = family.get(PRETEST, finding, "chosen").note
+            numbers = [entry(family.get(PRETEST, finding, name)) for name in ("cv_auroc", "validation_auroc")]
+            chosen = [words_entry(family.model, hint=how, below=how.partition("(")[0].partition(";")[0]), *numbers]
+        rows[finding] = [
+            entry(auroc),
+            *chosen,
+            *(entry(shelf.get(finding, name)) for name in ("average_precision", "prevalence")),
+            count_entry(auroc.n, f"{auroc.n_pos:,} positive") if auroc.n else Entry("–"),
+            *([Entry(data[:1].upper() + data[1:], why.split(";")[0].strip(), words=True)] if doubts else []),
+        ]
+    columns = [
+        Column("AUROC", "Of the evaluated images, which had no part in the choice; 0.5 = coin toss"),
+        Column(
+            "Read by", "What was read of the notes (words, or a language model's vectors), and the classifier", True
+        ),
+        Column("CV AUROC", "Mean over folds of the learning images; it took part in the choice"),
+        Column("Validation AUROC", "On the validation images, which chose; a little too good"),
+        Column("Average precision", "Its coin toss is the prevalence"),
+        Column("Prevalence", "Share of images with the finding"),
+        Column("Images", "Evaluated images with a label, and those with the finding"),
+        *([Column("Data", "Whether there are enough patients", True)] if doubts else []),
+    ]
+    return finding_table(shelf.chosen, "What it reaches, and what was chosen", columns, rows) if rows else None
+
+
+def _reliability(shelf: Shelf) -> Multiples | None:
+    pictures = []
+    for k, finding in enumerate(shelf.measured):
+        curve = line_of(shelf.lines, shelf.chosen, finding, "reliability")
+        if curve is None:
+            continue
+        error, expected = (shelf.get(finding, name) for name in ("adaptive_calibration_error", "expected_ace"))
+        slope = number(shelf.get(finding, "calibration_slope").value, 2)
+        below = f"slope {slope}, error {number(error.value)} (calibrated: {number(expected.value)})"
+        pairs = zip(curve.x, curve.y, strict=True)
+        about = "predicted and observed: " + ", ".join(f"{number(x)} and {number(y)}" for x, y in pairs)
+        title = f"Reliability of the pre-test probability, {finding_name(finding)}"
+        picture = reliability(curve, ident=f"{shelf.ident}-reliability-{k}", title=title, about=about)
+        pictures.append((finding, below, picture))
+    about = (
+        "Observed share of positives against the pre-test probability, in ten groups of equal size. On the dashed line "
+        "= calibrated. The axes end where the data do."
+    )
+    return Multiples("Can the probability be taken at its word?", about, pictures) if pictures else None
+
+
+def _calibration(shelf: Shelf) -> Table | None:
+    names = ("brier", "brier_skill_score", "adaptive_calibration_error", "expected_ace", "calibration_slope",
+             "calibration_intercept", "calibration_in_the_large")  # fmt: skip
+    there = shelf.everyone
+    rows = {each: [entry(shelf.get(each, name)) for name in names] for each in there}
+    columns = [
+        Column("Brier score", "Mean squared error of the probability; lower is better"),
+        Column("Skill", "Brier skill score: 0 = no better than always saying the prevalence, 1 = perfect"),
+        Column("Calibration error", "Adaptive calibration error, ten groups of equal size; lower is better"),
+        Column("…\u00a0if calibrated", "What the calibration error of a perfectly calibrated model would be here"),
+        Column("Slope", "Calibration slope: 1 = calibrated, below 1 = too extreme"),
+        Column("Intercept", "Of the same line, in log-odds: 0 = calibrated"),
+        Column("In the large", "0 = right on average, above 0 = probabilities too low"),
+    ]
+    caption = "How far the pre-test probability can be believed"
+    return finding_table(shelf.chosen, caption, columns, rows) if rows else None
