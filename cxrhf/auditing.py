@@ -91,9 +91,15 @@ def _context_rows(folder: str) -> pa.Table:
     from cxrhf.errors import RunError
     from cxrhf.run import read_run
 
-    table = read_run(folder).table("predictions")
+    again = f"cxrhf context fit BUILD --out {folder}"
+    if not (Path(folder) / "run.json").is_file():
+        raise RunError(f"{folder} is no context run", next_step=f"make one: {again}")
+    run = read_run(folder)
+    if not run.record.get("finished"):
+        raise RunError(f"{folder} was not finished", next_step=f"the same command goes on where it was: {again}")
+    table = run.table("predictions")
     if "context" not in table["model"].unique().to_pylist():
-        raise RunError(f"{folder} is no context run", next_step=f"make one: cxrhf context fit BUILD --out {folder}")
+        raise RunError(f"{folder} is no context run", next_step=f"make one: {again}")
     return table
 
 

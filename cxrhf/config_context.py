@@ -227,7 +227,6 @@ class ContextPredictConfig:
             "help": "Run folder (--build alone), or file (--onto); a name beside the input if not given.",
         },
     )
-    workers: int | None = field(default=None, metadata={"help": "Processes; all cores if not given."})
     device: str = field(default="auto", metadata={"help": f"Where the encoder runs: {', '.join(DEVICES)}."})
     cache: str | None = field(default=None, metadata={"metavar": "FOLDER", "help": "Where vectors of notes are kept."})
     overwrite: bool = field(default=False, metadata={"help": "Replace what is there."})

@@ -10,9 +10,9 @@ by note id, for this disk only).
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cxrhf.context.join import Joined
     from cxrhf.context.material import Material
     from cxrhf.context.store import Bundle
+    from cxrhf.run import Input, Run
 
     Progress = Callable[[str], None]
 
@@ -150,25 +151,24 @@ class Predicted:
 def fit_run(config: ContextFitConfig, show: Progress) -> ContextRun | None:
     """Fit and write. None in processes that `accelerate launch` started to help with encoding."""
     from cxrhf.context.cluster import cluster
-    from cxrhf.run import check_folder, fingerprint, open_run
+    from cxrhf.context.packages import check_packages
+    from cxrhf.encode.processes import main_process
+    from cxrhf.run import check_folder, check_inputs, fingerprint
 
+    main, started = main_process(), datetime.now(UTC).isoformat(timespec="seconds")
+    if not main and "encoder" not in config.features:
+        return None
+    check_packages(config.features)
     folder = Path(config.out) if config.out else Path("runs") / f"{Path(config.build).resolve().name}-context"
     check_folder(folder, overwrite=config.overwrite)  # before hours are spent on what cannot be kept
-    main = os.environ.get("RANK", "0") == "0"
     say: Progress = show if main else (lambda _: None)
     say(f"reading {config.build}")
     material = read_build(config.build, config.findings)
-    run = None
+    inputs = [fingerprint(Path(config.build) / "build.json")]
     if main:
-        run = open_run(
-            folder,
-            verb="context fit",
-            config=to_mapping(config),
-            inputs=[fingerprint(Path(config.build) / "build.json")],
-            overwrite=config.overwrite,
-        )
-        # A run that is being fitted again is no finished run.
-        (folder / CHOICES).unlink(missing_ok=True)
+        check_inputs(folder, inputs, overwrite=config.overwrite)
+        if not (folder / "run.json").is_file():  # an earlier run stays whole until there is something to replace it
+            _open(folder, config, inputs, started)
     with cluster(config.dask):
         from cxrhf.context.fit import fit_context as fit
 
@@ -176,9 +176,18 @@ def fit_run(config: ContextFitConfig, show: Progress) -> ContextRun | None:
             material, config, checkpoint=folder / "search", cache=config.cache, inputs=material.fingerprint(),
             progress=say,
         )  # fmt: skip
-    if found is None or run is None:
+    if found is None:
         return None
-    return _write(run, found, material, config, say)
+    (folder / CHOICES).unlink(missing_ok=True)  # what is being written is no finished run
+    return _write(_open(folder, config, inputs, started), found, material, config, say)
+
+
+def _open(folder: Path, config: ContextFitConfig, inputs: list[Input], started: str) -> Run:
+    from cxrhf.run import open_run
+
+    run = open_run(folder, verb="context fit", config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
+    run.record["started"] = started
+    return run
 
 
 def read_build(build: str | Path, findings: tuple[str, ...] = ()) -> Material:
@@ -197,12 +206,13 @@ def read_build(build: str | Path, findings: tuple[str, ...] = ()) -> Material:
     wanted = list(findings) or there
     try:
         images = load_images(build, columns=[*CARRIED, "study_time", "prior_note_ids", *wanted])
-    except TableError as error:
+        notes = load_notes(build)
+    except (TableError, RunError) as error:
         raise TableError(
-            f"{build} cannot be read for context ({error})",
+            str(error).partition(" Next:")[0],
             next_step="prior notes need a build that has them: mimic_cxr_context, covid_chestxray, synthetic",
         ) from None
-    return material(images, load_notes(build), wanted)
+    return material(images, notes, wanted)
 
 
 def predict_build(
@@ -221,7 +231,7 @@ def predict_build(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from cxrhf.context.predict import predict_context
+    from cxrhf.context.predict import doubtful, predict_context
     from cxrhf.data.load import build_record
 
     bundle = run.models()
@@ -237,7 +247,7 @@ def predict_build(
     learned = stored.filter(pc.is_in(stored["split"], value_set=pa.array(run.choices["splits"]["learned"])))
     seen = pc.is_in(_person(fresh, "patient_id"), value_set=pc.unique(_person(learned, "patient_id")))
     left = fresh.filter(pc.and_(seen, pc.invert(in_fit)))
-    said = []
+    said = doubtful(fresh, stored)
     if left.num_rows:
         said.append(
             f"{len(pc.unique(left['image_id'])):,} images of patients that the models learned from are left out"
@@ -262,7 +272,7 @@ def _person(table: pa.Table, name: str) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(table["dataset"].fill_null(""), table[name], "\x1f")
 
 
-def _write(run: Any, found: Context, material: Material, config: ContextFitConfig, show: Progress) -> ContextRun:
+def _write(run: Run, found: Context, material: Material, config: ContextFitConfig, show: Progress) -> ContextRun:
     """Everything a context run holds; context.json last, so that its presence means that all is there."""
     from cxrhf.context.examples import write_examples
     from cxrhf.context.store import save_models

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 1
-PACKAGES = ("cxrhf", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "polars", "jinja2", "torch")
-_MADE = ("report.html", "results.json")  # besides the tables
+PACKAGES = ("cxrhf", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "polars", "jinja2", "torch", "transformers",
+            "xgboost")  # fmt: skip
+# Besides the tables; the second line is what a context run has.
+_MADE = ("report.html", "results.json")
+_CONTEXT = ("context.json", "families.parquet", "local/examples.csv", "local/examples.txt", "models/context", "search")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +93,13 @@ def open_run(
     """
     folder = Path(path)
     check_folder(folder, overwrite=overwrite or inputs is None)
-    other = _other(folder)
     earlier = _read_record(folder, tolerant=overwrite)
     if inputs is None:
         own = folder / "predictions.parquet"
         kept = (earlier or {}).get("inputs") or ([asdict(fingerprint(own))] if own.is_file() else [])
     else:
         kept = [asdict(each) for each in inputs]
-        if earlier is not None and _prints(earlier.get("inputs")) != _prints(kept):
-            if not overwrite:
-                was = ", ".join(str(each.get("name")) for each in earlier.get("inputs", [])) or "unknown inputs"
-                raise RunError(f"{folder} holds a run made from other inputs", got=was, next_step=other)
+        if not check_inputs(folder, inputs, overwrite=overwrite):
             _clear(folder)
             earlier = None
     record = new_record(verb, config, kept)
@@ -118,6 +118,17 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
             raise RunError(f"{part} is a file, not a run folder", next_step="choose another --out")
     if not overwrite and folder.exists() and not (folder / "run.json").is_file() and any(folder.iterdir()):
         raise RunError(f"{folder} is not empty and is not a run folder", next_step=_other(folder))
+
+
+def check_inputs(folder: Path, inputs: Sequence[Input], *, overwrite: bool) -> bool:
+    """Refuse a run made from other inputs, unless `overwrite`: then False. Nothing is written."""
+    earlier = _read_record(folder, tolerant=overwrite)
+    if earlier is None or _prints(earlier.get("inputs")) == _prints([asdict(each) for each in inputs]):
+        return True
+    if not overwrite:
+        was = ", ".join(str(each.get("name")) for each in earlier.get("inputs", [])) or "unknown inputs"
+        raise RunError(f"{folder} holds a run made from other inputs", got=was, next_step=_other(folder))
+    return False
 
 
 def _other(folder: Path) -> str:
@@ -203,8 +214,13 @@ def _prints(inputs: Any) -> list[str]:
 def _clear(folder: Path) -> None:
     from cxrhf.schema import TABLES
 
-    for name in (*(f"{table}.parquet" for table in TABLES), *_MADE):
-        (folder / name).unlink(missing_ok=True)
+    for name in (*(f"{table}.parquet" for table in TABLES), *_MADE, *_CONTEXT):
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+    for table in (folder / "tables").glob("table_*.csv"):
+        table.unlink()
     for ending in ("svg", "png"):
         for figure in (folder / "figures").glob(f"*.{ending}"):
             figure.unlink()

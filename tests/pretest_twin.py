@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,3 +55,16 @@ def planted(twin: Twin, material: Material, finding: str) -> Planted:
 
 def planted_words(finding: str) -> set[str]:
     return {"".join(filter(str.isalnum, word)).lower() for said in HISTORIES[finding] for word in said.split()}
+
+
+def permuted(material: Material, seed: int) -> Material:
+    """Every patient has the labels of another one, over again where there are more images: notes tell nothing of them.
+
+    Swaps among patients with as many images would not do: who has the most images would keep his own labels.
+    """
+    rng = np.random.default_rng(seed)
+    y = material.y.copy()
+    rows = np.split(np.argsort(material.patients, kind="stable"), np.cumsum(np.bincount(material.patients))[:-1])
+    for one, other in zip(rows, rng.permutation(len(rows)), strict=True):
+        y[one] = material.y[np.resize(rows[other], len(one))]
+    return replace(material, y=y)

@@ -12,6 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cxrhf import cli
+from cxrhf.data.synthetic import layout_ids
+from cxrhf.data.synthetic.models import predictions
+from cxrhf.data.synthetic.people import people
+from cxrhf.schema import write_table
+from tests.pretest_twin import make_twin
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -80,10 +85,33 @@ def test_audit_commands_run_one_after_the_other(tmp_path, monkeypatch):
     pq.write_table(pa.table(notes), tmp_path / "notes.parquet")
     monkeypatch.chdir(tmp_path)
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("cxrhf audit")]
+    lines = [line for line in lines if "--context" not in line]
     assert len(lines) == 3
     for line in lines:
         assert cli.main([*line.split()[1:], "--n-resamples", "20"]) == 0
         assert (tmp_path / line.split()[line.split().index("--out") + 1] / "report.html").is_file()
+
+
+def test_context_commands_run_one_after_the_other(tmp_path, monkeypatch):
+    """On a small twin in the place of MIMIC."""
+    twin = make_twin(tmp_path / "twin", 500, 3)
+    made = people(500, 3)
+    table = predictions(made, ids=layout_ids("mimic", made, 3)).drop_columns(["pretest", "mention"])
+    write_table(table, tmp_path / "predictions.parquet")
+    (tmp_path / "data").mkdir()
+    twin.built.rename(tmp_path / "data" / "mimic")
+    monkeypatch.chdir(tmp_path)
+    (block,) = [block for block in blocks("bash") if "cxrhf context fit" in block]
+    more = {
+        "fit": ["--n-resamples", "20", "--workers", "1", "--findings", "cardiomegaly"],
+        "audit": ["--n-resamples", "20"],
+    }
+    for line in block.splitlines():
+        words = line.split()
+        if words[0] == "cxrhf":
+            assert cli.main([*words[1:], *more.get(words[1], more.get(words[2], []))]) == 0, line
+    for run in ("context", "with-context"):
+        assert (tmp_path / "runs" / run / "report.html").is_file()
 
 
 def test_functions_of_the_table_exist():

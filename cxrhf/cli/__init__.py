@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from cxrhf import __version__
-from cxrhf.errors import CxrhfError, did_you_mean
+from cxrhf.errors import CxrhfError, CxrhfWarning, did_you_mean
 
 # Verb -> what it does; the file of the same name beside this one has `main(args) -> exit code`.
 VERBS = {
@@ -50,6 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--debug" in args:
         args.remove("--debug")
         debug = True
+    usual = warnings.formatwarning
+    if not debug:
+        warnings.formatwarning = _told
     try:
         return _dispatch(args)
     except KeyboardInterrupt:
@@ -61,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        _wait_for_first()
         if is_users(error):
             # Cells and names of a file must not steer the terminal.
             safe = "".join(
@@ -76,6 +81,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: unexpected {type(error).__name__}: {said}", file=sys.stderr)
         print("Next: run the same command with --debug and report what it shows.", file=sys.stderr)
         return 1
+    finally:
+        warnings.formatwarning = usual
+
+
+def _told(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
+    """A warning that is meant for users, without the line of code that gave it."""
+    if issubclass(category, CxrhfWarning):
+        return f"warning: {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
+
+
+def _wait_for_first() -> None:
+    """What is wrong is mostly wrong in every process that a launcher started; it stops the others once one has ended.
+
+    So the first one speaks at once, and another only if it is still there after a while.
+    """
+    if "LOCAL_RANK" in os.environ and os.environ.get("RANK", "0") != "0":
+        import time
+
+        time.sleep(5)
 
 
 def is_users(error: Exception) -> bool:

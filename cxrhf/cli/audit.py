@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cxrhf.config import AuditConfig
+from cxrhf.errors import RunError
 
 if TYPE_CHECKING:
     from cxrhf.auditing import Prepared
@@ -50,6 +51,11 @@ def main(args: Sequence[str]) -> int:
     sources = [Path(each) for each in config.predictions]
     folder = Path(config.out) if config.out else default_out(sources)
     inside = len(sources) == 1 and sources[0].is_dir() and folder.resolve() == sources[0].resolve()
+    if inside and (folder / "context.json").is_file():
+        raise RunError(
+            f"{folder} is a context run: an audit would replace its results",
+            next_step=f"cxrhf audit PREDICTIONS --context {folder} audits a model with it; or name another --out",
+        )
     check_folder(folder, overwrite=config.overwrite or inside)  # before minutes are spent on what cannot be kept
     loaded = load_predictions(sources, findings=config.findings, columns=config.columns())
     for reading in loaded.readings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ examples:
   cxrhf context fit data/twin --features words --out runs/context        minutes, no torch
   cxrhf context fit data/mimic --features words,boosted,encoder          each finding keeps what reads it best
   cxrhf context fit data/mimic --config pretest_paper                    the paper's encoders, grids and pooling
-  accelerate launch -m cxrhf context fit data/mimic                      several GPUs encode together
+  accelerate launch -m cxrhf context fit data/mimic                      all GPUs of the machine encode together
   cxrhf context explain runs/context
   cxrhf context predict runs/context --onto predictions.parquet          adds the columns pretest and mention
   cxrhf audit predictions.parquet --context runs/context                 the same, and the audit
@@ -101,7 +102,7 @@ def fit(args: Sequence[str]) -> int:
     print("\n".join(["", *map(printable, done.lines()), ""]))
     for note in read_run(done.path).record.get("notes", []):
         print(printable(f"note: {note}"))
-    print(f"next: cxrhf audit PREDICTIONS --context {done.path}")
+    print(f"next: cxrhf audit PREDICTIONS --context {shlex.quote(str(done.path))}")
     print(done.path / "report.html")
     return 0
 
@@ -130,11 +131,13 @@ def predict(args: Sequence[str]) -> int:
         rows, said = found.table, found.notes
     if config.onto is not None:
         joined = join_context(load_predictions(config.onto).table, rows)
-        rows, said = joined.table, [*said, *joined.notes]
+        counted = f"{joined.about['rows_with_context']:,} of {joined.about['rows']:,} rows are in the context run"
+        rows, said = joined.table, [*said, counted, *joined.notes]
     path = _write(config, out, rows)
     for note in said:
         print(printable(f"note: {note}"))
-    print(f"next: cxrhf audit {path}" if config.onto else f"next: cxrhf audit PREDICTIONS --context {path}")
+    typed = shlex.quote(str(path))
+    print(f"next: cxrhf audit {typed}" if config.onto else f"next: cxrhf audit PREDICTIONS --context {typed}")
     print(path)
     return 0
 
@@ -169,6 +172,22 @@ def _write(config: ContextPredictConfig, out: Path, rows: object) -> Path:
     return out
 
 
+def _same_build(run: Path, build: str) -> None:
+    """Examples of another build would replace those of the run by nothing."""
+    from cxrhf.data.load import build_record
+    from cxrhf.errors import ConfigError
+    from cxrhf.run import fingerprint, read_run
+
+    build_record(build)
+    inputs = read_run(run).record.get("inputs", [])
+    if fingerprint(Path(build) / "build.json").sha256 not in [each.get("sha256") for each in inputs]:
+        raise ConfigError(
+            f"{run} was not fitted to {build}",
+            allowed=", ".join(str(Path(each["name"]).parent) for each in inputs),
+            next_step="give the build that the run was fitted to",
+        )
+
+
 def explain(args: Sequence[str]) -> int:
     """Print words and tables, write them and the examples, end with the path of the tables."""
     from cxrhf.cli.flags import parse
@@ -188,11 +207,13 @@ def explain(args: Sequence[str]) -> int:
                 f"the run has no finding {name!r}", allowed=", ".join(fitted), next_step=did_you_mean(name, fitted)
             )
     findings = list(config.findings) or fitted
+    if config.build is not None:
+        _same_build(run.path, config.build)
     lines = [*word_lines(run.choices, findings, top=config.top), *table_lines(run.results, run.choices, findings)]
     print("\n".join(map(printable, lines)))
     folder = write_tables(run.path / "tables", run.results, run.choices)
-    material = read_build(config.build, tuple(each for each in fitted)) if config.build else None
-    if material is not None:
+    if config.build is not None:
+        material = read_build(config.build, tuple(fitted))
         local = write_examples(
             run.path / "local", run.predictions, material, number=config.examples, findings=findings, texts=True
         )

@@ -181,14 +181,18 @@ def _fit_ridge(
     owner[row] = np.unique(patients, return_inverse=True)[1]
     bag = bag_of(sparse.csr_array(_taken(features, sets, np.float64)), owner, row)
     positive, negative = (np.bincount(row, share).astype(np.float64) for share in (y, 1 - y))
-    return Linear(*fit_words(bag, np.arange(len(sets)), positive, negative, params["penalty"]))
+    return Linear(*fit_words(bag, np.arange(len(sets)), positive, negative, **params))
 
 
 def _fit_booster(
     params: Mapping[str, Any], features: Features, rows: Integers, y: Floats, patients: Integers, seed: int
 ) -> Any:
     xgboost = _xgboost()
-    fixed = {"objective": "binary:logistic", "tree_method": "hist", "nthread": 1, "seed": seed, "verbosity": 0}
+    # Counts of words have few values: 32 bins take a fifth of the time of the usual 256 and rank as well on the twin.
+    fixed = {
+        "objective": "binary:logistic", "tree_method": "hist", "max_bin": 32, "nthread": 1, "seed": seed,
+        "verbosity": 0,
+    }  # fmt: skip
     drawn = {key: value for key, value in params.items() if key != "n_estimators"}
     matrix = _matrix(_taken(features, rows, np.float32), y)
     return xgboost.train({**fixed, **drawn}, matrix, num_boost_round=params["n_estimators"])

@@ -24,7 +24,7 @@ from cxrhf.config_context import ENOUGH, FEWEST, ContextFitConfig
 from cxrhf.context.choices import describe
 from cxrhf.context.crossfit import deal, fit_family, too_few, without_notes
 from cxrhf.context.families import Families, make_families
-from cxrhf.context.material import Material
+from cxrhf.context.material import Material, one_split_each
 from cxrhf.context.parts import Family, Fitted, Flags, Floats, Labelled, Progress
 from cxrhf.context.rows import mentions_of, prediction_rows
 from cxrhf.context.store import Bundle, StoredModel, load_one, save_one
@@ -65,7 +65,7 @@ def fit_context(
 
     `inputs` is a fingerprint of the data: what a checkpoint was made from besides the config.
     """
-    learn, validate = roles(material, config.choose)
+    learn, validate = roles(one_split_each(material), config.choose)
     said = [_counted(material)]
     described = {name: _asked(material, at, learn, config) for at, name in enumerate(material.findings)}
     if config.min_patients is None and not _any(described):
@@ -122,9 +122,10 @@ def fit_context(
 def _asked(material: Material, finding: int, learn: Flags, config: ContextFitConfig) -> dict[str, Any]:
     """Counts of a finding's images with notes, and why it cannot be fitted, if so."""
     y, usable = material.y[:, finding], material.noted & learn
+    few = too_few(y[usable], material.patients[usable], config.needed())
     return {
         "chosen": None,
-        "reason": too_few(y[usable], material.patients[usable], config.needed()),
+        "reason": few and few.replace("have prior notes", "have training images with prior notes"),
         **_counts(y, material.patients, material.noted),
         "learned": _counts(y, material.patients, usable),
         "families": {},
@@ -143,7 +144,7 @@ def _refuse_none(described: Mapping[str, Mapping[str, Any]], config: ContextFitC
         "no finding can be fitted",
         got=str(first["reason"]),
         allowed=f"at least {config.needed()} patients with and without the finding among images with notes",
-        next_step=f"build a larger dataset, or lower --min-patients ({FEWEST} at least)",
+        next_step=f"build a larger dataset, or lower --min-patients (it must be {FEWEST} or more)",
     )
 
 

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from cxrhf.context.bow import distinct_rows
 from cxrhf.context.prior import of_build
-from cxrhf.errors import TableError, did_you_mean
+from cxrhf.errors import LeakageError, TableError, did_you_mean
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -77,6 +77,8 @@ def material(images: pa.Table, notes: pa.Table, findings: Sequence[str]) -> Mate
     links = prior.of(images["image_id"].combine_chunks())
     used = np.flatnonzero(np.bincount(links.indices, minlength=links.shape[1]))
     links = sparse.csr_array(links[:, used])
+    links.sum_duplicates()  # in the order of time, and a note that is named twice is read once
+    links.data[:] = 1
     mask = np.zeros(notes.num_rows, dtype=bool)
     mask[used] = True
     kept = notes.select(["note_id", "patient_id", "text"]).filter(pa.array(mask))
@@ -99,6 +101,23 @@ def material(images: pa.Table, notes: pa.Table, findings: Sequence[str]) -> Mate
         set_of,
         sparse.csr_array(with_notes[first]),
     )
+
+
+def one_split_each(material: Material) -> Material:
+    """The same material. A patient in two splits is an error: a model that learned from one image would score others.
+
+    `cxrhf build` sees to it; tables may come from elsewhere. No split is a split here.
+    """
+    split = material.images["split"].combine_chunks().dictionary_encode(null_encoding="encode").indices
+    pairs = np.unique(np.column_stack([material.patients, np.asarray(split)]), axis=0)
+    twice = len(pairs) - len(np.unique(material.patients))
+    if twice:
+        raise LeakageError(
+            f"{twice:,} times a patient lies in a second split",
+            counts={"patients in two splits": twice},
+            next_step="split the dataset by patient: cxrhf build ... --split ratio",
+        )
+    return material
 
 
 def in_time_order(notes: pa.Table) -> pa.Table:

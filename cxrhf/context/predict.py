@@ -68,6 +68,29 @@ def predict_context(
     return pa.concat_tables(parts)
 
 
+def doubtful(fresh: pa.Table, stored: pa.Table) -> list[str]:
+    """What ids alone cannot settle between rows of a build and rows of the fit.
+
+    An image of the fit with another patient is an error, in one dataset; in another it says nothing.
+    """
+    at = pc.index_in(fresh["image_id"], value_set=stored["image_id"].combine_chunks())
+    one_dataset = pc.equal(stored["dataset"].take(at).fill_null(""), fresh["dataset"].fill_null(""))
+    one_patient = pc.equal(stored["patient_id"].take(at), fresh["patient_id"])
+    wrong = pc.unique(fresh.filter(pc.and_(one_dataset, pc.invert(one_patient)).fill_null(False))["image_id"])
+    if len(wrong):
+        raise TableError(
+            f"{len(wrong):,} images of the fit have another patient in this build, so the ids mean different things",
+            next_step="predict for the build of the fit, or fit again: cxrhf context fit BUILD",
+        )
+    twins = pc.unique(fresh.filter(pc.and_(one_patient, pc.invert(one_dataset)).fill_null(False))["image_id"])
+    if not len(twins):
+        return []
+    return [
+        f"{len(twins):,} images have the image and patient ids of images of the fit, but another dataset's name: they "
+        "are taken for other people; if they are not, the models have seen their labels"
+    ]
+
+
 def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
     """Rows of `model="context"` -> the columns `pretest` and `mention` of an image model's rows, by image and finding.
 
@@ -86,7 +109,7 @@ def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
             "the context run and the predictions have no image and finding in common",
             got=f"context: {_some(known, 'finding')}; predictions: {_some(predictions, 'finding')}",
             allowed="the same image ids and findings in both, written alike",
-            next_step="name the image column of the predictions: --image COLUMN",
+            next_step="name the image column: cxrhf audit PREDICTIONS --context RUN --image COLUMN",
         )
     theirs, ours = known["patient_id"].take(at), predictions["patient_id"]
     wrong = pc.sum(pc.not_equal(theirs, ours)).as_py() or 0
@@ -94,7 +117,8 @@ def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
     if wrong and named:  # without a patient column every image is a patient of its own, which contradicts nothing
         raise TableError(
             f"{wrong:,} rows have another patient in the context run than in the predictions",
-            next_step="name the columns: --image COLUMN --patient COLUMN; or use the context run of this dataset",
+            next_step="use the context run of this dataset; or name the columns: cxrhf audit PREDICTIONS --context "
+            "RUN --image COLUMN --patient COLUMN",
         )
     said: list[str] = []
     table = predictions

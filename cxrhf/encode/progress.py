@@ -41,7 +41,8 @@ class Clock:
             self.bar.update(notes)
         if self.say is not None and now - self.told >= EVERY:
             self.told = now
-            self.say(f"{self.name}: {self.done_notes:,} of {self.notes:,} notes{_shared()}, {self._speed(now)}")
+            share = min(self.done_work / self.work, 1.0)
+            self.say(f"{self.name}: {share:.0%} of {self.notes:,} notes{_shared()}, {self._speed(now)}")
 
     def close(self) -> None:
         """The last line: what it took."""
@@ -55,8 +56,7 @@ class Clock:
     def _speed(self, now: float) -> str:
         seconds = max(now - self.start, 1e-9)
         left = seconds * (self.work - self.done_work) / max(self.done_work, 1e-9)
-        share = self.done_work / self.work
-        notes = self.done_notes or share * self.notes
+        notes = self.notes * self.done_work / self.work  # finished ones come in blocks
         return f"{notes / seconds:.3g} notes/s, {_time(max(left, 0.0))} left"
 
 

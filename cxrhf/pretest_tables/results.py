@@ -133,12 +133,12 @@ def _of_split(scored: pa.Table, split: str | None) -> tuple[pa.Table, list[str]]
         ]
     rows = scored.filter(pc.equal(scored["split"], split))
     others = sorted(str(each) for each in pc.unique(scored["split"]).to_pylist() if each is not None and each != split)
-    left = scored.num_rows - rows.num_rows
+    left = len(pc.unique(scored["image_id"])) - len(pc.unique(rows["image_id"]))
     notes = []
     if not rows.num_rows:
         notes.append(f"no image of the split {split} has a pre-test probability, so nothing could be measured")
     elif left:
-        notes.append(f"only the split {split} is evaluated; {left:,} rows of {', '.join(others)} are not")
+        notes.append(f"only the split {split} is evaluated; {left:,} images of {', '.join(others)} are not")
     if rows.num_rows and split != "test":
         notes.append(
             f"the split {split} had a part in the fit or in the choice of classifiers, so its numbers are a little too "

@@ -135,6 +135,8 @@ def test_word_ridge_is_the_ridge_of_the_audits():
     )
     positive = np.bincount(row, y)
     weight, intercept = bow.fit(bag, np.arange(len(there)), positive, np.bincount(row) - positive)
+    sharp = fit(Candidate("WordRidge", {"penalty": 3.0, "sharpness": 2.0}), sets.features, rows, y, patients, 0)
+    assert np.abs(sharp.weight[1:]).sum() / sharp.weight[0] < np.abs(weight[1:]).sum() / weight[0]
     assert isinstance(model, Linear)
     assert np.array_equal(model.weight, weight)
     assert model.intercept == intercept

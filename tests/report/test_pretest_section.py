@@ -6,6 +6,7 @@ import functools
 import http.server
 import itertools
 import math
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -260,3 +261,27 @@ def test_in_a_browser_at_every_width_and_scheme(served) -> None:
         assert table.locator("tbody tr:not([hidden])").count() == 1
         assert seen.errors == []
         assert seen.outside == []
+
+
+def test_long_words_have_room() -> None:
+    """Letters are up to 13 units wide (m), most of them 8: a label that starts left of the picture would be cut."""
+    for word in ("pneumothorax", "hemidiaphragm", "bumetanide", "mammogram"):
+        svg = str(words([Word(word, 1.0)], signed=True, finding="Edema", ident="x", title="t"))
+        ends = float(re.search(r'<text[^>]*x="([\d.]+)"[^>]*>' + word, svg).group(1))  # type: ignore[union-attr]
+        assert ends >= sum(12.7 if each in "mw" else 7.9 for each in word)
+
+
+def test_the_mean_says_what_it_is_a_mean_of(rows) -> None:
+    """Findings with too few patients are in the mean, and not in the sentence before it."""
+    results, curves = rows
+    finding = next(row["finding"] for row in results if row["metric"] == "verdict" and row["model"] == "context")
+    few = [
+        row | {"value": 0.0, "note": "too few positives: 2 patients"}
+        if row["metric"] == "verdict" and row["finding"] == finding
+        else row
+        for row in results
+    ]
+    text = Page(page_html(few, curves, RECORD)).text
+    assert "over 2 findings" in text
+    assert "on average over all 3." in text
+    assert "on average over all" not in Page(page_html(results, curves, RECORD)).text

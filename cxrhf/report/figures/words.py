@@ -12,7 +12,7 @@ from cxrhf.report.figures.ink import at, line, picture, scale, text
 from cxrhf.report.numbers import known, letters, short
 
 MORE, LESS, SOME = "more", "less", "some"  # for, against, no direction known
-_LETTER, _ROW, _MOST = 7.4, 21, 20  # width of a letter, height of a row, letters of a word that are shown
+_LETTER, _ROW, _MOST = 8.2, 21, 20  # width of a letter, height of a row, letters of a word that are shown
 
 
 class Word(NamedTuple):
@@ -25,7 +25,7 @@ class Word(NamedTuple):
 def words(found: Sequence[Word], *, signed: bool, finding: str, ident: str, title: str) -> Markup:
     """A panel of bars, the strongest word first. Lengths are compared within a panel only, so there is no axis."""
     shown = [each for each in found if known(each.effect)]
-    left = 14 + _LETTER * min(max((letters(each.word) for each in shown), default=0), _MOST)
+    left = 14 + _LETTER * max((_long(short(each.word, _MOST)) for each in shown), default=0.0)
     low, high = (end((0.0, *(each.effect for each in shown))) for end in (min, max))
     place = scale(low, high, left, WIDTH - 12)
     body, y = list[str](), 4.0
@@ -42,6 +42,11 @@ def words(found: Sequence[Word], *, signed: bool, finding: str, ident: str, titl
     about = "; ".join(_said(each, signed) for each in shown)
     inside = f'<g data-finding="{escape(finding.lower())}">{"".join(parts)}</g>'
     return picture(WIDTH, y + 6, title, about, [inside], ident=ident)
+
+
+def _long(word: str) -> float:
+    """Letters of a word, the wide ones counted for what they are in the widest usual typeface."""
+    return letters(word) + 0.6 * sum(each in "mwMW" for each in word)
 
 
 def _said(each: Word, signed: bool) -> str:

@@ -97,7 +97,8 @@ def _lead(shelf: Shelf) -> list[str]:
     low, high = (end(aurocs, key=lambda each: aurocs[each].value) for end in (min, max))
     ends = (f"{number(aurocs[each].value, 2)} ({finding_name(each)})" for each in (low, high))
     mean = shelf.get(MACRO, "auroc")
-    average = f", {mean.with_interval(shelf.level + ' CI ')} on average" if known(mean.value) else ""
+    over = f" over all {len(shelf.measured)}" if few else ""
+    average = f", {mean.with_interval(shelf.level + ' CI ')} on average{over}" if known(mean.value) else ""
     above = sum(cell.low > 0.5 for cell in aurocs.values())
     right = sum(cell.low <= 1 <= cell.high for cell in slopes.values())
     return [

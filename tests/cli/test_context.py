@@ -1,0 +1,193 @@
+"""`cxrhf context` in the hands of users: what an older run keeps, what is refused, what is said and where."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from cxrhf import cli
+from cxrhf.config_context import ContextFitConfig
+from cxrhf.context import cluster, packages
+from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning
+from cxrhf.pretesting import fit_context, fit_run, load_context
+from cxrhf.schema import read_table, write_table
+from tests.pretest_twin import make_twin
+
+WORDS = ("--features", "words", "--findings", "cardiomegaly", "--workers", "1", "--n-resamples", "20")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_twin(tmp_path_factory.mktemp("twin"), 500, 3).built
+
+
+@pytest.fixture(scope="module")
+def fitted(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("fitted") / "context"
+    fit_context(built, out=out, features=["words"], findings=["cardiomegaly"], workers=1, n_resamples=20)
+    return out
+
+
+@pytest.fixture
+def run(fitted: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(fitted, tmp_path / "run"))
+
+
+@pytest.fixture
+def model(fitted: Path, tmp_path: Path) -> Path:
+    """Predictions of an image model: the test images of the run, under another name."""
+    rows = read_table(fitted / "predictions.parquet")
+    rows = rows.filter(pc.equal(rows["split"], "test")).drop_columns(["model", "mention"])
+    return write_table(rows, tmp_path / "its file.parquet")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+def test_a_fit_that_fails_leaves_an_older_run_as_it_was(run, built, capsys):
+    before = files(run)
+    assert cli.main(["context", "fit", str(built), "--out", str(run), *WORDS, "--min-patients", "9999"]) == 2
+    assert "training images with prior notes, 9999 are needed" in capsys.readouterr().err
+    assert files(run) == before
+
+
+def test_a_fit_that_succeeds_replaces_it_and_says_when_it_began(run, built, capsys):
+    before = load_context(run).results.num_rows
+    other = [each if each != "cardiomegaly" else "edema" for each in WORDS]
+    assert cli.main(["context", "fit", str(built), "--out", str(run), *other]) == 0
+    assert list(load_context(run).choices["findings"]) == ["edema"]
+    record = json.loads((run / "run.json").read_text())
+    assert record["started"] <= record["finished"]
+    said = capsys.readouterr().out
+    assert "images of train, validate are not" in said
+    assert before
+
+
+def test_an_audit_does_not_replace_the_results_of_a_context_run(run, capsys):
+    before = files(run)
+    assert cli.main(["audit", str(run), "--n-resamples", "20"]) == 2
+    assert "--context" in capsys.readouterr().err
+    assert files(run) == before
+
+
+def test_an_audit_that_overwrites_a_context_run_leaves_nothing_of_it(run, model, capsys):
+    (run / "mine.txt").write_text("kept")
+    assert cli.main(["audit", str(model), "--out", str(run), "--n-resamples", "20", "--overwrite"]) == 0
+    left = files(run)
+    assert left["mine.txt"] == b"kept"
+    assert not [name for name in left if name.startswith(("context.json", "families", "models", "tables", "search"))]
+    assert "local/examples.csv" not in left
+    assert cli.main(["context", "explain", str(run)]) == 2
+
+
+def test_audit_takes_finished_context_runs_only(run, model, tmp_path, capsys):
+    words = ["audit", str(model), "--out", str(tmp_path / "audited"), "--n-resamples", "20", "--context"]
+    (tmp_path / "empty").mkdir()
+    assert cli.main([*words, str(tmp_path / "empty")]) == 2
+    assert "cxrhf context fit BUILD" in capsys.readouterr().err
+    record = json.loads((run / "run.json").read_text()) | {"finished": None}
+    (run / "run.json").write_text(json.dumps(record))
+    assert cli.main([*words, str(run)]) == 2
+    assert "was not finished" in capsys.readouterr().err
+
+
+def test_examples_come_from_the_build_of_the_run(run, built, tmp_path, capsys):
+    other = Path(shutil.copytree(built, tmp_path / "other"))
+    record = json.loads((other / "build.json").read_text()) | {"seed": 77}
+    (other / "build.json").write_text(json.dumps(record))
+    before = files(run / "local")
+    assert cli.main(["context", "explain", str(run), "--build", str(other)]) == 2
+    assert "was not fitted to" in capsys.readouterr().err
+    assert files(run / "local") == before
+    assert cli.main(["context", "explain", str(run), "--build", str(built)]) == 0
+    assert (run / "local" / "examples.txt").stat().st_mode & 0o077 == 0
+
+
+def test_a_build_without_notes_says_which_have_some(built, tmp_path, capsys):
+    bare = Path(shutil.copytree(built, tmp_path / "bare"))
+    shutil.rmtree(bare / "notes")
+    assert cli.main(["context", "fit", str(bare), "--out", str(tmp_path / "out"), *WORDS]) == 2
+    said = capsys.readouterr().err
+    assert "has no notes" in said
+    assert "mimic_cxr_context" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_joined_rows_are_counted_and_the_next_command_can_be_typed(run, model, capsys):
+    assert cli.main(["context", "predict", str(run), "--onto", str(model)]) == 0
+    said = capsys.readouterr().out
+    n = read_table(model).num_rows
+    assert f"{n:,} of {n:,} rows are in the context run" in said
+    assert f"next: cxrhf audit '{model.parent / 'its file_context.parquet'}'" in said
+
+
+def test_packages_are_looked_for_before_anything_is_done(monkeypatch):
+    there = packages.find_spec
+    monkeypatch.setattr(packages, "find_spec", lambda name: None if name in ("xgboost", "torch") else there(name))
+    packages.check_packages(["words"])
+    with pytest.raises(CxrhfError, match=r'boosted needs .* xgboost.*pip install "cxrhf\[context\]".*--features words'):
+        packages.check_packages(["words", "boosted"])
+    with pytest.raises(CxrhfError, match="encoder needs the Python package torch"):
+        fit_run(ContextFitConfig("nowhere"), lambda _: None)
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    with pytest.raises(CxrhfError, match=r'skops.*pip install "cxrhf\[words\]"'):
+        packages.check_packages(["words"])
+
+
+def test_processes_that_have_nothing_to_encode_do_nothing(monkeypatch, built, tmp_path):
+    for name, value in {"LOCAL_RANK": "1", "RANK": "1", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    config = ContextFitConfig(str(built), out=str(tmp_path / "out"), features=("words",))
+    assert fit_run(config, lambda _: None) is None
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_first_process_tells_an_error_at_once_and_another_later(monkeypatch, capsys):
+    waited: list[float] = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    assert cli.main(["context", "ft"]) == 2
+    assert not waited
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("RANK", "1")
+    assert cli.main(["context", "ft"]) == 2
+    assert waited == [5]
+    assert "no such verb" in capsys.readouterr().err
+
+
+def test_warnings_are_told_without_the_code_that_gave_them(monkeypatch, capsys):
+    def warn(args: list[str]) -> int:
+        warnings.warn("the cache is old", CxrhfWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(cli, "_dispatch", warn)
+    usual = warnings.formatwarning
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", warnings._showwarning_orig)  # type: ignore[attr-defined]
+        monkeypatch.setattr(warnings, "_showwarnmsg_impl", _printed)
+        assert cli.main([]) == 0
+    assert capsys.readouterr().err == "warning: the cache is old\n"
+    assert warnings.formatwarning is usual
+
+
+def _printed(said: warnings.WarningMessage) -> None:
+    import sys
+
+    sys.stderr.write(warnings.formatwarning(said.message, said.category, said.filename, said.lineno, said.line))
+
+
+def test_a_scheduler_without_workers_is_told(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster, "PATIENCE", 1)
+    with (
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty,
+        pytest.raises(ConfigError, match="has no workers"),
+        cluster.cluster(empty.scheduler_address),
+    ):
+        pass
