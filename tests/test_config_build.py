@@ -9,6 +9,7 @@ import pytest
 from cxrhf.cli.flags import parse
 from cxrhf.config import from_mapping, load_mapping
 from cxrhf.config_build import DATASETS, BuildConfig, DoctorConfig
+from cxrhf.config_context import ContextFitConfig
 from cxrhf.errors import ConfigError
 
 RECIPES = sorted(path.stem for path in (Path(__file__).parents[1] / "cxrhf" / "configs").glob("*_paper.yaml"))
@@ -71,7 +72,10 @@ def test_doctor_needs_a_folder():
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_recipes_are_settings(recipe):
-    assert len(RECIPES) == 5
+    assert len(RECIPES) == 6
+    if recipe == "pretest_paper":  # the text models of CONTEXT
+        assert from_mapping(ContextFitConfig, {"build": "data", **load_mapping(recipe)}).draws() == 60
+        return
     dataset = "mimic_cxr_context" if recipe == "context_paper" else "chexpert"
     made = from_mapping(BuildConfig, {"dataset": dataset, **load_mapping(recipe)})
     parsed = parse(BuildConfig, [dataset, "--config", recipe, "--seed", "7"], verb="build", about="")
