@@ -48,6 +48,7 @@ def describe(
                 "cv_auroc": _number(each.auroc),
                 "seconds": round(each.seconds, 3),
                 "failed": each.failed,
+                "unsettled": each.unsettled,  # fits that ended at their last allowed step
             }
             for each in fitted.tried
         ],
