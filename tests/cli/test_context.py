@@ -183,7 +183,8 @@ def _printed(said: warnings.WarningMessage) -> None:
 
 
 def test_a_scheduler_without_workers_is_told(monkeypatch):
-    distributed = pytest.importorskip("distributed")
+    import distributed
+
     monkeypatch.setattr(cluster, "PATIENCE", 1)
     with (
         distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty,

@@ -6,14 +6,14 @@ import os
 import time
 
 import joblib
-import pytest
 
 from cxrhf.context.sweep import spread, sweep
 from tests.context.test_sweep import planted, same
 
 
 def test_a_cluster_of_two_workers():
-    distributed = pytest.importorskip("distributed")
+    import distributed
+
     family, data = planted()
     alone = sweep(family, data, seed=1, workers=1)
     cluster = distributed.LocalCluster(
