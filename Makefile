@@ -19,14 +19,14 @@ $(PY):
 	$(PYTHON) -c 'import sys; sys.exit("cxrhf needs Python >= 3.11, this is " + sys.version.split()[0] + ". Next: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-# What the demo needs: the light core, the readers of pictures and of words, without torch.
+# What the demo needs: the light core, the readers of pictures and of words, and what trains a network.
 $(CORE): | $(PY)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[data,words]"
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[data,words,train]"
 	touch $@
 
 # All that the tests run: also torch, transformers, gradio, and Chromium to look at the pages with.
 $(DEV): | $(PY)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,data,train,context,cluster,app]"
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,data,train,track,zeroshot,context,cluster,app]"
 	touch $@ $(CORE)
 
 # Debian's package; elsewhere name a browser with CHROMIUM=/path/to/chromium.

@@ -9,7 +9,9 @@ import importlib
 import sys
 from typing import Any
 
-BENCHMARKS = ("bootstrap", "engine", "matching", "audits", "words", "modules", "images", "linking", "encoding")
+BENCHMARKS = (
+    "bootstrap", "engine", "matching", "audits", "words", "modules", "images", "linking", "encoding", "training",
+)  # fmt: skip
 
 
 def line(row: dict[str, Any]) -> str:

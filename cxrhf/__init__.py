@@ -18,13 +18,15 @@ _LAZY = {
     "load_context": ("cxrhf.pretesting", "load_context"),
     "metric_path": ("cxrhf.paths", "metric_path"),
     "metrics": ("cxrhf.metrics", None),
+    "predict": ("cxrhf.imaging", "predict"),
     "schema": ("cxrhf.schema", None),
     "read_predictions": ("cxrhf.schema", "read_predictions"),
+    "train": ("cxrhf.imaging", "train"),
 }
 
 __all__ = [
     "__version__", "audit", "builder_path", "fit_context", "load_context", "metric_path", "metrics",
-    "read_predictions", "schema",
+    "predict", "read_predictions", "schema", "train",
 ]  # fmt: skip
 
 

@@ -194,11 +194,13 @@ class DemoConfig:
     n_patients: int = field(default=1200, metadata={"help": "Patients to make up, with some six images each."})
     size: int = field(default=128, metadata={"help": "Side of the drawn pictures."})
     seed: int = field(default=0, metadata={"help": "Seed of the patients and of the resampling."})
+    steps: int = field(default=250, metadata={"help": "Steps of the network's training; 0: no network, no torch."})
     n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients."})
     overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
 
     def __post_init__(self) -> None:
         within("n_patients", self.n_patients, 20, 1_000_000)
+        within("steps", self.steps, 0, 1_000_000)
         within("size", self.size, 64, 512)
         within("n_resamples", self.n_resamples, 10, 1_000_000)
         within("seed", self.seed, 0, 2**63 - 1)

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 1
-PACKAGES = ("cxrhf", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "polars", "jinja2", "torch", "transformers",
-            "xgboost")  # fmt: skip
-# Besides the tables; the second line is what a context run has.
+PACKAGES = ("cxrhf", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "polars", "jinja2", "torch", "timm",
+            "accelerate", "transformers", "xgboost")  # fmt: skip
+# Besides the tables; then what a context run has, and what a run with image models has.
 _MADE = ("report.html", "results.json")
 _CONTEXT = ("context.json", "families.parquet", "local/examples.csv", "local/examples.txt", "models/context", "search")
+_IMAGING = ("models/seed-*", "checkpoints", "history-*.jsonl", "probes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +101,16 @@ def open_run(
     else:
         kept = [asdict(each) for each in inputs]
         if not check_inputs(folder, inputs, overwrite=overwrite):
-            _clear(folder)
+            clear_run(folder)
             earlier = None
     record = new_record(verb, config, kept)
     if earlier and isinstance(earlier.get("tables"), dict):
         record["tables"] = dict(earlier["tables"])
+    if earlier and earlier.get("verb"):
+        # A verb that adds to a run of another one (an audit of a training) must not make it forget how it was made.
+        others = {**earlier.get("earlier", {}), earlier["verb"]: {k: v for k, v in earlier.items() if k != "earlier"}}
+        others.pop(verb, None)
+        record |= {"earlier": others} if others else {}
     run = Run(folder, record)
     folder.mkdir(parents=True, exist_ok=True)
     _write_record(run)
@@ -140,7 +146,7 @@ def new_record(verb: str, config: Mapping[str, Any], inputs: Sequence[Input | Ma
     return {
         "format": FORMAT,
         "verb": verb,
-        "config": _public(dict(config)),
+        "config": public(dict(config)),
         "seed": config.get("seed"),
         "inputs": [asdict(each) if isinstance(each, Input) else dict(each) for each in inputs],
         "versions": _versions(),
@@ -162,6 +168,12 @@ def read_run(path: str | Path) -> Run:
     if record is None:
         raise RunError(f"{folder} has no run.json", next_step=f"make the run: cxrhf audit PREDICTIONS --out {folder}")
     return Run(folder, record)
+
+
+def record_of(path: str | Path, verb: str) -> dict[str, Any]:
+    """What run.json says of a verb that made the run or added to it; empty if it never did."""
+    record = _read_record(Path(path), tolerant=False) or {}
+    return record if record.get("verb") == verb else dict(record.get("earlier", {}).get(verb, {}))
 
 
 def fingerprint(path: str | Path) -> Input:
@@ -197,11 +209,12 @@ def public_path(path: str) -> str:
     return full.name if owner in shown.parts[:-1] else PurePath(shown).as_posix()
 
 
-def _public(value: Any) -> Any:
+def public(value: Any) -> Any:
+    """Settings as they may be shown to others: every path as `public_path` has it."""
     if isinstance(value, dict):
-        return {key: _public(each) for key, each in value.items()}
+        return {key: public(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_public(each) for each in value]
+        return [public(each) for each in value]
     if isinstance(value, str) and (Path(value).is_absolute() or value.startswith("~") or ".." in PurePath(value).parts):
         return public_path(value)
     return value
@@ -211,14 +224,17 @@ def _prints(inputs: Any) -> list[str]:
     return sorted(str(each.get("sha256")) for each in inputs or [] if isinstance(each, dict))
 
 
-def _clear(folder: Path) -> None:
+def clear_run(folder: Path) -> None:
+    """Remove what runs write, and nothing else that lies in the folder."""
     from cxrhf.schema import TABLES
 
-    for name in (*(f"{table}.parquet" for table in TABLES), *_MADE, *_CONTEXT):
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
+    made = [each for pattern in _IMAGING for each in folder.glob(pattern)]
+    for path in (*(folder / f"{table}.parquet" for table in TABLES), *(folder / name for name in (*_MADE, *_CONTEXT)),
+                 *made):  # fmt: skip
+        if path.is_dir():
+            shutil.rmtree(path)
         else:
-            (folder / name).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     for table in (folder / "tables").glob("table_*.csv"):
         table.unlink()
     for ending in ("svg", "png"):

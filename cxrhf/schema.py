@@ -116,6 +116,7 @@ EMBEDDING = pa.schema(
     [
         _need("image_id", _TEXT),
         _need("model", _TEXT),
+        _may("seed", _COUNT),
         _may("finding", _TEXT),  # null = the penultimate layer
         _need("vector", pa.list_(pa.float32())),
     ],
@@ -215,6 +216,7 @@ TABLES: dict[str, pa.Schema] = {
     "attributes": ATTRIBUTE,
     "notes": NOTE,
     "predictions": PREDICTION,
+    "characteristics": PREDICTION,  # of sex=F, race=Black, view=AP: outputs of image models that are no findings
     "embeddings": EMBEDDING,
     "generations": GENERATION,
     "results": RESULT,

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from cxrhf.calibrate import LEAST, Calibrator, calibrated, fit_calibrator, platt, stretched
+from cxrhf.calibrate import LEAST, Calibrator, calibrated, fit_calibrator, fit_temperature, platt, stretched
 from cxrhf.errors import ConfigError
 from cxrhf.metrics import adaptive_calibration_error, auroc, brier, calibration_line, expected_ace
 from cxrhf.metrics.checks import InputError
 
-METHODS = ("platt", "isotonic")
+METHODS = ("platt", "isotonic")  # of any score; a temperature needs log odds
+EVERY = (*METHODS, "temperature")
 
 
 def drawn(seed: int, n: int, slope: float = 0.7, shift: float = -1.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -190,7 +191,7 @@ def test_few_rows_at_an_end_are_believed_less_than_many():
     assert few.y[-1] < 0.6  # one positive at the very top is no certainty
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EVERY)
 @pytest.mark.parametrize(
     ("score", "y", "weight", "said"),
     [
@@ -240,3 +241,181 @@ def test_the_search_for_the_line_stops_where_it_always_did():
     assert float(exact.x[0]) == pytest.approx(0.7, abs=0.1)
     backwards = platt(-score, y, 1 - y)
     assert backwards == (0.0, pytest.approx(logit(y.mean())))
+
+
+def too_sharp(seed: int, n: int, times: float = 2.5, shift: float = -1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Log odds `times` too large, and labels."""
+    rng = np.random.default_rng(seed)
+    odds = 2 * rng.standard_normal(n) + shift
+    return times * odds, (rng.random(n) < expit(odds)).astype(float)
+
+
+def slow_temperature(score: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
+    """The log loss written out, with the two made-up images, searched over log T."""
+    from scipy.optimize import minimize_scalar
+
+    repeated = np.repeat(np.abs(score), weight.astype(int))
+    margin = np.sort(repeated[repeated > 0])[int(np.ceil(0.1 * (repeated > 0).sum())) - 1]
+    x, labels, times = np.r_[score, margin, margin], np.r_[y, 0, 1], np.r_[weight, 1, 1]
+
+    def loss(log_t: float) -> float:
+        odds = x / np.exp(log_t)
+        return float(np.sum(times * np.logaddexp(0, np.where(labels == 1, -odds, odds))))
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-4, 4), method="bounded", options={"xatol": 1e-10}).x))
+
+
+def one_temperature(score, y, weight=None) -> float:
+    made = fit_calibrator(score, y, "temperature", weight)
+    assert made.method == "temperature"
+    assert made.x.shape == made.y.shape == (1,)
+    assert made.y[0] == 0
+    return 1 / float(made.x[0])
+
+
+@pytest.mark.parametrize("times", [0.4, 1.0, 2.5])
+def test_a_planted_temperature_is_found(times):
+    found = [one_temperature(*too_sharp(seed, 4000, times)) for seed in range(10)]
+    # One fit of 4,000 rows has an error of some 3%.
+    assert np.abs(np.log(np.array(found) / times)).max() < 0.12
+    assert np.mean(found) == pytest.approx(times, rel=0.04)
+
+
+@pytest.mark.parametrize("n", [30, 300, 4000])
+def test_temperature_and_its_slow_twin(n):
+    score, y = too_sharp(n, n)
+    weight = np.random.default_rng(1).integers(0, 4, n).astype(float)
+    for given in (np.ones(n), weight):
+        assert one_temperature(score, y, given) == pytest.approx(slow_temperature(score, y, given), rel=1e-6)
+    repeated = np.repeat(np.arange(n), weight.astype(int))
+    assert one_temperature(score, y, weight) == pytest.approx(one_temperature(score[repeated], y[repeated]), rel=1e-12)
+    order = np.random.default_rng(2).permutation(n)
+    assert one_temperature(score[order], y[order]) == pytest.approx(one_temperature(score, y), rel=1e-12)
+    assert one_temperature(-score, 1 - y) == pytest.approx(one_temperature(score, y), rel=1e-12)
+    for scale in (1e-90, 1e-3, 1e4, 1e90):
+        assert one_temperature(scale * score, y) == pytest.approx(scale * one_temperature(score, y), rel=1e-9)
+
+
+def test_temperature_is_nearly_that_of_scikit_learn():
+    """Theirs has no made-up images, and reads a score s as the classes -s and s: twice the T."""
+    from sklearn.calibration import _TemperatureScaling
+
+    for n, allowed in ((300, 0.01), (4000, 1e-3)):
+        score, y = too_sharp(n, n)
+        theirs = _TemperatureScaling().fit(score, y)
+        assert 2 * one_temperature(score, y) == pytest.approx(1 / theirs.beta_, rel=allowed)
+
+
+def test_temperature_on_fresh_data():
+    score, y = too_sharp(0, 20_000)
+    fresh, labels = too_sharp(1, 20_000)
+    p = calibrated(fit_calibrator(score, y, "temperature"), fresh)
+    assert calibration_line(labels, expit(fresh)).slope == pytest.approx(0.4, abs=0.03)
+    assert calibration_line(labels, p).slope == pytest.approx(1, abs=0.06)
+    assert adaptive_calibration_error(labels, p) < 2 * expected_ace(p)
+    assert brier(labels, p) < brier(labels, expit(fresh))
+    assert auroc(labels, p) == auroc(labels, fresh)
+
+
+@pytest.mark.parametrize("shift", [-4.0, 4.0])
+def test_no_temperature_for_what_it_cannot_help(shift):
+    score, y = too_sharp(0, 500, shift=0.0)
+    for bad in (-score, np.zeros(500), np.full(500, 3.0 if y.mean() < 0.5 else -3.0)):
+        with pytest.raises(ConfigError, match="platt"):
+            fit_calibrator(bad, y, "temperature")
+    rare = np.random.default_rng(0).random(500) < 0.05
+    labels = rare if shift > 0 else ~rare
+    with pytest.raises(ConfigError, match="wrong side of 0"):  # ranks well, but says that all are there, or none
+        fit_calibrator(shift + np.where(labels, 0.5, -0.5), labels.astype(float), "temperature")
+    constant = fit_calibrator(np.full(500, -3.0), np.r_[np.ones(100), np.zeros(400)], "temperature")
+    assert calibrated(constant, [-3.0]) == pytest.approx(0.2, abs=0.005)
+
+
+def test_a_temperature_is_never_certain():
+    y = np.r_[np.zeros(50), np.ones(50)]
+    apart = fit_calibrator(np.r_[np.linspace(-2, -1, 50), np.linspace(1, 2, 50)], y, "temperature")
+    p = calibrated(apart, [-1e300, -2, -1, 0, 1, 2, 1e300])
+    assert p[0] == LEAST
+    assert p[-1] == 1 - LEAST
+    assert 1e-4 < p[1] < p[2] < 0.1
+    assert p[3] == 0.5
+    assert calibrated(fit_calibrator([0.0, 1.0], [0, 1], "temperature"), [1.0])[0] == pytest.approx(2 / 3)
+    rare = fit_calibrator(np.r_[np.full(12, 3.0), np.full(388, -9.0)], np.arange(400) < 12, "temperature")
+    assert calibrated(rare, [3.0])[0] < 0.999
+
+
+def test_a_stretched_temperature():
+    score, y = too_sharp(3, 400)
+    made = fit_calibrator(score, y, "temperature")
+    narrower, moved = stretched(made, 0.5, 0.0), stretched(made, 0.5, 0.3)
+    assert narrower.method == "temperature"
+    assert moved.method == "platt"  # a line with a shift
+    assert calibrated(narrower, 0.5 * score) == pytest.approx(calibrated(made, score), abs=1e-12)
+    assert calibrated(moved, 0.5 * score + 0.3) == pytest.approx(calibrated(made, score), abs=1e-12)
+
+
+def soft(seed: int, n: int, k: int = 4, times: float = 2.5) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs of k classes, `times` too large, and classes drawn from what they should be."""
+    rng = np.random.default_rng(seed)
+    odds = 1.5 * rng.standard_normal((n, k)) - np.arange(k)
+    return times * odds, np.argmax(odds + rng.gumbel(size=(n, k)), axis=1)
+
+
+def test_the_temperature_of_a_softmax():
+    from scipy.optimize import minimize_scalar
+    from scipy.special import log_softmax
+
+    found = [fit_temperature(*soft(seed, 4000)) for seed in range(5)]
+    assert np.mean(found) == pytest.approx(2.5, rel=0.03)
+    assert fit_temperature(*soft(9, 4000, times=1)) == pytest.approx(1, rel=0.06)
+    logits, classes = soft(0, 4000)
+
+    def loss(log_t: float) -> float:
+        return -float(log_softmax(logits / np.exp(log_t), axis=1)[np.arange(4000), classes].sum())
+
+    slow = np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)
+    assert found[0] == pytest.approx(slow, rel=1e-3)  # without the made-up images
+    assert fit_temperature(log_softmax(logits, axis=1), classes) == pytest.approx(found[0], rel=1e-12)
+    turned = fit_temperature(logits[:, ::-1], 3 - classes)
+    assert turned == pytest.approx(found[0], rel=1e-12)
+    times = np.random.default_rng(0).integers(0, 3, 4000)
+    twice = np.repeat(np.arange(4000), times)
+    assert fit_temperature(logits, classes, times) == pytest.approx(
+        fit_temperature(logits[twice], classes[twice]), rel=1e-12
+    )
+
+
+def test_two_classes_are_a_label():
+    score, y = too_sharp(4, 600)
+    pair = np.stack([np.full(600, 7.0), score + 7], 1)
+    assert fit_temperature(pair, y) == pytest.approx(one_temperature(score, y), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("logits", "classes", "said"),
+    [
+        ([[1, 2], [2, 1]], [0, 0], "one class"),
+        ([[1], [2]], [0, 0], "one class"),
+        ([[1, 2], [2, 1]], [0, 2], "none of 0 to 1"),
+        ([[1, 2], [2, 1]], [0, 0.5], "none of 0 to 1"),
+        ([[1, 2], [2, 1]], [0], "shape"),
+        ([1, 2], [0, 1], "shape"),
+        ([[1, np.nan], [2, 1]], [0, 1], "not a number"),
+        ([[1, 2], [2, 1]], [0, 1], "platt"),  # backwards
+    ],
+)
+def test_no_temperature_of_bad_input(logits, classes, said):
+    with pytest.raises((ConfigError, InputError), match=said):
+        fit_temperature(logits, classes)
+
+
+def test_a_saved_context_model_keeps_a_temperature(tmp_path):
+    from cxrhf.context.model_files import load_calibrator, save_calibrator
+
+    made = fit_calibrator(*too_sharp(5, 300), "temperature")
+    kept = save_calibrator(made, tmp_path, "edema")
+    back = load_calibrator(None, kept)
+    assert (back.method, back.x.tolist(), back.y.tolist()) == ("temperature", made.x.tolist(), [0.0])
+    for bad in ({"slope": 0.0}, {"shift": 0.1}, {"slope": -1.0}):
+        with pytest.raises(ValueError, match="line"):
+            load_calibrator(None, kept | bad)

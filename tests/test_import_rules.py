@@ -18,7 +18,8 @@ FILES = sorted((ROOT / "cxrhf").rglob("*.py"))
 # Heavy packages -> the only places under cxrhf/ that may import them.
 PLACES = {
     **dict.fromkeys(
-        ("torch", "torchvision", "timm", "transformers", "peft", "accelerate"), ("cxrhf.models", "cxrhf.encode")
+        ("torch", "torchvision", "timm", "transformers", "peft", "accelerate", "open_clip"),
+        ("cxrhf.models", "cxrhf.encode"),
     ),
     "huggingface_hub": ("cxrhf.hub",),
     "gradio": ("cxrhf.hub.widget",),
@@ -29,7 +30,7 @@ PLACES = {
 SLOW = ("scipy.stats", "sklearn", "datasets")
 
 TABLES = {"schema", "tables", "errors", "findings"}
-SHARED = TABLES | {"config", "config_build", "config_context", "run"}
+SHARED = TABLES | {"config", "config_build", "config_context", "config_models", "run"}
 STAGE = SHARED | {"metrics", "calibrate", "encode"}
 # Part of cxrhf -> the parts it may import, besides itself. Data, context and models meet only through tables.
 LAYERS = {
@@ -42,12 +43,13 @@ LAYERS = {
     "config": TABLES,
     "config_build": TABLES | {"config"},
     "config_context": TABLES | {"config"},
+    "config_models": TABLES | {"config"},
     "run": TABLES,
     "calibrate": SHARED | {"metrics"},
     "encode": SHARED,
     "data": STAGE | {"paths"},
     "context": STAGE,
-    "models": STAGE,
+    "models": STAGE | {"cli"},  # `python -m cxrhf.models.train` is `cxrhf train`
     "audits": SHARED | {"metrics"},
     "report": SHARED | {"metrics"},
     "hub": SHARED | {"metrics", "report", "paths"},
@@ -56,6 +58,8 @@ LAYERS = {
     "pretest_tables": SHARED | {"metrics", "audits"},
     "pretesting": SHARED
     | {"metrics", "audits", "auditing", "context", "data", "encode", "calibrate", "report", "pretest_tables"},
+    # A build and settings -> image models and their rows.
+    "imaging": SHARED | {"metrics", "data", "models", "encode"},
     "configs": set[str](),
 }
 METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}
@@ -63,10 +67,13 @@ METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}
 LIGHT = {
     "cxrhf": set[str](),
     "cxrhf.__main__": {"cli"},
-    "cxrhf.cli": {"cli", "errors", "config", "config_build", "config_context"},
+    "cxrhf.cli": {"cli", "errors", "config", "config_build", "config_context", "config_models"},
 }
 # Import name -> the distribution that brings it, where they differ.
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "datasets", "markupsafe": "jinja2"}
+DISTRIBUTIONS = {
+    "sklearn": "scikit-learn", "PIL": "pillow", "yaml": "datasets", "markupsafe": "jinja2",
+    "open_clip": "open-clip-torch",
+}  # fmt: skip
 
 
 class Import(NamedTuple):

@@ -85,7 +85,7 @@ def test_audit_commands_run_one_after_the_other(tmp_path, monkeypatch):
     pq.write_table(pa.table(notes), tmp_path / "notes.parquet")
     monkeypatch.chdir(tmp_path)
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("cxrhf audit")]
-    lines = [line for line in lines if "--context" not in line]
+    lines = [line for line in lines if "--context" not in line and "--out" in line]
     assert len(lines) == 3
     for line in lines:
         assert cli.main([*line.split()[1:], "--n-resamples", "20"]) == 0
@@ -127,3 +127,23 @@ def test_functions_of_the_table_exist():
 def test_links_of_the_readme_exist():
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
+
+
+def test_training_commands_run_one_after_the_other(tmp_path, monkeypatch):
+    """On a small twin, with a smaller network than the recipe's."""
+    from cxrhf.config_build import BuildConfig
+    from cxrhf.data.build import build
+
+    monkeypatch.chdir(tmp_path)
+    build(BuildConfig("synthetic", out="data/twin", n_patients=60, seed=2, size=64, configuration="images"))
+    (block,) = [block for block in blocks("bash") if "cxrhf train" in block]
+    small = ["--backbone", "test_resnet", "--size", "32", "--max-steps", "8", "--findings", "edema,support_devices"]
+    more = {"train": small, "audit": ["--n-resamples", "20", "--only", "overview"]}
+    verbs = []
+    for line in block.splitlines():
+        words = line.split("#")[0].split()
+        if words[0] == "cxrhf":
+            assert cli.main([*words[1:], *more.get(words[1], [])]) == 0, line
+            verbs.append(words[1])
+    assert verbs == ["train", "predict", "calibrate", "audit"]
+    assert (tmp_path / "runs/quick/report.html").is_file()

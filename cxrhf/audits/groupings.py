@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 
 from cxrhf.metrics.balancing import age_bins
 from cxrhf.schema import PredictionArrays
+from cxrhf.tables.ages import AGE_BANDS, age_band
 
 Integers = NDArray[np.int64]
 
 ATTRIBUTES = ("sex", "race", "age", "view")
-# Children and adolescents, young, middle-aged, old and very old adults.
-AGE_BANDS = ("0-19", "20-39", "40-59", "60-79", "80+")
-_BAND_EDGES = (20.0, 40.0, 60.0, 80.0)
 # Values of one attribute, and crossings of two, that are audited: those with most patients.
 MOST, MOST_CROSSED = 12, 30
 # Patients, with and without the finding together, below which a value or a crossing is left out: such numbers say
@@ -65,7 +63,7 @@ def missing(data: PredictionArrays) -> list[str]:
 
 def _single(data: PredictionArrays, name: str, notes: list[str]) -> Groups | None:
     if name == "age" and data.age is not None:
-        code = np.where(np.isnan(data.age), -1, np.searchsorted(_BAND_EDGES, data.age, side="right"))
+        code = age_band(data.age)
         values: Sequence[str] = AGE_BANDS
     elif name in data.groups:
         text = data.groups[name].astype(str)

@@ -16,6 +16,12 @@ VERBS = {
     "doctor": "the raw files of a dataset -> what is there and what is missing",
     "build": "the raw files of a dataset -> Parquet with prior notes, attrition, card",
     "context": "prior notes of a build -> calibrated pre-test probabilities (fit, predict, explain)",
+    "train": "images and labels of a build -> a network, also many seeds or many GPUs",
+    "predict": "a trained network and images -> predictions",
+    "embed": "a trained network and images -> vectors of its last but one layer",
+    "calibrate": "a trained network -> probabilities that mean what they say",
+    "probe": "frozen networks -> what they know of sex, race, view",
+    "zeroshot": "images and prompts -> predictions of a CLIP-style model",
     "audit": "predictions -> results with intervals, and one page",
     "report": "a run folder -> its page, written again",
     "demo": "a made-up hospital -> dataset, predictions with known answers, audit",
@@ -26,7 +32,7 @@ HELP = f"""usage: cxrhf VERB ...
 Honest evaluation of chest X-ray models: how much of this AUROC is the picture, and how much is the chart?
 
 verbs:
-{chr(10).join(f"  {verb:<8} {what}" for verb, what in VERBS.items())}
+{chr(10).join(f"  {verb:<9} {what}" for verb, what in VERBS.items())}
 
 examples:
   cxrhf demo                                       see the whole way in a minute or two
@@ -36,6 +42,7 @@ examples:
   cxrhf doctor mimic_cxr_context --root FOLDER     are all raw files there?
   cxrhf build mimic_cxr_context --root FOLDER      link images, prior notes and labels
   cxrhf context fit data/mimic --out runs/context  what the notes alone predict
+  cxrhf train data/twin --config quick             a small network in minutes, without a GPU
 
 options:
   -h, --help     this text; cxrhf VERB --help for the flags of a verb

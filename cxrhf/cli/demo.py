@@ -1,9 +1,9 @@
-"""`cxrhf demo`: a made-up hospital -> dataset with prior notes -> what the notes tell -> predictions -> their audit."""
+"""`cxrhf demo`: a made-up hospital -> dataset with prior notes -> what the notes tell -> a network -> its audit."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,19 +14,23 @@ if TYPE_CHECKING:
 
     from cxrhf.data.build import Built
 
-ABOUT = """See the whole way in a minute or two, without any data: draw the films of a made-up hospital in MIMIC's
+ABOUT = """See the whole way in a few minutes, without any data: draw the films of a made-up hospital in MIMIC's
 layout, link them with prior notes, show what every step left, learn from the notes how likely each finding is before
-the image is seen, and audit three simulated models whose flaws are known (data/source/truth.json in the run folder says
-what was planted): one reads picture and chart, one the picture alone, one ranks like the first but is too sure of
-disease.
+the image is seen, train a small network on the films, and audit what it says of films it has not seen, beside three
+simulated models whose flaws are known (data/source/truth.json in the run folder says what was planted): one reads
+picture and chart, one the picture alone, one ranks like the first but is too sure of disease.
+
+A demo that was stopped goes on with the same command.
 
 examples:
   cxrhf demo
-  cxrhf demo --out runs/small --n-patients 100 --n-resamples 200"""
+  cxrhf demo --out runs/small --n-patients 100 --n-resamples 200 --steps 20
+  cxrhf demo --steps 0                                     simulated models only: no torch is needed"""
 
 
 # Kind of simulated model -> its name on the page.
 MODELS = {"ideal": "picture + chart", "image_only": "picture only", "miscalibrated": "too sure"}
+NETWORK = "network"
 
 
 def main(args: Sequence[str]) -> int:
@@ -34,6 +38,8 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(DemoConfig, args, verb="demo", about=ABOUT)
+    import pyarrow as pa
+
     from cxrhf.auditing import prepare, progress_line
     from cxrhf.cli.audit import audit_into
     from cxrhf.config import to_mapping
@@ -48,7 +54,9 @@ def main(args: Sequence[str]) -> int:
         config.out,
         verb="demo",
         config=to_mapping(config),
-        inputs=[made_up("synthetic", n_patients=config.n_patients, seed=config.seed, size=config.size)],
+        inputs=[
+            made_up("synthetic", n_patients=config.n_patients, seed=config.seed, size=config.size, steps=config.steps)
+        ],
         overwrite=config.overwrite,
     )
     folder = run.path / "data"
@@ -69,7 +77,10 @@ def main(args: Sequence[str]) -> int:
     )  # fmt: skip
     assert chart is not None
     print("\n".join(["What the prior notes alone tell, without any image:", *chart.lines()]), end="\n\n")
-    written = run.add("predictions", simulated(config, built))
+    rows = [simulated(config, built)]
+    if config.steps and (network := trained(config, folder, run.path / "network", show)) is not None:
+        rows.append(network)
+    written = run.add("predictions", pa.concat_tables(rows))
     loaded = load_predictions(written)  # through the same door as everybody's file
     audit = AuditConfig(predictions=(str(written),), out=config.out, context=str(chart.path),
                         n_resamples=config.n_resamples, seed=config.seed)  # fmt: skip
@@ -80,12 +91,38 @@ def main(args: Sequence[str]) -> int:
     return 0
 
 
+def trained(config: DemoConfig, data: Path, out: Path, show: Callable[[str], None]) -> pa.Table | None:
+    """PREDICTION rows of a network that learned from the training films; None where the packages are not there."""
+    from cxrhf.config import load_mapping
+    from cxrhf.config_models import PredictConfig, TrainConfig
+    from cxrhf.errors import CxrhfError
+    from cxrhf.imaging.opened import check_packages, findings_of
+    from cxrhf.imaging.predicting import predict_run
+    from cxrhf.imaging.training import train_run
+    from cxrhf.schema import PREDICTION, read_table
+
+    try:
+        check_packages()
+    except CxrhfError as error:
+        print(f"No network is trained: {error}", end="\n\n")
+        return None
+    findings = tuple(each for each in findings_of(data) if each != "no_finding")  # as the simulated models
+    recipe = load_mapping("quick") | {"max_steps": config.steps, "findings": findings}
+    done = train_run(TrainConfig(str(data), out=str(out), name=NETWORK, seed=config.seed, overwrite=config.overwrite,
+                                 **recipe), show)  # fmt: skip
+    assert done is not None
+    print("\n".join(["A small network, trained on the films of the training patients:", *done.lines()]), end="\n\n")
+    predict_run(PredictConfig(str(out), build=str(data), out=str(out)), show)
+    return read_table(out / "predictions.parquet", PREDICTION)
+
+
 def simulated(config: DemoConfig, built: Built) -> pa.Table:
-    """PREDICTION rows of the simulated models for the images of the build; they were trained on none of them.
+    """PREDICTION rows of the simulated models for the films that the network did not learn from.
 
     What is planted of the chart is left out: the demo learns it from the notes, as one does with real data.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     from cxrhf.data.load import load_images
     from cxrhf.data.synthetic.mimic_files import mimic_names
@@ -93,13 +130,20 @@ def simulated(config: DemoConfig, built: Built) -> pa.Table:
     from cxrhf.data.synthetic.people import people
 
     made = people(config.n_patients, config.seed)
-    there = load_images(Path(built.folder), columns=["image_id"]).column("image_id").to_pylist()
+    images = load_images(Path(built.folder), columns=["image_id", "split", "dataset"])
+    images = images.filter(pc.not_equal(images["split"], "train"))
     names = mimic_names(made, config.seed)
-    ids = names.filter(names["image_id"].is_in(there))
+    dataset = images["dataset"][0].as_py()
     parts = []
-    for kind, name in MODELS.items():
-        table = predictions(made, model=kind, ids=ids, dataset="synthetic twin")
-        named = pa.repeat(pa.scalar(name), table.num_rows)
-        table = table.set_column(table.schema.get_field_index("model"), table.schema.field("model"), named)
-        parts.append(table.drop_columns(["pretest", "mention"]))
+    for split in pc.unique(images["split"]).to_pylist():
+        there = images.filter(pc.equal(images["split"], split))["image_id"].to_pylist()
+        ids = names.filter(names["image_id"].is_in(there))
+        for kind, name in MODELS.items():
+            table = predictions(made, model=kind, ids=ids, dataset=dataset, split=split)
+            named = pa.repeat(pa.scalar(name), table.num_rows)
+            table = table.set_column(table.schema.get_field_index("model"), table.schema.field("model"), named)
+            blank = {each: pa.nulls(table.num_rows, table.schema.field(each).type) for each in ("pretest", "mention")}
+            for each, empty in blank.items():
+                table = table.set_column(table.schema.get_field_index(each), table.schema.field(each), empty)
+            parts.append(table)
     return pa.concat_tables(parts)

@@ -53,6 +53,9 @@ def _flags(kind: type, given: dict[str, Any]) -> Any:
         marks: list[Any] = [Positional] if about.get("positional") else []
         marks += [FlagCreatePairsOff] if hints[each.name] is bool else []
         words = {key: about[key] for key in ("metavar", "aliases") if key in about}
+        kinds = typing.get_args(hints[each.name])
+        if type(None) in kinds and "metavar" not in words:  # "{None}|INT" helps nobody either
+            words["metavar"] = next(kind for kind in kinds if kind is not type(None)).__name__.upper()
         marks.append(arg(help=about.get("help"), **words, **extra))
         hint: Any = Annotated[(hints[each.name], *marks)]
         # In a dataclass fields with a default come last; a required one that a recipe fills in is still a position.

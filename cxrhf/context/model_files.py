@@ -101,8 +101,8 @@ def width(model: Any) -> int:
 
 def save_calibrator(calibrator: Calibrator, folder: Path, stem: str) -> dict[str, Any]:
     """Write the knots; what JSON keeps of a calibrator."""
-    if calibrator.method == "platt":
-        return {"method": "platt", "slope": float(calibrator.x[0]), "shift": float(calibrator.y[0])}
+    if calibrator.method != "isotonic":
+        return {"method": calibrator.method, "slope": float(calibrator.x[0]), "shift": float(calibrator.y[0])}
     name = f"{stem}.knots.safetensors"
     save_arrays(folder / name, {"x": calibrator.x, "y": calibrator.y})
     return {"method": calibrator.method, "file": name}
@@ -110,12 +110,15 @@ def save_calibrator(calibrator: Calibrator, folder: Path, stem: str) -> dict[str
 
 def load_calibrator(sealed: Sealed, about: Mapping[str, Any]) -> Calibrator:
     """What `save_calibrator` kept."""
-    if about["method"] == "platt":
+    method = about["method"]
+    if method in ("platt", "temperature"):
         slope, shift = about["slope"], about["shift"]
         if type(slope) is not float or type(shift) is not float or slope < 0:
             raise ValueError("line")
-        return Calibrator("platt", np.array([slope]), np.array([shift]))
-    if about["method"] != "isotonic":
+        if method == "temperature" and (slope == 0 or shift != 0):
+            raise ValueError("line")
+        return Calibrator(method, np.array([slope]), np.array([shift]))
+    if method != "isotonic":
         raise ValueError("method")
     arrays = load_arrays(sealed.read(about["file"]), ("x", "y"))
     x, y = arrays["x"], arrays["y"]

@@ -12,6 +12,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from cxrhf.data.images import decoded
+from cxrhf.data.images import BadImage, decoded
 from cxrhf.errors import TableError
 
 CACHE_MEGABYTES = 256
@@ -60,31 +61,42 @@ def open_shards(source: str | Path | Sequence[str | Path], split: str | None = N
 
 
 class Pixels:
-    """Pictures by row over all shards. `table` holds every column but the pictures. Threads may share one."""
+    """Pictures by row over all shards. Threads may share one."""
 
     def __init__(self, files: Sequence[Path], cache_megabytes: int = CACHE_MEGABYTES) -> None:
         self.files, self.cache_megabytes = tuple(files), cache_megabytes
-        tables, self._shards = [], []
-        start = 0
+        self._shards: list[_Shard] = []
+        self._length = 0
         for path in self.files:
-            shard = _Shard(path, start)
-            self._shards.append(shard)
-            tables.append(shard.read_table())
-            start += len(shard.offset)
-        self.table: pa.Table = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+            self._shards.append(_Shard(path, self._length))
+            self._length += len(self._shards[-1].offset)
         self._starts = np.array([shard.start for shard in self._shards], np.int64)
         self._lock = threading.Lock()
         self._groups: OrderedDict[tuple[int, int], pa.Array] = OrderedDict()
 
     def __len__(self) -> int:
-        return self.table.num_rows
+        return self._length
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """Every column but the pictures; read when it is first asked for, which a worker of a trainer never does."""
+        tables = [shard.read_table() for shard in self._shards]
+        return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
 
     def __reduce__(self) -> tuple[Any, ...]:  # a data loader's worker opens the files itself
         return (Pixels, (self.files, self.cache_megabytes))
 
     def __getitem__(self, row: int) -> NDArray[np.uint8]:
         """The grey levels of one picture, rows x columns."""
-        return decoded(self.encoded(row))
+        data = self.encoded(row)
+        try:
+            return decoded(data)
+        except BadImage as error:
+            shard, within = self._place(row)
+            raise TableError(
+                f"{shard.path.name}: the picture of row {within + 1} is damaged ({error.said})",
+                next_step="build again: damaged pictures are set aside there",
+            ) from None
 
     def batch(self, rows: Iterable[int], side: int | None = None) -> list[NDArray[np.uint8]]:
         """Pictures in the order asked for; with `side`, each resized to side x side (bilinear), ready to be stacked."""
@@ -94,11 +106,9 @@ class Pixels:
         """The bytes of one picture as they are stored."""
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
-        row %= len(self)
-        number = int(np.searchsorted(self._starts, row, side="right")) - 1
-        shard, within = self._shards[number], row - int(self._starts[number])
+        shard, within = self._place(row)
         if shard.offset[within] < 0:
-            found = self._learnt(number, shard, within)
+            found = self._learnt(self._shards.index(shard), shard, within)
             if found is not None:
                 return found
         with shard.path.open("rb", buffering=0) as file:
@@ -107,6 +117,11 @@ class Pixels:
         if len(data) != shard.length[within]:
             raise TableError(f"{shard.path.name}: the file changed while it was read", next_step="open it again")
         return data
+
+    def _place(self, row: int) -> tuple[_Shard, int]:
+        row %= len(self)
+        number = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return self._shards[number], row - int(self._starts[number])
 
     def _learnt(self, number: int, shard: _Shard, within: int) -> bytes | None:
         """The picture from its decoded row group, where the file does not hold it plainly; None where it does."""

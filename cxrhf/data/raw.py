@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +25,7 @@ from cxrhf.errors import SourceError, did_you_mean
 
 _BOM = b"\xef\xbb\xbf"  # a mark that some editors put before the first letter
 _BLOCK = 8 << 20  # bytes handed to the parser at a time; a cell must fit into one
+_PATIENCE = 5.0  # seconds that Arrow's threads get to drop a file
 
 
 class _Damaged(Exception):
@@ -48,6 +51,7 @@ class _Watched(io.RawIOBase):
     def __init__(self, path: Path, stream: IO[bytes], delimiter: str, heard: Callable[[int], None] | None) -> None:
         self.path, self.stream, self.watch = path, stream, new_watch()
         self.delimiter, self.heard, self.said, self.stopped = ord(delimiter), heard, "", False
+        self.given: list[bytes] = []
 
     def readable(self) -> bool:
         return True
@@ -70,7 +74,13 @@ class _Watched(io.RawIOBase):
             self.fail(f"line {self._line()}: a quotation mark is opened and never closed")
         if self.heard is not None:
             self.heard(len(data))
+        self.given = [*self.in_use(), data] if data else self.in_use()
         return data
+
+    def in_use(self) -> list[bytes]:
+        """Blocks that Arrow has not dropped yet: it keeps the very bytes it was given, without a copy."""
+        alone = max(sys.getrefcount(each) for each in [bytearray()])  # counted as the blocks are
+        return [each for each in self.given if sys.getrefcount(each) > alone]
 
     def _line(self) -> int:
         """The line of the mark that is wrong: a second look at the file, only after an error."""
@@ -161,6 +171,8 @@ def stream_csv(
     rows = 0
     with open_bytes(path) as stream:
         source = _Watched(path, stream, ",", progress)
+        held = sys.getrefcount(source)
+        reader: Any = None
         try:
             reader = pcsv.open_csv(
                 pa.PythonFile(source, mode="r"),
@@ -183,16 +195,36 @@ def stream_csv(
             # Arrow reads ahead in threads of its own that call back into Python: left alone they abort the process
             # when it ends. There is no way to stop them but to let them come to the end.
             source.stopped = True
-            for _ in reader:
-                pass
+            if reader is not None:
+                for _ in reader:
+                    pass
+            reader = None
+            _let_go(source, held)
             raise
         except (_Damaged, pa.ArrowException, UnicodeDecodeError) as error:
             raise _explain(path, source, error, len(found)) from None
+        reader = None
+        _let_go(source, held)
         expected = record_count(source.watch) - 1  # without the header
         if rows != expected:
             raise SourceError(
                 f"{path.name}: {expected:,} records but {rows:,} were read", next_step=f"copy it again: {path}"
             )
+
+
+def _let_go(source: _Watched, held: int) -> None:
+    """Wait until Arrow's threads have dropped a file of ours, of which there were `held` references, and its blocks.
+
+    The last batch may be handed over before the threads are done. One that drops a Python object while the interpreter
+    ends is ended by force, and takes the process with it (1 in 30 on busy cores).
+    """
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        # One reference more: the argument of this function.
+        if sys.getrefcount(source) <= held + 1 and not source.in_use():
+            source.given = []
+            return
+        time.sleep(0.001)
 
 
 def read_csv(path: Path, columns: Sequence[str], *, optional: Sequence[str] = ()) -> pl.DataFrame:

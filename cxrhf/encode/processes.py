@@ -6,6 +6,7 @@ they tell each other is a few bytes, and the vectors go through files.
 
 from __future__ import annotations
 
+import atexit
 import os
 import warnings
 from collections.abc import Callable
@@ -107,4 +108,24 @@ def _group() -> Any:
             warnings.simplefilter("ignore")  # of the number of threads that accelerate chooses
             PartialState(cpu=not torch.cuda.is_available())
         _GROUP.append(torch.distributed.new_group(backend="gloo", timeout=_PATIENCE))
+        leave_at_exit()
     return _GROUP[0]
+
+
+def leave_at_exit() -> None:
+    """Take leave of the other processes before Python ends, however it ends.
+
+    Threads of a group that is still open when the interpreter is taken down end the process with an abort, now and
+    then, after all work was done and well.
+    """
+    if n_processes() > 1:
+        atexit.unregister(_leave)
+        atexit.register(_leave)
+
+
+def _leave() -> None:
+    import torch
+
+    _GROUP.clear()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

@@ -1,0 +1,373 @@
+"""Training against a bare PyTorch loop: speed of a step, augmentation, what the loader delivers, memory at its peak.
+
+Both train the same network on the same pictures in memory, with AdamW, on the CPU, its weights laid out alike (colours
+last, as our training lays them; else its gain would hide what the loop costs; a row of its own shows the gain). Without
+augmentation they see the same batches, and must lose the same. A clock in front of the network's first layer reads the
+time of every step, so a step is timed with all that lies between two of them, and making networks and starting workers
+is not. Ours carries its share of a checkpoint as well, one in 500 steps as trainings write them; the bare loop writes
+none and keeps no history. Rounds go in turn, each the other way round than the one before, and medians are compared.
+That is not enough where others use the cores: threads of a step wait for each other, and a step can take ten times as
+long on either side. So every row says how far its rounds lie apart; where that is much, its ratio says nothing. The
+bare side imports nothing of ours: it is also run alone, in a process of its own, for its memory.
+"""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+# A step this short is the worst case for what a loop does around it: networks of use take ten times as long.
+BACKBONE, SIDE, BATCH, LABELS = "resnet18", 64, 64, 14
+STEPS, ROUNDS = 22, 5  # the last step ends with a checkpoint and is not timed
+FIRST = 4  # steps before this one warm up; losses are looked at in step 20, so that is timed too
+SHORT_STEPS, AUGMENTED_ROUNDS = 9, 5  # where losses are not looked at
+LOOP_STEPS, LOOP_ROUNDS = 123, 7
+MEMORY_STEPS = 6
+SAVE_EVERY = 500  # steps between checkpoints, the default of a training
+RATE, DECAY = 1e-3, 0.01
+FLIP, ROTATION, SCALE = 0.5, 15.0, 0.1
+PICTURES, COPIES = 4, 64  # stored pictures, and how often each stands in the shards
+READ_AT, READ_BATCHES = 224, 10
+TARGET, LARGEST = 0.95, 1.15
+
+Data = tuple[torch.Tensor, torch.Tensor]
+_CHILD = "from benchmarks.training import memory_of; memory_of({!r})"
+
+
+def drawn(steps: int) -> Data:
+    """Grey levels, and labels of which every fifth is unknown (-1): whole batches for so many steps."""
+    rng = np.random.default_rng(0)
+    grey = rng.integers(0, 256, (steps * BATCH, 1, SIDE, SIDE), dtype=np.uint8)
+    target = rng.choice(np.array([-1, 0, 1], dtype=np.int8), (steps * BATCH, LABELS), p=[0.2, 0.6, 0.2])
+    return torch.from_numpy(grey), torch.from_numpy(target)
+
+
+def bare_loop(model: torch.nn.Module, batches: Iterable[Data], *, plain: bool = False) -> list[torch.Tensor]:
+    """The peer: what one writes first; but for `plain`, with weights laid out as ours. Its losses."""
+    if not plain:
+        model = model.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY)
+    model.train()
+    losses = []
+    for grey, target in batches:
+        pixels = grey.float().mul_(1 / 127.5).sub_(1)
+        known = target >= 0
+        each = torch.nn.functional.binary_cross_entropy_with_logits(
+            model(pixels), target.clamp(min=0).float(), reduction="none"
+        )
+        loss = (each * known).sum() / known.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
+class Turned(Dataset[Data]):
+    """Pictures of the peer, each through torchvision's transforms when it is asked for."""
+
+    def __init__(self, data: Data) -> None:
+        from torchvision.transforms import InterpolationMode, v2
+
+        self.grey, self.target = data
+        self.steps = v2.Compose(
+            [
+                v2.RandomHorizontalFlip(FLIP),
+                v2.RandomAffine(ROTATION, scale=(1 - SCALE, 1 + SCALE), interpolation=InterpolationMode.BILINEAR),
+            ]
+        )
+
+    def __len__(self) -> int:
+        return len(self.grey)
+
+    def __getitem__(self, row: int) -> Data:
+        return self.steps(self.grey[row]), self.target[row]
+
+
+def ours(model: torch.nn.Module, data: Data, folder: Path, **settings: Any) -> None:
+    """A training of one epoch into a folder."""
+    from cxrhf.config_models import TrainConfig
+    from cxrhf.models.processes import make_accelerator
+    from cxrhf.models.tasks import Task
+    from cxrhf.models.train import Material, fit
+
+    grey, target = data
+    config = TrainConfig(
+        "build", backbone=BACKBONE, weights="random", channels=1, pixels="half", size=SIDE, batch_size=BATCH, epochs=1,
+        optimizer="adamw", learning_rate=RATE, weight_decay=DECAY, device="cpu", save_every=10**6, **settings,
+    )  # fmt: skip
+    task = Task("findings", "labels", tuple(f"finding_{number}" for number in range(LABELS)))
+    fit(
+        model, Material(ids_of(grey), squares_of(grey), target.numpy(), [task]), config, seed=0,
+        accelerator=make_accelerator(device="cpu"), folder=folder / "checkpoints", history=folder / "history.jsonl",
+        key="benchmark", progress=lambda _: None,
+    )  # fmt: skip
+
+
+def squares_of(grey: torch.Tensor) -> Any:
+    """Pictures as a training holds them that has read them all."""
+    from cxrhf.models.loader import Squares
+    from cxrhf.models.pictures import Look
+
+    return Squares(grey.numpy()[:, 0], Look(SIDE, "crop", "half", 1), kept=grey)
+
+
+def ids_of(grey: torch.Tensor) -> list[str]:
+    return [f"image-{row}" for row in range(len(grey))]
+
+
+class Timed:
+    """A training of a copy of a network that has a clock before its first layer."""
+
+    def __init__(self, model: torch.nn.Module, train: Callable[[torch.nn.Module], list[float]]) -> None:
+        times: list[float] = []
+        network = copy.deepcopy(model)
+        network.register_forward_pre_hook(lambda *_: times.append(time.perf_counter()))
+        self.losses = train(network)
+        end = time.perf_counter()
+        self.step = (times[-1] - times[FIRST - 1]) / (len(times) - FIRST)
+        self.after = max(0.0, end - times[-1] - self.step)  # of ours: a checkpoint, and its removal, as of older ones
+
+
+def both(
+    model: torch.nn.Module, data: Data, folder: Path, peer: Iterable[Data], **settings: Any
+) -> dict[str, Callable[[], Timed]]:
+    """Our training and the bare loop, ready to be run again and again."""
+
+    def trained(network: torch.nn.Module) -> list[float]:
+        with tempfile.TemporaryDirectory(dir=folder) as out:
+            ours(network, data, Path(out), **settings)
+            return _losses(Path(out) / "history.jsonl")
+
+    return {
+        "ours": lambda: Timed(model, trained),
+        "bare": lambda: Timed(model, lambda network: [float(each) for each in bare_loop(network, peer)]),
+    }
+
+
+class Ordered:
+    """Our batches, for the peer: the same rows at the same step."""
+
+    def __init__(self, data: Data) -> None:
+        from cxrhf.models.loader import Plan
+
+        plan = Plan(ids_of(data[0]), 0, BATCH)
+        self.grey, self.target = data
+        self.order = [torch.from_numpy(step.rows) for step in plan.steps(1, plan.steps_per_epoch)]
+
+    def __iter__(self) -> Iterator[Data]:
+        return ((self.grey[rows], self.target[rows]) for rows in self.order)
+
+
+def in_turn(measured: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[Any]]:
+    """What each gives in each round; every other round goes backwards."""
+    found: dict[str, list[Any]] = {name: [] for name in measured}
+    for number in range(rounds):
+        for name in list(measured)[:: 1 - 2 * (number % 2)]:
+            found[name].append(measured[name]())
+    return found
+
+
+def middle(values: Iterable[float]) -> float:
+    return float(np.median(list(values)))
+
+
+def steps_of(found: dict[str, list[Any]]) -> tuple[float, float]:
+    """Seconds of a step of ours and of the peer."""
+    return middle(each.step for each in found["ours"]), middle(each.step for each in found["bare"])
+
+
+def apart(found: dict[str, list[Any]]) -> str:
+    """The shortest and the longest round of each side, to see whether the machine was quiet."""
+    said = []
+    for name in ("ours", "bare"):
+        steps = [each.step for each in found[name]]
+        said.append(f"{name} {min(steps):.3g} to {max(steps):.3g} s")
+    return f"rounds: {', '.join(said)}"
+
+
+def new_network() -> torch.nn.Module:
+    import timm
+
+    model: torch.nn.Module = timm.create_model(BACKBONE, in_chans=1, num_classes=LABELS)
+    return model
+
+
+def run() -> Iterator[dict[str, Any]]:
+    with tempfile.TemporaryDirectory(prefix="cxrhf-training-") as name:
+        folder = Path(name)
+        rows, step = _steps(folder)
+        yield from rows
+        yield _loop(folder, step)
+        yield _augmented(folder, step)
+        yield _memory()
+
+
+def _steps(folder: Path) -> tuple[list[dict[str, Any]], float]:
+    """Steps of both loops with the loader between them; and the seconds of a step of ours."""
+    data = drawn(STEPS)
+    kept, shards, about = _loaders(data, folder)
+    model, order = new_network(), Ordered(data)
+
+    def plain(network: torch.nn.Module) -> list[float]:
+        return [float(each) for each in bare_loop(network, islice(order, SHORT_STEPS), plain=True)]
+
+    sides = {**both(model, data, folder, order), "plain": lambda: Timed(model, plain), "kept": kept, "shards": shards}
+    found = in_turn(sides, ROUNDS)
+    _same(found["ours"][0].losses, found["bare"][0].losses)
+    step, bare = steps_of(found)
+    checkpoint = middle(each.after for each in found["ours"])
+    whole = step + checkpoint / SAVE_EVERY
+    share = 100 * checkpoint / SAVE_EVERY / step
+    usual = middle(each.step for each in found["plain"])
+    from_memory, from_shards = middle(found["kept"]), middle(found["shards"])
+    needed = f"the step above needs {BATCH / step:.0f}"
+    return [
+        _row(f"training, {BACKBONE} at {SIDE} px, batch {BATCH}: a step", whole, bare, TARGET,
+             f"{BATCH / whole:.0f} images/s, bare PyTorch {BATCH / bare:.0f}, {torch.get_num_threads()} threads; steps "
+             f"{FIRST} to {STEPS - 1} of {ROUNDS} rounds each; ours with 1/{SAVE_EVERY} of its checkpoint of "
+             f"{checkpoint:.2f} s ({share:.1f}%), peer without any; {apart(found)}"),
+        _row("the same, peer's weights laid out as torch does", whole, usual, None,
+             f"bare PyTorch {BATCH / usual:.0f} images/s; {BATCH / bare:.0f} with colours last, as above and as ours"),
+        _row("loader, pictures kept in memory: delivered over needed", from_memory, step, 1.0,
+             f"a batch of {BATCH}: {BATCH / from_memory:,.0f} images/s, {needed}"),
+        _row("loader, pictures from shards: delivered over needed", from_shards, step, 1.0,
+             f"a batch of {BATCH}: {BATCH / from_shards:,.0f} images/s, {needed}; {about}"),
+    ], step  # fmt: skip
+
+
+def _loop(folder: Path, plain: float) -> dict[str, Any]:
+    """What the loop costs around a step, seen where there is next to no network."""
+    layer = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(SIDE * SIDE, LABELS))
+    data = drawn(LOOP_STEPS)
+    found = in_turn(both(layer, data, folder, Ordered(data)), LOOP_ROUNDS)
+    step, bare = steps_of(found)
+    more = step - bare
+    return _row("the loop alone, around one linear layer: a step", step, bare, None,
+                f"{1000 * more:.2f} ms more than the bare loop, {100 * more / plain:.1f}% of a step of {BACKBONE}; "
+                f"without checkpoints; {apart(found)}")  # fmt: skip
+
+
+def _augmented(folder: Path, plain: float) -> dict[str, Any]:
+    """Flip, rotation and scale on both sides, with as many workers as ours takes."""
+    from cxrhf.models.augment import Augment
+    from cxrhf.models.loader import n_workers
+
+    data = drawn(SHORT_STEPS)
+    changes = {"flip": FLIP, "rotation": ROTATION, "scale": SCALE}
+    workers = n_workers(None, squares_of(data[0]), Augment(**changes), gpu=False, processes=1)
+    loader = DataLoader(Turned(data), BATCH, shuffle=True, num_workers=workers)
+    found = in_turn(both(new_network(), data, folder, loader, **changes), AUGMENTED_ROUNDS)
+    step, bare = steps_of(found)
+    return _row(f"training with flip, rotation {ROTATION:g}, scale {SCALE:g}: a step", step, bare, None,
+                f"peer: torchvision's transforms, picture by picture in a DataLoader; workers on both sides: "
+                f"{workers}; {step / plain:.2f} times our step without; {apart(found)}")  # fmt: skip
+
+
+def _memory() -> dict[str, Any]:
+    """Peak memory of a process that trains and does nothing else, of each side."""
+    seconds, peak = {}, {}
+    for side in ("ours", "bare"):
+        start = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", _CHILD.format(side)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(done.stderr or f"the training of {side} in a process of its own ended with {done.returncode}")
+        seconds[side], peak[side] = time.perf_counter() - start, float(done.stdout.split()[-1])
+    return {
+        "name": f"training, {BACKBONE}: memory at its peak", "ours_seconds": seconds["ours"],
+        "peer_seconds": seconds["bare"], "ratio": peak["ours"] / peak["bare"], "target": LARGEST, "at_most": True,
+        "note": f"the ratio is of memory: ours {peak['ours']:,.0f} MB with a checkpoint, bare PyTorch "
+        f"{peak['bare']:,.0f} MB; processes of their own, {MEMORY_STEPS} steps, imports counted",
+    }  # fmt: skip
+
+
+def memory_of(side: str) -> None:
+    """Train in this process and print its peak in MB. Linux keeps the peak, from the start of the program on."""
+    data = drawn(MEMORY_STEPS)
+    if side == "ours":
+        with tempfile.TemporaryDirectory(prefix="cxrhf-training-") as out:
+            ours(new_network(), data, Path(out))
+    else:
+        bare_loop(new_network(), zip(data[0].split(BATCH), data[1].split(BATCH), strict=True))
+    lines = Path("/proc/self/status").read_text().splitlines()
+    print(next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024)
+
+
+def _loaders(data: Data, folder: Path) -> tuple[Callable[[], float], Callable[[], float], str]:
+    """Seconds of a batch from memory, and from 512-pixel JPEG in shards, decoded and resized by workers."""
+    from PIL import Image
+
+    from benchmarks import images
+    from cxrhf.data.images import stored
+    from cxrhf.data.pixels import open_shards
+    from cxrhf.models.augment import Augment
+    from cxrhf.models.loader import Plan, Squares, n_workers, read_batches
+    from cxrhf.models.pictures import Look
+
+    small = []
+    for number in range(PICTURES):
+        path = folder / f"{number}.jpg"
+        Image.fromarray(images.original(number)).save(path, quality=90)
+        small.append(folder / f"small{number}.jpg")
+        small[-1].write_bytes(stored(path, images.SIZE))
+    images._build(small * COPIES, folder / "shards", 1)
+    kept = squares_of(data[0])
+    shards = Squares(open_shards(folder / "shards"), Look(READ_AT, "crop", "half", 1))
+    workers = n_workers(None, shards, Augment(), gpu=False, processes=1)
+    kilobytes = sum(path.stat().st_size for path in small) / PICTURES / 1e3
+
+    def timed(squares: Squares, n: int, steps: int, workers: int) -> float:
+        """From the first batch, so that the start of workers is not in it."""
+        plan = Plan([str(row) for row in range(n)], 0, BATCH)
+        batches = read_batches(plan.asks(1, steps, Augment()), squares, workers=workers)
+        next(batches)
+        start = time.perf_counter()
+        count = sum(1 for _ in batches)
+        return (time.perf_counter() - start) / count
+
+    about = f"{kilobytes:.0f} KB JPEG of {images.SIZE} px read at {READ_AT}; workers, as beside a CPU: {workers}"
+    return (
+        lambda: timed(kept, len(data[0]), 10 * STEPS, 0),
+        lambda: timed(shards, PICTURES * COPIES, READ_BATCHES, workers),
+        about,
+    )
+
+
+def _losses(history: Path) -> list[float]:
+    from cxrhf.models.history import read_history
+
+    return [line["loss"] for line in read_history(history) if "loss" in line]
+
+
+def _same(mine: list[float], theirs: list[float]) -> None:
+    """The first losses: later ones drift apart by rounding alone."""
+    difference = max(abs(one - other) for one, other in zip(mine[:FIRST], theirs[:FIRST], strict=True))
+    if difference > 1e-3 or len(mine) != len(theirs):
+        raise RuntimeError(
+            f"the peer and we train differently (losses by {difference:.2g}); the comparison means nothing"
+        )
+
+
+def _row(name: str, mine: float, peer: float, target: float | None, note: str) -> dict[str, Any]:
+    """Seconds of a step or a batch; ratio = peer seconds over ours, which is our images/s over theirs."""
+    return {
+        "name": name, "ours_seconds": mine, "peer_seconds": peer, "ratio": peer / mine, "target": target, "note": note,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    from benchmarks.__main__ import line
+
+    for row in run():
+        print(line(row))

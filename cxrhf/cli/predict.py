@@ -1,0 +1,31 @@
+"""`cxrhf predict`: a trained run and images -> PREDICTION rows with logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cxrhf.config_models import PredictConfig
+
+ABOUT = """What a trained network says of images: probabilities and logits, as PREDICTION rows in a run folder.
+
+Without --build it looks at the validation and test images of the build it was trained on, and adds the rows to its own
+run, so that `cxrhf audit RUN` follows. Another build gives a run of its own. All seeds of a run are predicted. A
+calibration that was saved with the model is applied; logits stay as the network gives them.
+
+examples:
+  cxrhf predict runs/quick
+  cxrhf predict runs/quick --splits all
+  cxrhf predict runs/quick --build data/other_hospital --splits all --out runs/quick-elsewhere
+  accelerate launch -m cxrhf predict runs/mimic-densenet"""
+
+
+def main(args: Sequence[str]) -> int:
+    """Predict, and end with the path of the run."""
+    from cxrhf.cli.flags import parse
+
+    config = parse(PredictConfig, args, verb="predict", about=ABOUT)
+    from cxrhf.auditing import progress_line
+    from cxrhf.cli.written import told
+    from cxrhf.imaging.predicting import predict_run
+
+    return told(predict_run(config, progress_line()), "cxrhf audit {}")

@@ -1,0 +1,29 @@
+"""`cxrhf probe`: frozen networks and images -> what a new linear layer reads from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cxrhf.config_models import ProbeConfig
+
+ABOUT = """What does a network know of sex, race and view? Freeze it, fit one new linear layer, and see (SPLIT).
+
+Backbones are compared on the same images: runs of cxrhf train, ImageNet weights, random weights. The networks stay in
+eval mode, so nothing of them changes. What a layer can read is not yet what a model uses: docs/models.md.
+
+examples:
+  cxrhf probe data/chexpert --backbones all=runs/all,white=runs/white-only,imagenet,random
+  cxrhf probe data/nih --backbones imagenet --targets sex,view --folds 5
+  cxrhf probe data/chexpert --backbones runs/slices --targets findings --findings pneumothorax --reduce 128"""
+
+
+def main(args: Sequence[str]) -> int:
+    """Probe, and end with the path of the run."""
+    from cxrhf.cli.flags import parse
+
+    config = parse(ProbeConfig, args, verb="probe", about=ABOUT)
+    from cxrhf.auditing import progress_line
+    from cxrhf.cli.written import told
+    from cxrhf.imaging.probing import probe_run
+
+    return told(probe_run(config, progress_line()))

@@ -1,0 +1,43 @@
+"""`cxrhf train`: a build -> trained networks, one a seed. `accelerate launch -m cxrhf.models.train` is the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from cxrhf.config_models import TrainConfig
+
+ABOUT = """Train a network of timm on the images of a build, and write a run.
+
+Unknown labels never count. Validation chooses the weights that are kept; test images are not touched. A training that
+was stopped, or killed, goes on with the same command, exactly where its last checkpoint was; finished seeds are left
+alone. Recipes for --config: quick (minutes on a CPU), context_densenet, context_resnet, slices_resnet,
+imbalance_densenet, encoding_densenet, encoding_resnet (as in the papers).
+
+examples:
+  cxrhf train data/twin --config quick --out runs/quick
+  cxrhf train data/mimic --config context_densenet --seeds 0-4
+  cxrhf train data/chexpert --config encoding_densenet --tasks findings,sex,race
+  cxrhf train data/chexpert --config encoding_densenet --only race=White --out runs/white-only
+  accelerate launch -m cxrhf.models.train data/mimic --config context_densenet     all GPUs of the machine
+  torchrun --nproc_per_node 2 -m cxrhf.models.train data/twin --config quick       two processes, also without GPUs"""
+
+
+def main(args: Sequence[str]) -> int:
+    """Train, and end with the path of the run."""
+    from cxrhf.cli.flags import parse
+
+    config = parse(TrainConfig, args, verb="train", about=ABOUT)
+    from cxrhf.auditing import progress_line
+    from cxrhf.imaging.training import train_run
+    from cxrhf.report.notes import printable
+
+    done = train_run(config, progress_line())
+    if done is None:  # a process that only helped
+        return 0
+    print("\n".join(["", *map(printable, done.lines())]))
+    for note in done.notes:
+        print(printable(f"note: {note}"))
+    print(f"next: cxrhf predict {shlex.quote(str(done.path))}")
+    print(done.path)
+    return 0

@@ -1,0 +1,30 @@
+"""`cxrhf zeroshot`: images and prompts -> PREDICTION rows of a CLIP-style model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cxrhf.config_models import ZeroshotConfig
+
+ABOUT = """Predictions of a CLIP-style model that never saw the labels: is the picture nearer to the words for a
+finding, or to the words for its absence?
+
+BioMedCLIP through open_clip, any CLIP or SigLIP of transformers. Probabilities are not calibrated; the order of images
+is what counts, until cxrhf calibrate --method platt. What it needs, offline use, own prompts: docs/zeroshot.md.
+
+examples:
+  cxrhf zeroshot data/mimic
+  cxrhf zeroshot data/nih --model openai/clip-vit-base-patch32 --splits test
+  cxrhf zeroshot data/nih --model ./my_clip --prompts prompts.yaml --embed"""
+
+
+def main(args: Sequence[str]) -> int:
+    """Predict, and end with the path of the run."""
+    from cxrhf.cli.flags import parse
+
+    config = parse(ZeroshotConfig, args, verb="zeroshot", about=ABOUT)
+    from cxrhf.auditing import progress_line
+    from cxrhf.cli.written import told
+    from cxrhf.imaging.zeroshot import zeroshot_run
+
+    return told(zeroshot_run(config, progress_line()), "cxrhf audit {}")

@@ -1,0 +1,75 @@
+"""The folder of a build -> Images of some splits: rows with labels under a policy, and a way to their pictures."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cxrhf.errors import CxrhfError, RunError, TableError, did_you_mean
+
+if TYPE_CHECKING:
+    from cxrhf.models.images import Images
+
+CARRIED = ("image_id", "study_id", "patient_id", "dataset", "split", "view", "study_time", "age", "sex", "race")
+PACKAGES = ("torch", "torchvision", "timm", "accelerate", "transformers", "safetensors", "PIL")
+
+
+def check_packages(*more: str) -> None:
+    """Networks need packages that the light core does not bring: said before anything is read."""
+    missing = [name for name in (*PACKAGES, *more) if importlib.util.find_spec(name) is None]
+    if missing:
+        extra = "zeroshot" if "open_clip" in missing else "train"
+        raise CxrhfError(
+            f"image models need packages that are not installed: {', '.join(missing)}",
+            next_step=f"pip install 'cxrhf[{extra}]'",
+        )
+
+
+def findings_of(build: str | Path) -> list[str]:
+    """The findings that a build has labels of."""
+    from cxrhf.data.load import build_record
+
+    return [str(each) for each in build_record(build)["findings"]]
+
+
+def splits_there(build: str | Path, wanted: Sequence[str], *, all_of: bool = False) -> list[str]:
+    """The splits of a build that were asked for, `all` for every one; none of them there is an error.
+
+    One that is not there is an error too if `all_of`.
+    """
+    from cxrhf.data.load import build_record, splits_of
+
+    build_record(build)
+    there = splits_of(build)
+    if list(wanted) == ["all"]:
+        return there
+    missing = [each for each in wanted if each not in there]
+    if missing and (all_of or len(missing) == len(wanted)):
+        raise RunError(
+            f"{build} has no split {missing[0]!r}",
+            allowed=", ".join([*there, "all"]) if there else "the build has no images",
+            next_step=did_you_mean(missing[0], there),
+        )
+    return [each for each in wanted if each in there]
+
+
+def open_images(build: str | Path, splits: Sequence[str], *, labels: str | None = None) -> Images:
+    """The images of these splits, one after the other; every image id once."""
+    import pyarrow as pa
+
+    from cxrhf.data.load import load_images
+    from cxrhf.data.pixels import Pixels, open_shards
+    from cxrhf.models.images import Images, unique_ids
+
+    columns = [*CARRIED, *findings_of(build)]
+    tables = [load_images(build, split=split, labels=labels, columns=columns) for split in splits]
+    files = [file for split in splits for file in open_shards(Path(build) / "images", split).files]
+    pictures = Pixels(files)
+    table = pa.concat_tables(tables).combine_chunks()
+    if len(pictures) != table.num_rows:
+        raise TableError(f"{build}: shards and tables differ", next_step="build again with --overwrite")
+    images = Images(table, pictures)
+    unique_ids(images)
+    return images

@@ -1,0 +1,251 @@
+"""A trained run or a saved model, and a build -> PREDICTION and EMBEDDING rows, added to a run folder.
+
+Rows of the same model, seed, dataset and split are replaced; all others in the folder stay. Several processes that
+accelerate launch or torchrun started share the images; the first one writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cxrhf.config import to_mapping
+from cxrhf.config_models import EmbedConfig, PredictConfig, seed_list
+from cxrhf.errors import ConfigError, RunError
+from cxrhf.imaging.opened import check_packages, open_images, splits_there
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cxrhf.models.images import Images
+
+Progress = Callable[[str], None]
+SAVED = "cxrhf.json"
+SAME = ("model", "seed", "dataset", "split", "finding")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Folders of saved models, the build whose images they look at, and where the rows go."""
+
+    models: list[Path]
+    build: Path
+    out: Path
+    own: bool  # the build that the models were trained on
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was added to a run folder."""
+
+    path: Path
+    lines: list[str]
+    notes: list[str] = field(default_factory=list)
+
+
+def predict_run(config: PredictConfig, show: Progress) -> Written | None:
+    """Predictions of every seed. None in processes that only help."""
+    check_packages()
+    import pyarrow as pa
+
+    from cxrhf.models.rows import prediction_rows
+
+    place = find(config)
+    lines: list[str] = []
+    notes: list[str] = []
+    findings, characteristics = [], []
+    for folder, about, tasks, images, seen, main in looked(config, place, show, vectors=False):
+        if not main:
+            continue
+        rows = prediction_rows(images, tasks, seen.logits, model=about["name"], seed=about["seed"])
+        probabilities, how, said = (rows, "raw", []) if config.raw else with_calibration(folder, rows)
+        findings.append(probabilities[0])
+        characteristics.append(probabilities[1])
+        lines.append(f"{about['name']}, seed {about['seed']}: {len(images):,} images, probabilities {how}")
+        notes += said
+        if place.own and "train" in images.table["split"].unique().to_pylist():
+            notes.append("predictions of the split train are of images that the model learned from")
+    if not findings:
+        return None
+    tables = {"predictions": pa.concat_tables(findings), "characteristics": pa.concat_tables(characteristics)}
+    add(config, place, {name: (table, SAME) for name, table in tables.items() if table.num_rows})
+    return Written(place.out, lines, list(dict.fromkeys(notes)))
+
+
+def embed_run(config: EmbedConfig, show: Progress) -> Written | None:
+    """Vectors of every seed, and the rows of their images, so that audits know who is in the picture."""
+    check_packages()
+    import pyarrow as pa
+
+    from cxrhf.models.rows import embedding_rows
+
+    place = find(config)
+    lines: list[str] = []
+    tables: list[pa.Table] = []
+    for _, about, _, images, seen, main in looked(config, place, show, vectors=True):
+        if not main:
+            continue
+        if not tables:
+            rows = images.table
+        tables.append(embedding_rows(images, seen.vectors, model=about["name"], seed=about["seed"]))
+        lines.append(
+            f"{about['name']}, seed {about['seed']}: {len(images):,} images, {seen.vectors.shape[1]:,} numbers each"
+        )
+    if not tables:
+        return None
+    made = {
+        "embeddings": (pa.concat_tables(tables), ("model", "seed", "finding", "image_id")),
+        "images": (rows, ("image_id",)),
+    }
+    add(config, place, made)
+    return Written(place.out, lines)
+
+
+def looked(
+    config: PredictConfig | EmbedConfig, place: Place, show: Progress, *, vectors: bool
+) -> Iterator[tuple[Path, dict[str, Any], Any, Images, Any, bool]]:
+    """Each saved model with what it makes of the images."""
+    from cxrhf.models.forward import look_at
+    from cxrhf.models.loader import open_squares
+    from cxrhf.models.pictures import look_of
+    from cxrhf.models.processes import make_accelerator
+    from cxrhf.models.saved import load_saved
+    from cxrhf.models.tasks import from_json
+
+    chosen = splits_there(place.build, config.splits, all_of=config.splits not in (("validate", "test"), ("test",)))
+    accelerator = make_accelerator(device=config.device, precision=config.precision)
+    main = bool(accelerator.is_main_process)
+    say: Progress = show if main else (lambda _: None)
+    images: Images | None = None
+    kept: dict[Any, Any] = {}
+    for folder in place.models:
+        model, about = load_saved(folder)
+        if images is None:
+            # On its own build a model is judged by the labels it learned from.
+            own = about.get("settings", {}).get("labels") if place.own else None
+            images = open_images(place.build, chosen, labels=config.labels or own)
+        look = look_of(about["look"])
+        if look not in kept:  # seeds of one run look alike: pictures are read once
+            memory = 4.0 if len(place.models) > 1 else 0.0
+            kept = {look: open_squares(images, look, memory=memory, progress=say)}
+        model.to(accelerator.device)
+        seen = look_at(
+            model, kept[look], len(images), accelerator, batch_size=config.batch_size, workers=config.workers,
+            vectors=vectors, progress=say, what=f"{about['name']}, seed {about['seed']}",
+        )  # fmt: skip
+        yield folder, about, from_json(about["tasks"]), images, seen, main
+
+
+def with_calibration(folder: Path, rows: tuple[pa.Table, pa.Table]) -> tuple[tuple[pa.Table, pa.Table], str, list[str]]:
+    """Probabilities by the calibration that lies beside the model, if there is one; how, and what stays raw."""
+    import warnings
+
+    from cxrhf.errors import CxrhfWarning
+    from cxrhf.models.calibration import apply_calibration, read_calibration
+
+    calibration = read_calibration(folder)
+    if calibration is None:
+        return rows, "not calibrated (cxrhf calibrate)", []
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", CxrhfWarning)
+        done = tuple(apply_calibration(each, calibration) if each.num_rows else each for each in rows)
+    return (done[0], done[1]), f"calibrated by {calibration.method}", [str(each.message) for each in said]
+
+
+def find(config: PredictConfig | EmbedConfig) -> Place:
+    """Which models, which images, where to."""
+    from cxrhf.run import check_folder
+
+    folder = Path(config.run)
+    models = saved_models(folder, None if config.seeds is None else seed_list(config.seeds))
+    recorded = recorded_build(folder)
+    build = Path(config.build) if config.build is not None else recorded
+    if build is None:
+        raise ConfigError(
+            f"{folder} does not say where the images are, or they are not there any more",
+            next_step=f"name the build: cxrhf predict {folder} --build BUILD",
+        )
+    own = trained_on(folder, build)
+    out = Path(config.out) if config.out is not None else folder
+    if config.out is None and (not own or folder.parent.name == "models"):
+        out = Path("runs") / f"{folder.resolve().name}-on-{build.resolve().name}"
+    check_folder(out, overwrite=config.overwrite)
+    return Place(models, build, out, own)
+
+
+def saved_models(folder: Path, seeds: Sequence[int] | None = None) -> list[Path]:
+    """The saved models of a run by seed, or the one folder that was named."""
+    if (folder / SAVED).is_file():
+        return [folder]
+    found = {int(path.parent.name[5:]): path.parent for path in folder.glob(f"models/seed-*/{SAVED}")}
+    if not found:
+        going = folder / "checkpoints"
+        what = "is not finished: the same cxrhf train command goes on" if going.is_dir() else "holds no trained model"
+        if not folder.is_dir():
+            what = "is not a folder"
+        raise RunError(f"{folder} {what}", next_step=f"cxrhf train BUILD --out {folder}")
+    wanted = sorted(found) if seeds is None else list(seeds)
+    for seed in wanted:
+        if seed not in found:
+            raise RunError(
+                f"{folder} has no model of seed {seed}", allowed=", ".join(map(str, sorted(found))),
+                next_step=f"cxrhf train BUILD --out {folder} --seeds {seed}",
+            )  # fmt: skip
+    return [found[seed] for seed in wanted]
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    from cxrhf.run import record_of
+
+    for each in (folder, folder.parent.parent):  # RUN, or RUN/models/seed-0
+        if (each / "run.json").is_file():
+            return record_of(each, "train")
+    return {}
+
+
+def recorded_build(folder: Path) -> Path | None:
+    """The build that a run was trained on, if it still lies where it lay."""
+    path = _record(folder).get("config", {}).get("build")
+    return Path(path) if path and (Path(path) / "build.json").is_file() and trained_on(folder, Path(path)) else None
+
+
+def trained_on(folder: Path, build: Path) -> bool:
+    """Whether a run was made from this very build."""
+    from cxrhf.data.load import build_record
+    from cxrhf.run import fingerprint
+
+    build_record(build)
+    digests = [each.get("sha256") for each in _record(folder).get("inputs", [])]
+    return fingerprint(build / "build.json").sha256 in digests
+
+
+def add(config: Any, place: Place, tables: Mapping[str, tuple[pa.Table, Sequence[str]]]) -> None:
+    """Write tables into the run, each with the rows that were there of others (`by` model, seed, split ...).
+
+    All are put together before the first is written.
+    """
+    from cxrhf.models.rows import merged
+    from cxrhf.run import Run, fingerprint, open_run, read_run
+    from cxrhf.schema import TABLES, check
+
+    inputs = [fingerprint(place.models[0] / SAVED), fingerprint(place.build / "build.json")]
+    if (place.out / "run.json").is_file() and not config.overwrite:
+        record = dict(read_run(place.out).record)
+        known = [record.get("inputs"), *(each.get("inputs") for each in record.get("earlier", {}).values())]
+        if place.out.resolve() != Path(config.run).resolve() and [asdict(each) for each in inputs] not in known:
+            raise RunError(
+                f"{place.out} holds a run made from other inputs", next_step="choose another --out, or --overwrite"
+            )
+        run = Run(place.out, record)
+    else:
+        verb = "predict" if isinstance(config, PredictConfig) else "embed"
+        run = open_run(place.out, verb=verb, config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
+    whole = {}
+    for name, (table, by) in tables.items():
+        there = (place.out / f"{name}.parquet").is_file()
+        whole[name] = merged(check(table, TABLES[name], source=name), run.table(name) if there else None, by)
+    for name, table in whole.items():
+        run.add(name, table)
+    run.finish()

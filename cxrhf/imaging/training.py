@@ -1,0 +1,282 @@
+"""A build and settings -> a run with trained networks, one a seed, each loadable by transformers and timm.
+
+    RUN/run.json  RUN/models/seed-0/  RUN/history-0.jsonl  RUN/checkpoints/seed-0/
+
+A training that was stopped goes on with the same command; a finished seed is left as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cxrhf.config import to_mapping
+from cxrhf.config_models import TrainConfig
+from cxrhf.errors import ConfigError, RunError
+from cxrhf.imaging.opened import check_packages, findings_of, open_images, splits_there
+
+if TYPE_CHECKING:
+    from cxrhf.models.images import Images
+    from cxrhf.models.pictures import Look
+    from cxrhf.models.tasks import Task
+    from cxrhf.models.train import Material
+    from cxrhf.run import Run
+
+Progress = Callable[[str], None]
+# Settings that do not change what is learned.
+ASIDE = ("build", "out", "name", "overwrite", "seed", "seeds", "workers", "memory", "device", "tracker", "save_every")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedRun:
+    """A run whose networks are trained."""
+
+    path: Path
+    name: str
+    seeds: tuple[int, ...]
+    notes: list[str]
+    facts: dict[int, dict[str, Any]]
+
+    def lines(self) -> list[str]:
+        """What became of each seed."""
+        said = []
+        for seed in self.seeds:
+            facts = self.facts[seed]
+            by, best = facts["best_by"], facts["best"]
+            kept = (
+                f"the weights of step {facts['best_step']:,}, best by validation {by} ({best:.4f})"
+                if by
+                else "the last weights"
+            )
+            epochs = f"{facts['epochs']:,} epoch{'s' if facts['epochs'] > 1 else ''}"
+            said.append(f"seed {seed}: {facts['steps']:,} steps, {epochs}; kept {kept}")
+        return said
+
+
+def train_run(config: TrainConfig, show: Progress) -> TrainedRun | None:
+    """Train every seed. None in processes that only help."""
+    check_packages(*(["tensorboard"] if config.tracker == "tensorboard" else []),
+                   *(["trackio"] if config.tracker == "trackio" else []))  # fmt: skip
+    from cxrhf.models.processes import make_accelerator
+    from cxrhf.run import check_folder, fingerprint
+
+    folder = run_folder(config)
+    check_folder(folder, overwrite=config.overwrite)
+    split = splits_there(config.build, [config.train_split], all_of=True)[0]
+    inputs = [fingerprint(Path(config.build) / "build.json")]
+    accelerator = make_accelerator(
+        device=config.device, precision=config.precision, tracker=config.tracker, folder=folder
+    )
+    main = accelerator.is_main_process
+    say: Progress = show if main else (lambda _: None)
+    say(f"reading {config.build}")
+    tasks, train, validate, notes = gather(config, split)
+    look, weights_said = look_of_config(config)
+    content = {key: value for key, value in to_mapping(config).items() if key not in ASIDE}
+    if config.max_images is not None or config.shuffle_labels:
+        content["seed"] = config.seed  # draws the images, deals the labels
+    key = hashlib.sha256(json.dumps([content, inputs[0].sha256], sort_keys=True).encode()).hexdigest()[:16]
+    run: Run | None = None
+    if main:
+        run = open_training(folder, config, inputs, content)
+    accelerator.wait_for_everyone()
+    notes += weights_said
+    for note in notes:
+        say(f"note: {note}")
+    material = squares_of(train, validate, tasks, look, config, say)
+    name = config.name or folder.name
+    facts: dict[int, dict[str, Any]] = {}
+    for seed in config.all_seeds():
+        done = finished(folder, seed, key)
+        if done is None:
+            told = (lambda text, seed=seed: say(f"seed {seed}: {text}")) if config.seeds else say
+            done, more = train_seed(config, material, look, seed, name, key, folder, accelerator, told)
+            notes += [each for each in more if each not in notes]
+        else:
+            say(f"seed {seed} is trained already")
+        facts[seed] = done
+    if run is None:
+        return None
+    run.finish(notes=notes, trained={str(seed): each for seed, each in facts.items()}, model=name)
+    return TrainedRun(folder, name, config.all_seeds(), notes, facts)
+
+
+def run_folder(config: TrainConfig) -> Path:
+    """Where a training goes."""
+    if config.out:
+        return Path(config.out)
+    return Path("runs") / f"{Path(config.build).resolve().name}-{config.backbone.split('.')[0]}"
+
+
+def open_training(folder: Path, config: TrainConfig, inputs: list[Any], content: dict[str, Any]) -> Run:
+    """The run, new or as it was left; other settings than before are an error, unless it is to be replaced."""
+    from cxrhf.run import check_inputs, clear_run, open_run, public, read_run, record_of
+
+    if (folder / "run.json").is_file() and not config.overwrite:
+        check_inputs(folder, inputs, overwrite=False)
+        record = record_of(folder, "train")
+        if not record:
+            made = read_run(folder).record.get("verb")
+            raise RunError(f"{folder} holds a run of cxrhf {made}", next_step="choose another --out, or --overwrite")
+        before = record.get("config", {})
+        now = json.loads(json.dumps(public(content)))
+        changed = [name for name, each in now.items() if name in before and before[name] != each]
+        if changed:
+            raise RunError(
+                f"{folder} holds a training with other settings",
+                got="; ".join(f"{name} was {before[name]}, is {now[name]}" for name in changed[:4]),
+                next_step="choose another --out, or say --overwrite to begin anew",
+            )
+    if config.overwrite and folder.is_dir():
+        clear_run(folder)
+    return open_run(folder, verb="train", config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
+
+
+def gather(config: TrainConfig, split: str) -> tuple[list[Task], Images, Images | None, list[str]]:
+    """Tasks, training images and validation images, and what must be said of them."""
+    from cxrhf.data.load import splits_of
+    from cxrhf.models.images import chosen, fewer
+    from cxrhf.models.tasks import check_findings, make_tasks
+
+    there = findings_of(config.build)
+    check_findings(config.findings, there)
+    train = open_images(config.build, [split], labels=config.labels)
+    notes = []
+    train = fewer(chosen(train, config.only), config.max_images, config.seed)
+    tasks, said = make_tasks(train.table, config.tasks, config.findings or there)
+    notes += said
+    if config.validate_split == split:
+        raise ConfigError("train_split and validate_split are the same", got=split)
+    if config.validate_split not in splits_of(config.build):
+        notes.append(f"there is no split {config.validate_split}: nothing chooses the best epoch, the last one is kept")
+        return tasks, train, None, notes
+    validate = open_images(config.build, [config.validate_split], labels=config.labels)
+    _apart(train, validate)
+    try:
+        validate = chosen(validate, config.only)
+    except ConfigError:
+        notes.append("no validation image meets --only: the last epoch is kept")
+        return tasks, train, None, notes
+    return tasks, train, validate, notes
+
+
+def _apart(train: Images, validate: Images) -> None:
+    """A patient in both splits would let the network recognise people instead of findings."""
+    both = set(train.table["patient_id"].to_pylist()) & set(validate.table["patient_id"].to_pylist())
+    if both:
+        raise RunError(
+            f"{len(both):,} patients are in the training and in the validation split",
+            next_step="build again: cxrhf build splits by patient",
+        )
+
+
+def look_of_config(config: TrainConfig) -> tuple[Look, list[str]]:
+    """How the network sees pictures: as its weights know them, unless it is said otherwise."""
+    from cxrhf.models.pictures import Look
+    from cxrhf.models.weights import expected_pixels
+
+    expected = expected_pixels(config.weights, config.backbone)
+    pixels = (expected or "imagenet") if config.pixels == "auto" else config.pixels
+    notes = []
+    if expected is not None and pixels != expected:
+        notes.append(
+            f"the weights {config.weights} were learned from {expected} pixels and are given {pixels} pixels: "
+            f"--pixels {expected} gives them what they know"
+        )
+    return Look(config.size, config.fit, pixels, config.channels), notes
+
+
+def squares_of(
+    train: Images, validate: Images | None, tasks: list[Task], look: Look, config: TrainConfig, say: Progress
+) -> Material:
+    """Pictures and targets, read once for all seeds."""
+    from cxrhf.models.loader import open_squares
+    from cxrhf.models.tasks import shuffled, targets
+    from cxrhf.models.train import Material
+
+    squares = open_squares(train, look, memory=config.memory, progress=say, what="training pictures")
+
+    def goal_of(images: Images) -> Any:
+        found = targets(images.table, tasks)
+        # Also of validation: the best of many epochs by true labels would not be by chance.
+        return shuffled(found, images.table["patient_id"].to_pylist(), config.seed) if config.shuffle_labels else found
+
+    goal = goal_of(train)
+    if validate is None:
+        return Material(train.ids, squares, goal, tasks)
+    rest = config.memory - (0 if squares.kept is None else squares.kept.numel() / 1e9)
+    held = open_squares(validate, look, memory=rest, progress=say, what="validation pictures")
+    return Material(train.ids, squares, goal, tasks, (held, goal_of(validate)))
+
+
+def finished(folder: Path, seed: int, key: str) -> dict[str, Any] | None:
+    """The facts of a seed that is trained; a model of other settings is an error."""
+    path = folder / "models" / f"seed-{seed}" / "cxrhf.json"
+    if not path.is_file():
+        return None
+    about = json.loads(path.read_text(encoding="utf-8"))
+    if about.get("key") != key:
+        raise RunError(
+            f"{path.parent} was trained with other settings", next_step="choose another --out, or say --overwrite"
+        )
+    facts: dict[str, Any] = about["trained"]
+    return facts
+
+
+def train_seed(
+    config: TrainConfig,
+    material: Material,
+    look: Look,
+    seed: int,
+    name: str,
+    key: str,
+    folder: Path,
+    accelerator: Any,
+    say: Progress,
+) -> tuple[dict[str, Any], list[str]]:
+    """One network from its first weights to its folder."""
+    from cxrhf.encode.processes import first
+    from cxrhf.models.backbone import kaiming, make_model
+    from cxrhf.models.pictures import look_facts
+    from cxrhf.models.processes import start_trackers
+    from cxrhf.models.saved import save_model
+    from cxrhf.models.tasks import names, to_json
+    from cxrhf.models.train import fit
+    from cxrhf.models.weights import load_weights
+    from cxrhf.run import public
+
+    outputs = names(material.tasks)
+    model = make_model(
+        config.backbone, len(outputs), channels=config.channels, seed=seed, size=config.size,
+        drop_rate=config.drop_rate, drop_path=config.drop_path, checkpointing=config.checkpointing,
+    )  # fmt: skip
+    if config.kaiming:
+        kaiming(model, seed)
+    said = first(lambda: load_weights(model, config.weights, backbone=config.backbone, channels=config.channels))
+    say(said)
+    start_trackers(accelerator, config.tracker, folder, f"{name}-{seed}", to_mapping(config))
+    trained = fit(
+        model, material, config, seed=seed, accelerator=accelerator, folder=folder / "checkpoints" / f"seed-{seed}",
+        history=folder / f"history-{seed}.jsonl", key=key, progress=say,
+    )  # fmt: skip
+    if accelerator.is_main_process:
+        about = {
+            "name": name, "seed": seed, "key": key, "tasks": to_json(material.tasks), "start": said,
+            "trained": trained.facts, "images": len(material.ids),
+            "settings": public(
+                {each: value for each, value in to_mapping(config).items() if each not in ASIDE}
+            ),
+        }  # fmt: skip
+        save_model(
+            folder / "models" / f"seed-{seed}", trained.model, backbone=config.backbone, outputs=outputs,
+            look_facts=look_facts(look), about=about,
+        )  # fmt: skip
+    accelerator.wait_for_everyone()
+    for tracker in accelerator.trackers:
+        tracker.finish()
+    accelerator.free_memory()  # it would hold on to the network and optimizer of every seed
+    return trained.facts, trained.notes

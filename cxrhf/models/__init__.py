@@ -1,0 +1,13 @@
+"""IMAGE rows with their pictures -> networks, and from them PREDICTION, EMBEDDING and GENERATION rows.
+
+In the order of the work: images, tasks, pictures, augment, loader; backbone, weights, saved; loss, optimize,
+checkpoint, history, standing, train; forward, rows, calibration, probe, zero_shot. Torch and its libraries stay in this
+package and in cxrhf.encode.
+"""
+
+import os
+
+# Before torch is loaded: its threads wait for each other asleep, not spinning. Beside another program on the same cores
+# spinning threads take each other's time: a step of a small network took 3 s instead of .25 s. Alone it costs nothing
+# that could be measured. Whoever sets the variable decides.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -1,0 +1,254 @@
+"""A trained network <-> a folder that transformers, timm and we can read: the same logits, bit for bit, and no pickle.
+
+`AutoModelForImageClassification.from_pretrained(folder)`, `timm.create_model("local-dir:" + folder, pretrained=True)`
+and `load_saved(folder)` give the network; `AutoImageProcessor.from_pretrained(folder)` the numbers that we make of a
+picture, within rounding.
+
+config.json and model.safetensors are for all; cxrhf.json says what else there is to know, with the sha256 of the
+weights. A folder is written beside its place and then renamed: it is there whole or not at all.
+
+Known gap: `AutoImageProcessor` wants pictures with the network's channels (`convert("L")`, `convert("RGB")`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from torch import nn
+
+from cxrhf.errors import CxrhfError, RunError
+from cxrhf.models.backbone import last_layer, make_model, timm_args, timm_facts
+from cxrhf.models.safe import read_tensors, sha256, write_tensors
+
+FORMAT = 1
+CONFIG, WEIGHTS, ABOUT = "config.json", "model.safetensors", "cxrhf.json"
+AGAIN = "copy the whole folder again from where it was made, or train again: cxrhf train BUILD"
+_OWN = ("format", "backbone", "outputs", "look", "sha256", "versions")
+_LOOK = ("size", "fit", "channels", "mean", "std")
+_STALE = 3600  # seconds after which a folder that was never finished is rubbish
+
+
+def save_model(
+    folder: Path,
+    model: nn.Module,
+    *,
+    backbone: str,
+    outputs: Sequence[str],
+    look_facts: Mapping[str, Any],
+    about: Mapping[str, Any],
+) -> None:
+    """Write a network that `make_model` made. What was in the folder is replaced when the new one is whole.
+
+    `outputs`: a name for each output, in order. `look_facts`: what `pictures.look_facts` gives. `about`: plain values.
+    """
+    folder = Path(folder)
+    names, look = list(outputs), dict(look_facts)
+    _check_given(model, names, look, about)
+    config = _config(model, backbone, names, look)
+    tensors = dict(model.state_dict())
+    _check_config(config, tensors)
+    with _writing(folder) as fresh:
+        mark = write_tensors(fresh / WEIGHTS, tensors)
+        own = {
+            "format": FORMAT, "backbone": backbone, "outputs": names, "look": look, "sha256": mark,
+            "versions": {each: version(each) for each in ("torch", "timm", "transformers")},
+        }  # fmt: skip
+        _write_json(fresh / CONFIG, config)
+        _write_json(fresh / ABOUT, {**own, **about})
+
+
+def load_saved(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
+    """The network in eval mode, on the CPU, and what cxrhf.json says. Damage is a RunError that says what to do."""
+    folder = Path(folder)
+    about = read_about(folder)
+    tensors = read_tensors(check_weights(folder, about), AGAIN)
+    config = read_json(folder / CONFIG)
+    names, look = about["outputs"], about["look"]
+    said = config.get("architecture"), config.get("num_classes"), config.get("label_names")
+    args = config.get("model_args")
+    size = args.get("img_size") if isinstance(args, dict) else args
+    if said != (about["backbone"], len(names), names) or not isinstance(args, dict) or size not in (None, look["size"]):
+        raise RunError(
+            f"{folder}: {CONFIG} does not fit {ABOUT}",
+            got=f"{said[0]} with {said[1]} outputs",
+            allowed=f"{about['backbone']} with {', '.join(names)}",
+            next_step=AGAIN,
+        )
+    try:
+        model = make_model(about["backbone"], len(names), channels=look["channels"], size=size)
+    except CxrhfError as error:
+        written = about["versions"].get("timm", "?")
+        raise RunError(
+            f"{folder}: the network cannot be made: {error}", next_step=f"pip install timm=={written}, which saved it"
+        ) from None
+    check_fit(model.state_dict(), tensors, str(folder), AGAIN)
+    model.load_state_dict(tensors)
+    return model.eval(), about
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What cxrhf.json says of a saved network; the weights are not read."""
+    folder = Path(folder)
+    if not (folder / ABOUT).is_file():
+        raise RunError(
+            f"{folder} holds no network that cxrhf saved: no {ABOUT}",
+            next_step="name a folder like RUN/models/seed-0, or train one: cxrhf train BUILD",
+        )
+    about = read_json(folder / ABOUT)
+    number = about.get("format")
+    if isinstance(number, int) and number > FORMAT:
+        raise RunError(
+            f"{folder} was written by a newer cxrhf",
+            got=f"format {number}", allowed=f"up to {FORMAT}", next_step="pip install --upgrade cxrhf",
+        )  # fmt: skip
+    look, names = about.get("look"), about.get("outputs")
+    well = (
+        number == FORMAT
+        and all(isinstance(about.get(each), str) for each in ("backbone", "sha256"))
+        and isinstance(names, list) and names and all(isinstance(each, str) for each in names)
+        and isinstance(look, dict) and all(type(look.get(each)) is int for each in ("size", "channels"))
+        and isinstance(about.get("versions"), dict)
+    )  # fmt: skip
+    if not well:
+        raise RunError(f"{folder / ABOUT} does not hold what it should", next_step=AGAIN)
+    return about
+
+
+def check_weights(folder: Path, about: Mapping[str, Any]) -> Path:
+    """The file of the weights, if it is what was written."""
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise RunError(f"{folder} has no {WEIGHTS}", next_step=AGAIN)
+    if sha256(path) != about["sha256"]:
+        raise RunError(f"{path} was damaged or changed after it was written", next_step=AGAIN)
+    return path
+
+
+def check_fit(
+    wanted: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor], source: str, next_step: str
+) -> None:
+    """The same names and shapes on both sides; else an error that counts and names what differs."""
+    said = []
+    for kind, names in (("missing", set(wanted) - set(given)), ("not of this network", set(given) - set(wanted))):
+        if names:
+            said.append(f"{len(names):,} {kind} ({_few(names)})")
+    other = {name for name in set(wanted) & set(given) if wanted[name].shape != given[name].shape}
+    if other:
+        first = min(other)
+        shapes = f"{tuple(given[first].shape)} instead of {tuple(wanted[first].shape)}"
+        said.append(f"{len(other):,} of another shape ({_few(other)}: {shapes})")
+    if said:
+        raise CxrhfError(f"the weights of {source} do not fit", got="; ".join(said), next_step=next_step)
+
+
+def _few(names: set[str]) -> str:
+    shown = sorted(names)[:3]
+    return ", ".join(shown) + (", ..." if len(names) > len(shown) else "")
+
+
+def _check_given(model: nn.Module, names: list[str], look: dict[str, Any], about: Mapping[str, Any]) -> None:
+    if len(names) != last_layer(model).out_features or len(set(names)) != len(names):
+        raise CxrhfError(
+            "a network is saved with a name for each output, each once",
+            got=f"{len(set(names))} different names for {last_layer(model).out_features} outputs",
+        )
+    if timm_args(model).get("img_size", look.get("size")) != look.get("size"):
+        raise CxrhfError("the network was made for pictures of another size", got=look.get("size"))
+    if lacking := [each for each in _LOOK if each not in look]:
+        raise CxrhfError(f"how the network sees a picture is not said: no {', '.join(lacking)}")
+    if taken := sorted(set(about) & set(_OWN)):
+        raise CxrhfError(f"{ABOUT} has its own {', '.join(taken)}", next_step="use other names")
+
+
+def _config(model: nn.Module, backbone: str, names: list[str], look: dict[str, Any]) -> dict[str, Any]:
+    """config.json as timm and transformers read it."""
+    size, channels = int(look["size"]), int(look["channels"])
+    known = timm_facts(model)
+    pictures = {
+        "input_size": [channels, size, size],
+        "fixed_input_size": bool(known.get("fixed_input_size", False)),
+        "interpolation": "bilinear",
+        "crop_pct": 1.0,
+        "crop_mode": "squash" if look["fit"] == "squash" else "center",
+        "mean": list(look["mean"]),
+        "std": list(look["std"]),
+        "num_classes": len(names),
+        "classifier": known.get("classifier"),
+    }
+    if channels == 3:  # lets timm make a network of other channels from it
+        pictures["first_conv"] = known.get("first_conv")
+    return {
+        "model_type": "timm_wrapper",
+        "architectures": ["TimmWrapperForImageClassification"],
+        "architecture": backbone,
+        "model_args": timm_args(model),
+        "num_classes": len(names),
+        "num_features": last_layer(model).in_features,
+        "label_names": names,
+        "id2label": {str(at): name for at, name in enumerate(names)},
+        "label2id": {name: at for at, name in enumerate(names)},
+        "problem_type": "multi_label_classification",
+        "dtype": str(last_layer(model).weight.dtype).removeprefix("torch."),
+        "pretrained_cfg": pictures,
+    }
+
+
+def _check_config(config: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    """Others make the network from config.json alone: is it this one?"""
+    with torch.device("meta"):
+        made = timm.create_model(config["architecture"], num_classes=config["num_classes"], **config["model_args"])
+    check_fit(made.state_dict(), tensors, f"this {config['architecture']}", "name the backbone that it was made from")
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[Path]:
+    """A new folder to fill; when that is done it takes the place of `folder`."""
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / ABOUT).is_file())):
+        raise RunError(f"{folder} is in the way: it holds no saved network", next_step="move it away")
+    mark = f"{os.getpid()}-{secrets.token_hex(4)}"
+    fresh, old = (folder.parent / f".{folder.name}-{mark}.{end}" for end in ("part", "old"))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for each in folder.parent.glob(f".{folder.name}-*.part"):
+            if time.time() - each.stat().st_mtime > _STALE:
+                shutil.rmtree(each, ignore_errors=True)
+        fresh.mkdir()
+        yield fresh
+        if folder.exists():
+            folder.rename(old)
+        fresh.rename(folder)
+    except OSError as error:
+        raise RunError(f"{folder} cannot be written ({error.strerror or error})") from error
+    finally:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        for each in (fresh, old):
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """An object of a JSON file of a folder of a network."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("not an object")
+    except FileNotFoundError:
+        raise RunError(f"{path.parent} has no {path.name}", next_step=AGAIN) from None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} is damaged ({error})", next_step=AGAIN) from None
+    return found

@@ -1,0 +1,34 @@
+"""Logits and targets of images that were not learned from -> their loss and mean AUROC."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from cxrhf.models.loss import known, loss_sums, total
+from cxrhf.models.tasks import Targets, Task
+
+
+def validation_loss(logits: Any, target: Targets, tasks: list[Task]) -> float:
+    """The loss of all these images as one batch, without class weights; NaN where nothing is known."""
+    counts = known(target, tasks)
+    if not counts.any():
+        return math.nan
+    return float(
+        total(loss_sums(torch.from_numpy(np.asarray(logits)).double(), torch.from_numpy(target), tasks), counts)
+    )
+
+
+def mean_auroc(logits: Any, target: Targets) -> float:
+    """The mean over outputs with both classes; NaN without any."""
+    from cxrhf.metrics import auroc
+
+    found = []
+    for score, label in zip(np.asarray(logits, dtype=np.float64).T, target.T, strict=True):
+        there = label >= 0
+        if (label == 1).any() and (label == 0).any() and np.isfinite(score).all():
+            found.append(float(auroc(label[there].astype(np.int64), score[there])))
+    return float(np.mean(found)) if found else math.nan

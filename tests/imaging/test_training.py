@@ -1,0 +1,342 @@
+"""`cxrhf train`, `predict`, `embed`, `calibrate`: from a build to tables, and what is said when it cannot be done."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from cxrhf import cli
+from cxrhf.data.load import load_images
+from cxrhf.errors import CxrhfError
+from cxrhf.models.saved import load_saved
+from cxrhf.schema import PREDICTION, load_predictions, read_table
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = [
+    "--backbone", "test_resnet", "--weights", "random", "--channels", "1", "--pixels", "half", "--size", "32",
+    "--fit", "squash", "--batch-size", "16", "--learning-rate", "0.003", "--device", "cpu", "--workers", "0",
+]  # fmt: skip
+
+
+def run(*words: object) -> int:
+    return cli.main([str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def trained(twin: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seeds of a network with two tasks, predicted."""
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    words = ["--findings", "edema,pleural_effusion,support_devices", "--tasks", "findings,sex", "--seeds", "0-1"]
+    assert run("train", twin, "--out", folder, *TINY, *words, "--epochs", "2", "--name", "net") == 0
+    assert run("predict", folder, "--build", twin, "--out", folder) == 0
+    return folder
+
+
+def test_the_run_holds_models_that_others_can_load(trained: Path) -> None:
+    from transformers import AutoModelForImageClassification
+
+    assert sorted(path.name for path in (trained / "models").iterdir()) == ["seed-0", "seed-1"]
+    record = json.loads((trained / "run.json").read_text())
+    assert record["verb"] == "train"
+    assert record["finished"]
+    model, about = load_saved(trained / "models/seed-1")
+    assert (about["name"], about["seed"]) == ("net", 1)
+    assert [task["name"] for task in about["tasks"]] == ["findings", "sex"]
+    theirs = AutoModelForImageClassification.from_pretrained(trained / "models/seed-1").eval()
+    pixels = torch.randn(3, 1, 32, 32)
+    with torch.no_grad():
+        assert torch.equal(theirs(pixels).logits, model(pixels))
+    text = "".join(path.read_text() for path in trained.rglob("*.json*"))
+    assert str(trained.parent) not in text
+
+
+def test_predictions_are_complete_and_follow_from_the_logits(trained: Path, twin: Path) -> None:
+    rows = read_table(trained / "predictions.parquet", PREDICTION)
+    held = [load_images(twin, split=split) for split in ("validate", "test")]
+    images = pa.concat_tables(held)
+    keys = rows.group_by(["image_id", "finding", "seed"]).aggregate([([], "count_all")])
+    assert keys.num_rows == rows.num_rows == images.num_rows * 3 * 2
+    assert set(rows["finding"].to_pylist()) == {"edema", "pleural_effusion", "support_devices"}
+    np.testing.assert_allclose(rows["prob"], 1 / (1 + np.exp(-np.asarray(rows["logit"]))), rtol=1e-12)
+    truth = dict(zip(images["image_id"].to_pylist(), images["edema"].to_pylist(), strict=True))
+    edema = rows.filter(pc.equal(rows["finding"], "edema"))
+    assert [truth[each] for each in edema["image_id"].to_pylist()] == edema["label"].to_pylist()
+    others = read_table(trained / "characteristics.parquet", PREDICTION)
+    assert set(others["finding"].to_pylist()) == {"sex=F", "sex=M"}
+    assert others.num_rows == images.num_rows * 2 * 2
+    both = others.group_by(["image_id", "seed"]).aggregate([("prob", "sum"), ("label", "sum")])
+    np.testing.assert_allclose(both["prob_sum"], 1)
+    assert set(both["label_sum"].to_pylist()) == {1}
+    loaded = load_predictions(trained)  # as `cxrhf audit RUN` reads it
+    assert loaded.table.num_rows == rows.num_rows
+
+
+def test_predicting_twice_changes_nothing_and_more_splits_add(trained: Path, twin: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    before = read_table(folder / "predictions.parquet", PREDICTION)
+    assert run("predict", folder, "--build", twin, "--batch-size", "7", "--splits", "test", "--seeds", "0") == 0
+    after = read_table(folder / "predictions.parquet", PREDICTION)
+    order = [("seed", "ascending"), ("finding", "ascending"), ("image_id", "ascending")]
+    np.testing.assert_allclose(before.sort_by(order)["logit"], after.sort_by(order)["logit"], atol=1e-5)
+    assert run("predict", folder, "--build", twin, "--splits", "train", "--seeds", "1") == 0
+    more = read_table(folder / "predictions.parquet", PREDICTION)
+    assert more.num_rows == before.num_rows + 3 * load_images(twin, split="train").num_rows
+
+
+def test_another_build_gets_a_run_of_its_own(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cxrhf.config_build import BuildConfig
+    from cxrhf.data.build import build
+    from cxrhf.data.synthetic import write
+
+    write("nih", tmp_path / "raw", n_patients=12, seed=5, size=64)
+    build(BuildConfig("nih_chestxray14", root=(str(tmp_path / "raw"),), out=str(tmp_path / "nih"), size=64))
+    monkeypatch.chdir(tmp_path)
+    assert run("predict", trained, "--build", "nih", "--splits", "all") == 0
+    rows = read_table(tmp_path / "runs/run-on-nih/predictions.parquet", PREDICTION)
+    images = load_images(tmp_path / "nih")
+    assert rows.num_rows == images.num_rows * 3 * 2
+    of = {name: rows.filter(pc.equal(rows["finding"], name)) for name in ("edema", "support_devices")}
+    assert of["edema"]["label"].null_count == 0
+    assert of["support_devices"]["label"].null_count == of["support_devices"].num_rows  # NIH has no such label
+    assert set(rows["dataset"].to_pylist()) == set(images["dataset"].to_pylist())
+
+
+def test_embeddings(trained: Path, twin: Path, tmp_path: Path) -> None:
+    out = tmp_path / "vectors"
+    assert run("embed", trained, "--build", twin, "--splits", "test", "--out", out) == 0
+    rows = pq.read_table(out / "embeddings.parquet")
+    n = load_images(twin, split="test").num_rows
+    assert rows.num_rows == 2 * n
+    assert set(zip(rows["model"].to_pylist(), rows["seed"].to_pylist(), strict=True)) == {("net", 0), ("net", 1)}
+    model, _ = load_saved(trained / "models/seed-0")
+    one = rows.filter(pc.equal(rows["seed"], 0))
+    vectors = torch.tensor(np.stack(one["vector"].to_pylist()), dtype=torch.float32)
+    from cxrhf.models.backbone import last_layer
+
+    got = last_layer(model)(vectors).detach().numpy()[:, 0]
+    given = read_table(trained / "predictions.parquet", PREDICTION)
+    given = given.filter(pc.and_(pc.equal(given["finding"], "edema"), pc.equal(given["seed"], 0)))
+    by_id = dict(zip(given["image_id"].to_pylist(), given["logit"].to_pylist(), strict=True))
+    np.testing.assert_allclose(got, [by_id[each] for each in one["image_id"].to_pylist()], atol=1e-5)
+    assert pq.read_table(out / "images.parquet").num_rows == n
+    held = load_images(twin, split="validate").num_rows
+    assert run("embed", trained, "--build", twin, "--splits", "validate", "--seeds", "0", "--out", out) == 0  # adds
+    assert pq.read_table(out / "embeddings.parquet").num_rows == 2 * n + held
+    assert pq.read_table(out / "images.parquet").num_rows == n + held
+
+
+def test_calibration_is_saved_and_applied(trained: Path, twin: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    raw = read_table(folder / "predictions.parquet", PREDICTION)
+    # On train, where there are enough patients for it; the note of the run says what that is worth.
+    assert run("calibrate", folder, "--build", twin, "--method", "platt", "--split", "train") == 0
+    assert (folder / "models/seed-0/calibration.json").is_file()
+    order = [("seed", "ascending"), ("finding", "ascending"), ("image_id", "ascending")]
+
+    def held() -> pa.Table:
+        rows = read_table(folder / "predictions.parquet", PREDICTION)
+        return rows.filter(pc.not_equal(rows["split"], "train")).sort_by(order)
+
+    raw, done = raw.sort_by(order), held()
+    np.testing.assert_allclose(raw["logit"], done["logit"], atol=1e-5)
+    devices = pc.equal(done["finding"], "support_devices")
+    moved = np.asarray(done.filter(devices)["prob"]) - np.asarray(raw.filter(devices)["prob"])
+    assert np.abs(moved).max() > 0.01
+    assert run("predict", folder, "--build", twin, "--splits", "test") == 0
+    again = held()
+    np.testing.assert_allclose(again["prob"], done["prob"], atol=1e-5)
+    assert run("predict", folder, "--build", twin, "--splits", "test,validate", "--raw") == 0
+    back = held()
+    np.testing.assert_allclose(back["prob"], raw["prob"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "nowhere"], "nowhere is not a folder"),
+        (["train", "{twin}", "--backbone", "resnet50x"], "timm has no such network"),
+        (["train", "{twin}", "--findings", "edma"], "did you mean 'edema'?"),
+        (["train", "{twin}", "--train-split", "trian"], "did you mean 'train'?"),
+        (["train", "{twin}", "--only", "sex=X"], "no image has sex 'X'"),
+        (["train", "{twin}", "--device", "cuda"], "no GPU"),
+        (["train", "{twin}", "--config", "quik"], "no config 'quik'"),
+        (["train", "{twin}", "--batch-size", "4", "--accumulate", "8"], "accumulate is out of range"),
+        (["train", "{twin}", "--weights", "nowhere"], "nowhere"),
+        (["predict", "nowhere"], "nowhere is not a folder"),
+        (["predict", "{run}", "--build", "{twin}", "--splits", "tset"], "did you mean 'test'?"),
+        (["predict", "{run}", "--build", "{twin}", "--seeds", "7"], "no model of seed 7"),
+        (["predict", "{run}"], "name the build"),
+        (["calibrate", "{run}", "--split", "test"], "never fitted on test"),
+        (["train", "{twin}", "--out", "{run}", *TINY], "holds a training with other settings"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    words: list[str], said: str, twin: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert run(*(word.format(twin=twin, run=trained) for word in words)) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].startswith("error: ")
+    assert said in lines[-1]
+    assert "Traceback" not in "\n".join(lines)
+
+
+def test_a_finding_without_positives_is_left_out_and_said(
+    twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(twin, folder)
+    for path in (folder / "images").glob("train-*.parquet"):
+        table = pq.read_table(path)
+        blank = pa.array(np.zeros(table.num_rows), pa.int8())
+        table = table.set_column(table.column_names.index("edema"), "edema", blank)
+        pq.write_table(table, path)
+    words = ["--findings", "edema,support_devices", "--epochs", "1"]
+    assert run("train", folder, "--out", tmp_path / "run", *TINY, *words) == 0
+    assert "note: edema is left out: none of" in capsys.readouterr().out
+    _, about = load_saved(tmp_path / "run/models/seed-0")
+    assert about["outputs"] == ["support_devices"]
+    assert run("train", folder, "--out", tmp_path / "other", *TINY, "--findings", "edema") == 2
+    assert "nothing can be learned" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("memory", ["0", "1"])
+def test_a_missing_picture_is_named(
+    memory: str, twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(twin, folder)
+    path = min((folder / "images").glob("train-*.parquet"))
+    table = pq.read_table(path)
+    pictures = table["image"].to_pylist()
+    pictures[3] = {"bytes": pictures[3]["bytes"][:200], "path": pictures[3]["path"]}
+    column = pa.array(pictures, table.schema.field("image").type)
+    table = table.set_column(table.column_names.index("image"), table.schema.field("image"), column)
+    pq.write_table(table, path, compression=dict.fromkeys(["image.bytes"], "NONE"), use_dictionary=False)
+    words = ["--out", tmp_path / "run", *TINY, "--findings", "edema", "--epochs", "1", "--memory", memory]
+    assert run("train", folder, *words) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "row 4" in said
+    assert path.name in said
+    assert "build" in said
+
+
+def test_the_same_command_goes_on_and_then_leaves_it(
+    twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", twin, "--out", tmp_path / "run", *TINY, "--findings", "edema", "--epochs", "1"]
+    assert run(*words) == 0
+    weights = (tmp_path / "run/models/seed-0/model.safetensors").stat().st_mtime_ns
+    assert run(*words) == 0
+    assert "seed 0 is trained already" in capsys.readouterr().err
+    assert (tmp_path / "run/models/seed-0/model.safetensors").stat().st_mtime_ns == weights
+    assert run(*words, "--seeds", "0,2") == 0
+    assert (tmp_path / "run/models/seed-2").is_dir()
+    assert run(*words[:-1], "2", "--overwrite") == 0
+    assert not (tmp_path / "run/models/seed-2").exists()
+
+
+def test_kill_9_at_random_steps(twin: Path, tmp_path: Path) -> None:
+    """The process is gone without a word, twice, at moments nobody chose; the loss curve continues exactly."""
+    words = [twin, *TINY, "--findings", "edema,support_devices", "--epochs", "3", "--save-every", "3"]
+    words += ["--flip", "0.5", "--rotation", "10"]
+    base = [sys.executable, "-m", "cxrhf.models.train", *map(str, words)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    assert run("train", *words, "--out", tmp_path / "whole") == 0
+    last = json.loads((tmp_path / "whole/history-0.jsonl").read_text().splitlines()[-1])["step"]
+    parts = [*base, "--out", str(tmp_path / "parts")]
+    chance = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID", "0"))
+    history = tmp_path / "parts/history-0.jsonl"
+    for at in sorted(chance.sample(range(4, last), 2)):
+        process = subprocess.Popen(parts, env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        end = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < end:
+            seen = history.read_text().splitlines() if history.is_file() else []
+            if seen and json.loads(seen[-1])["step"] >= at - 3:
+                time.sleep(chance.random() * 0.15)
+                break
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert subprocess.run(parts, env=env, capture_output=True, check=False, timeout=200).returncode == 0
+    assert history.read_bytes() == (tmp_path / "whole/history-0.jsonl").read_bytes()
+    weights = [(tmp_path / name / "models/seed-0/model.safetensors").read_bytes() for name in ("whole", "parts")]
+    assert weights[0] == weights[1]
+
+
+def test_curves_for_tensorboard_stay_on_the_disk(twin: Path, tmp_path: Path) -> None:
+    words = ["--findings", "edema", "--epochs", "1", "--tracker", "tensorboard"]
+    assert run("train", twin, "--out", tmp_path / "run", *TINY, *words) == 0
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    event = next(path for path in (tmp_path / "run").rglob("events.out.tfevents*") if path.parent.name == "cxrhf")
+    curves = EventAccumulator(str(event.parent))
+    curves.Reload()
+    assert {"train/loss", "validate/loss", "validate/auroc"} <= set(curves.Tags()["scalars"])
+
+
+def test_python_can_do_the_same(twin: Path, tmp_path: Path) -> None:
+    import cxrhf
+
+    options = {"backbone": "test_resnet", "weights": "random", "size": 32, "epochs": 1, "findings": ("edema",)}
+    done = cxrhf.train(twin, out=tmp_path / "run", config="quick", **options)
+    assert done.path == tmp_path / "run"
+    written = cxrhf.predict(tmp_path / "run", build=twin, splits=("test",), out=tmp_path / "run")
+    assert written.path == tmp_path / "run"
+    with pytest.raises(CxrhfError, match="unknown key 'epoch'"):
+        cxrhf.train(twin, epoch=3)
+
+
+def test_an_audit_does_not_make_a_run_forget_its_training(
+    trained: Path, twin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(twin.parent)  # where the build lies as it was named
+    folder = tmp_path / "run"
+    words = ["train", twin.name, "--out", folder, *TINY, "--findings", "support_devices", "--epochs", "1"]
+    assert run(*words) == 0
+    assert run("predict", folder) == 0
+    for _ in range(2):
+        assert run("audit", folder, "--n-resamples", "20", "--only", "overview") == 0
+        assert json.loads((folder / "run.json").read_text())["verb"] == "audit"
+        assert run("predict", folder, "--splits", "test") == 0  # still knows its build
+    assert run(*words, "--seeds", "0-1") == 0  # and its settings
+    assert run(*words, "--epochs", "3") == 2
+    assert (folder / "models/seed-1").is_dir()
+    assert run("predict", folder) == 0
+
+
+def test_labels_of_the_training_are_those_of_its_predictions(twin: Path, tmp_path: Path) -> None:
+    words = ["--findings", "edema", "--epochs", "1", "--labels", "masked"]
+    assert run("train", twin, "--out", tmp_path / "run", *TINY, *words) == 0
+    assert run("predict", tmp_path / "run", "--build", twin, "--splits", "test") == 0
+    rows = read_table(tmp_path / "run/predictions.parquet", PREDICTION)
+    masked = load_images(twin, split="test", labels="masked")
+    assert rows["label"].null_count == masked["edema"].null_count > 0
+
+
+def test_a_build_may_be_named_otherwise(
+    twin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--out", tmp_path / "run", *TINY, "--findings", "edema", "--epochs", "1"]
+    assert run("train", twin, *words) == 0
+    monkeypatch.chdir(twin)
+    assert run("train", ".", *words) == 0
+    assert "is trained already" in capsys.readouterr().err
+    assert run("train", ".", *words, "--max-images", "50") == 2

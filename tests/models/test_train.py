@@ -1,0 +1,255 @@
+"""The loop: it learns, it stops and goes on exactly, it says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cxrhf.config_models import TrainConfig
+from cxrhf.errors import CxrhfError
+from cxrhf.models import train as module
+from cxrhf.models.backbone import last_layer, make_model
+from cxrhf.models.checkpoint import checkpoints, read_checkpoint
+from cxrhf.models.forward import look_at
+from cxrhf.models.history import read_history
+from cxrhf.models.processes import make_accelerator
+from cxrhf.models.tasks import shuffled
+from cxrhf.models.train import Material
+from cxrhf.models.validation import mean_auroc, validation_loss
+from tests.models.tiny import config, material, trained
+
+AUGMENT = {"flip": 0.5, "rotation": 10.0, "scale": 0.1}
+
+
+def logits(model: torch.nn.Module, what: Material) -> np.ndarray:
+    assert what.validate is not None
+    squares, target = what.validate
+    return look_at(model, squares, len(target), make_accelerator(device="cpu"), batch_size=16).logits
+
+
+@pytest.mark.parametrize("backbone", ["test_resnet", "test_vit"])
+def test_it_learns_what_is_there(tmp_path: Path, backbone: str) -> None:
+    what, _ = material(180)
+    done = trained(tmp_path, config(backbone=backbone, epochs=8, best_by="auroc", schedule="cosine", warmup=5), what)
+    assert what.validate is not None
+    assert mean_auroc(logits(done.model, what), what.validate[1]) > 0.9
+    losses = [row["loss"] for row in read_history(tmp_path / "history.jsonl") if "loss" in row]
+    assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
+
+
+def test_dealt_labels_teach_nothing(tmp_path: Path) -> None:
+    """One network leans one way or the other, for what is drawn here is plain to see; together they do not."""
+    what, _ = material(180)
+    assert what.validate is not None
+    found = []
+    for seed in range(6):
+        dealt = [
+            shuffled(goal, [str(k // 3) for k in range(len(goal))], seed) for goal in (what.targets, what.validate[1])
+        ]
+        wrong = Material(what.ids, what.squares, dealt[0], what.tasks, (what.validate[0], dealt[1]))
+        done = trained(tmp_path / str(seed), config(epochs=2, seed=seed), wrong)
+        found.append(mean_auroc(logits(done.model, what), what.validate[1]))
+    assert abs(np.mean(found) - 0.5) < 0.2
+
+
+def test_several_tasks_share_the_network(tmp_path: Path) -> None:
+    what, tasks = material(180, tasks=("findings", "sex"))
+    assert [task.name for task in tasks] == ["findings", "sex"]
+    done = trained(tmp_path, config(epochs=8), what)
+    assert what.validate is not None
+    seen, goal = logits(done.model, what), what.validate[1]
+    assert mean_auroc(seen[:, 2:], goal[:, 2:]) > 0.9
+    assert mean_auroc(seen[:, :2], goal[:, :2]) > 0.85
+
+
+SETTINGS: dict[str, dict[str, object]] = {
+    "plain": {},
+    "everything": {
+        **AUGMENT, "optimizer": "adamw", "weight_decay": 0.01, "schedule": "cosine", "warmup": 3, "accumulate": 3,
+        "clip": 0.5, "class_weights": "balanced", "drop_rate": 0.2, "drop_path": 0.1, "backbone": "test_vit",
+    },
+    "plateau": {"schedule": "plateau", "patience": 0, "factor": 0.5, "optimizer": "sgd", "learning_rate": 0.5},
+    "bf16": {"precision": "bf16"},
+    "workers": {**AUGMENT, "workers": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_stopped_at_any_step_it_goes_on_exactly(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config(epochs=3, save_every=4, **SETTINGS[name])
+    what, _ = material(80)
+    whole = trained(tmp_path / "whole", settings, what)
+    at = iter([3, 7, 11])
+    step = module._Loop._step
+    stop_at = [0]
+
+    def stopping(self: object, now: module.Step, *rest: object) -> None:
+        if now.number == stop_at[0]:
+            raise RuntimeError("the machine is gone")
+        step(self, now, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module._Loop, "_step", stopping)
+    for each in at:
+        stop_at[0] = each
+        with pytest.raises(RuntimeError):
+            trained(tmp_path / "parts", settings, what)
+    stop_at[0] = 0
+    parts = trained(tmp_path / "parts", settings, what)
+    assert (tmp_path / "whole/history.jsonl").read_bytes() == (tmp_path / "parts/history.jsonl").read_bytes()
+    np.testing.assert_array_equal(logits(whole.model, what), logits(parts.model, what))
+    assert whole.facts == parts.facts
+    again = trained(tmp_path / "parts", settings, what)  # a finished one is left as it is
+    assert again.facts == parts.facts
+
+
+def test_ctrl_c_finishes_the_step_and_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config(epochs=2, save_every=1000)
+    what, _ = material(80)
+    whole = trained(tmp_path / "whole", settings, what)
+    step = module._Loop._step
+
+    def interrupted(self: object, now: module.Step, *rest: object) -> None:
+        step(self, now, *rest)  # type: ignore[arg-type]
+        if now.number == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module._Loop, "_step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / "parts", settings, what)
+    assert [path.name for path in checkpoints(tmp_path / "parts/checkpoints")] == ["step-00000003"]
+    parts = trained(tmp_path / "parts", settings, what)
+    np.testing.assert_array_equal(logits(whole.model, what), logits(parts.model, what))
+    assert (tmp_path / "whole/history.jsonl").read_bytes() == (tmp_path / "parts/history.jsonl").read_bytes()
+
+
+def test_a_damaged_checkpoint_costs_steps_not_the_training(tmp_path: Path) -> None:
+    settings = config(epochs=2)
+    what, _ = material(80)
+    whole = trained(tmp_path / "whole", settings, what)
+    trained(tmp_path / "parts", settings, what)
+    newest = checkpoints(tmp_path / "parts/checkpoints")[0]
+    (newest / "optimizer.safetensors").write_bytes(b"damaged")
+    parts = trained(tmp_path / "parts", settings, what)
+    assert any("step-00000010: optimizer.safetensors is damaged" in note for note in parts.notes)
+    np.testing.assert_array_equal(logits(whole.model, what), logits(parts.model, what))
+    assert (tmp_path / "whole/history.jsonl").read_bytes() == (tmp_path / "parts/history.jsonl").read_bytes()
+
+
+def test_other_settings_do_not_go_on(tmp_path: Path) -> None:
+    what, _ = material(48)
+    trained(tmp_path, config(epochs=1), what)
+    with pytest.raises(CxrhfError, match="a training with other settings"):
+        trained(tmp_path, config(epochs=1), what, key="other")
+
+
+def test_a_loss_that_is_no_number_ends_it_and_leaves_good_checkpoints(tmp_path: Path) -> None:
+    what, _ = material(80)
+    settings = config(epochs=4, learning_rate=99.0, optimizer="sgd", save_every=1, backbone="test_vit")
+    with pytest.raises(CxrhfError) as error:
+        trained(tmp_path, settings, what)
+    assert "the loss is no number at step" in str(error.value)
+    assert "--learning-rate" in str(error.value)
+    for path in checkpoints(tmp_path / "checkpoints"):
+        weights = read_checkpoint(path).tensors["model"].values()
+        assert all(torch.isfinite(each).all() for each in weights if each.is_floating_point())
+
+
+def test_a_frozen_network_learns_its_last_layer_only(tmp_path: Path) -> None:
+    what, _ = material(80)
+    settings = config(freeze=True, epochs=2)
+    before = make_model("test_resnet", 2, channels=1, seed=0, size=32).state_dict()
+    after = trained(tmp_path, settings, what).model
+    last = {
+        f"{name}.{part}"
+        for name, each in after.named_modules()
+        if each is last_layer(after)
+        for part in ("weight", "bias")
+    }
+    for name, value in after.state_dict().items():
+        assert torch.equal(value, before[name]) != (name in last), name  # batch statistics too
+
+
+def test_best_is_kept_and_patience_ends(tmp_path: Path) -> None:
+    what, _ = material(80)
+    done = trained(tmp_path, config(epochs=30, learning_rate=0.05, early_stop=2), what)
+    rows = [row for row in read_history(tmp_path / "history.jsonl") if "validate_loss" in row]
+    best = min(rows, key=lambda row: row["validate_loss"])
+    assert done.best_step == best["step"]
+    assert done.facts["best"] == best["validate_loss"]
+    assert len(rows) == rows.index(best) + 3 < 30
+    assert what.validate is not None
+    seen = validation_loss(logits(done.model, what), what.validate[1], what.tasks)
+    assert seen == pytest.approx(best["validate_loss"], rel=1e-6)
+
+
+def test_without_validation_the_last_weights_are_kept(tmp_path: Path) -> None:
+    what, _ = material(48, validate=False)
+    done = trained(tmp_path, config(epochs=2, max_steps=4), what)
+    assert (done.step, done.best_step) == (4, None)
+    newest = read_checkpoint(checkpoints(tmp_path / "checkpoints")[0])
+    assert all(torch.equal(each, done.model.state_dict()[name]) for name, each in newest.tensors["model"].items())
+
+
+def test_pieces_are_the_batch_where_batches_have_no_statistics(tmp_path: Path) -> None:
+    what, _ = material(60)
+    histories = []
+    for pieces in (1, 3):
+        folder = tmp_path / str(pieces)
+        trained(folder, config(backbone="test_vit", accumulate=pieces, batch_size=20, epochs=1), what)
+        histories.append([row["loss"] for row in read_history(folder / "history.jsonl") if "loss" in row])
+    np.testing.assert_allclose(histories[0], histories[1], rtol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ({"schedule": "step", "step_every": 1, "factor": 0.1}, [1e-2, 1e-2, 1e-3, 1e-3, 1e-4, 1e-4]),
+        ({"schedule": "constant", "warmup": 3}, [1e-2 / 3, 2e-2 / 3, 1e-2, 1e-2, 1e-2, 1e-2]),
+        ({"schedule": "cosine"}, [(1 + np.cos(np.pi * k / 6)) / 2 * 1e-2 for k in range(1, 7)]),
+    ],
+)
+def test_learning_rates_as_written_down(tmp_path: Path, schedule: dict[str, object], expected: list[float]) -> None:
+    what, _ = material(33)
+    trained(tmp_path, config(epochs=3, learning_rate=1e-2, **schedule), what)
+    rates = [row["learning_rate"] for row in read_history(tmp_path / "history.jsonl") if "loss" in row]
+    np.testing.assert_allclose(rates, expected, atol=1e-12)
+
+
+def test_history_has_every_step_and_validation(tmp_path: Path) -> None:
+    what, _ = material(80)
+    trained(tmp_path, config(epochs=4, validate_every=2), what)
+    lines = (tmp_path / "history.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert [row["step"] for row in rows if "loss" in row] == list(range(1, 21))
+    assert [row["epoch"] for row in rows if "validate_loss" in row] == [2, 4]
+    assert {tuple(row) for row in rows} == {
+        ("step", "epoch", "loss", "learning_rate"), ("step", "epoch", "validate_loss", "validate_auroc"),
+    }  # fmt: skip
+
+
+def test_the_seed_decides(tmp_path: Path) -> None:
+    what, _ = material(48)
+    text = []
+    for at, seed in enumerate((0, 0, 1)):
+        torch.manual_seed(at)  # whatever was drawn before plays no part
+        trained(tmp_path / str(at), config(epochs=1, seed=seed, **AUGMENT), what)
+        text.append((tmp_path / str(at) / "history.jsonl").read_text())
+    assert text[0] == text[1] != text[2]
+
+
+def test_settings_are_checked() -> None:
+    for changes, said in (
+        ({"schedule": "cosin"}, "did you mean 'cosine'"), ({"batch_size": 0}, "batch_size is out of range"),
+        ({"tasks": ("sexx",)}, "did you mean 'sex'"), ({"seeds": "3-1"}, "not a list of seeds"),
+        ({"channels": 2}, "1 or 3"), ({"only": ("sex",)}, "not a condition"),
+    ):  # fmt: skip
+        with pytest.raises(CxrhfError) as error:
+            TrainConfig("b", **changes)  # type: ignore[arg-type]
+        assert said in str(error.value)
