@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -344,10 +344,16 @@ def compute(seen: Seen) -> str:
 
 
 def type_into(seen: Seen, row: int, column: int, text: str) -> None:
-    seen.page.dblclick(f"#inputs [data-testid=cell-{row}-{column}]")
-    seen.page.keyboard.press("Control+A")
-    seen.page.keyboard.type(text)
-    seen.page.keyboard.press("Enter")
+    """A cell's text, as a person would type it: a table that is just drawn again can swallow a double click."""
+    cell = seen.page.locator(f"#inputs [data-testid=cell-{row}-{column}]")
+    editor = cell.locator("textarea")
+    for _ in range(10):
+        cell.dblclick()
+        with suppress(Exception):
+            editor.wait_for(timeout=3_000)
+            break
+    editor.fill(text)
+    editor.press("Enter")
     seen.page.wait_for_function("document.querySelector('#headline').innerText.includes('changed')")
 
 
