@@ -97,7 +97,7 @@ class Turned(Dataset[Data]):
 
 def ours(model: torch.nn.Module, data: Data, folder: Path, **settings: Any) -> None:
     """A training of one epoch into a folder."""
-    from cxrhf.config_models import TrainConfig
+    from cxrhf.config_train import TrainConfig
     from cxrhf.models.processes import make_accelerator
     from cxrhf.models.tasks import Task
     from cxrhf.models.train import Material, fit

@@ -9,16 +9,8 @@ import pytest
 
 import cxrhf
 from cxrhf.config import from_mapping, load_mapping
-from cxrhf.config_models import (
-    CalibrateConfig,
-    EmbedConfig,
-    PredictConfig,
-    ProbeConfig,
-    TrainConfig,
-    ZeroshotConfig,
-    condition,
-    seed_list,
-)  # fmt: skip
+from cxrhf.config_models import CalibrateConfig, EmbedConfig, PredictConfig, ProbeConfig, ZeroshotConfig
+from cxrhf.config_train import TrainConfig, condition, seed_list
 from cxrhf.errors import ConfigError
 
 KINDS = (TrainConfig, PredictConfig, EmbedConfig, CalibrateConfig, ProbeConfig, ZeroshotConfig)

@@ -30,7 +30,7 @@ PLACES = {
 SLOW = ("scipy.stats", "sklearn", "datasets")
 
 TABLES = {"schema", "tables", "errors", "findings"}
-SHARED = TABLES | {"config", "config_build", "config_context", "config_models", "run"}
+SHARED = TABLES | {"config", "config_build", "config_context", "config_models", "config_train", "run"}
 STAGE = SHARED | {"metrics", "calibrate", "encode"}
 # Part of cxrhf -> the parts it may import, besides itself. Data, context and models meet only through tables.
 LAYERS = {
@@ -43,7 +43,8 @@ LAYERS = {
     "config": TABLES,
     "config_build": TABLES | {"config"},
     "config_context": TABLES | {"config"},
-    "config_models": TABLES | {"config"},
+    "config_train": TABLES | {"config"},
+    "config_models": TABLES | {"config", "config_train"},
     "run": TABLES,
     "calibrate": SHARED | {"metrics"},
     "encode": SHARED,
@@ -67,7 +68,7 @@ METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}
 LIGHT = {
     "cxrhf": set[str](),
     "cxrhf.__main__": {"cli"},
-    "cxrhf.cli": {"cli", "errors", "config", "config_build", "config_context", "config_models"},
+    "cxrhf.cli": {"cli", "errors", "config", "config_build", "config_context", "config_models", "config_train"},
 }
 # Import name -> the distribution that brings it, where they differ.
 DISTRIBUTIONS = {

@@ -94,7 +94,8 @@ def main(args: Sequence[str]) -> int:
 def trained(config: DemoConfig, data: Path, out: Path, show: Callable[[str], None]) -> pa.Table | None:
     """PREDICTION rows of a network that learned from the training films; None where the packages are not there."""
     from cxrhf.config import load_mapping
-    from cxrhf.config_models import PredictConfig, TrainConfig
+    from cxrhf.config_models import PredictConfig
+    from cxrhf.config_train import TrainConfig
     from cxrhf.errors import CxrhfError
     from cxrhf.imaging.opened import check_packages, findings_of
     from cxrhf.imaging.predicting import predict_run

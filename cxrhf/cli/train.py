@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from cxrhf.config_models import TrainConfig
+from cxrhf.config_train import TrainConfig
 
 ABOUT = """Train a network of timm on the images of a build, and write a run.
 

@@ -15,11 +15,7 @@ import contextlib
 import hashlib
 import json
 import math
-import os
 import re
-import secrets
-import shutil
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -27,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from cxrhf.errors import CxrhfError, RunError
+from cxrhf.tables.folders import replacing
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -34,7 +31,6 @@ PACKAGES = ("numpy", "scikit-learn", "xgboost", "skops", "safetensors")
 LARGEST_JSON = 1 << 28
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 _HASH = re.compile(r"[0-9a-f]{64}")
-_STALE = 3600  # seconds after which a folder that was never finished is rubbish
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,29 +123,10 @@ def open_sealed(folder: Path, what: str, again: str) -> Sealed:
 @contextlib.contextmanager
 def writing(folder: Path, what: str, **more: str) -> Iterator[Path]:
     """A new folder to fill with files; when that is done it gets its manifest and takes the place of `folder`."""
-    if folder.exists() and not (folder / MANIFEST).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder} is in the way: it holds no {what}", next_step="move it away, or choose another --out")
-    mark = f"{os.getpid()}-{secrets.token_hex(4)}"
-    fresh, old = (folder.parent / f".{folder.name}-{mark}.{end}" for end in ("part", "old"))
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        for each in folder.parent.glob(f".{folder.name}-*.part"):
-            if time.time() - each.stat().st_mtime > _STALE:
-                shutil.rmtree(each, ignore_errors=True)
-        fresh.mkdir()
+    with replacing(folder, MANIFEST, what, next_step="move it away, or choose another --out") as fresh:
         yield fresh
         files = {each.name: _print(each) for each in sorted(fresh.iterdir())}
         write_json(fresh / MANIFEST, {"format": FORMAT, "what": what, "versions": versions(), **more, "files": files})
-        if folder.exists():
-            folder.rename(old)
-        fresh.rename(folder)
-    except OSError as error:
-        raise RunError(f"{folder} cannot be written ({error.strerror or error})") from error
-    finally:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        for each in (fresh, old):
-            shutil.rmtree(each, ignore_errors=True)
 
 
 def versions() -> dict[str, str]:

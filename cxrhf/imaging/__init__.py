@@ -22,7 +22,7 @@ def train(
     build: str | Path, *, config: str | None = None, progress: Progress | None = None, **options: Any
 ) -> TrainedRun | None:
     """Train on a build: `config` is a recipe or a YAML file, `options` are those of `cxrhf train` with underscores."""
-    from cxrhf.config_models import TrainConfig
+    from cxrhf.config_train import TrainConfig
     from cxrhf.imaging.training import train_run
 
     return train_run(_settings(TrainConfig, {"build": build, **options}, config), progress or _silent)

@@ -21,7 +21,8 @@ def calibrate_run(config: CalibrateConfig, show: Progress) -> Written | None:
         return _calibrate_rows(config, folder)
     import pyarrow as pa
 
-    from cxrhf.models.calibration import apply_calibration, fit_calibration, write_calibration
+    from cxrhf.models.calibration import apply_calibration, fit_calibration
+    from cxrhf.models.calibration_files import write_calibration
     from cxrhf.models.rows import merged, prediction_rows
 
     saved_models(folder)
@@ -59,7 +60,8 @@ def calibrate_run(config: CalibrateConfig, show: Progress) -> Written | None:
 
 def _calibrate_rows(config: CalibrateConfig, folder: Path) -> Written:
     """A run that has predictions and no network of ours (zero-shot): calibrators beside the table."""
-    from cxrhf.models.calibration import apply_calibration, fit_calibration, write_calibration
+    from cxrhf.models.calibration import apply_calibration, fit_calibration
+    from cxrhf.models.calibration_files import write_calibration
     from cxrhf.run import read_run
 
     run = read_run(folder)

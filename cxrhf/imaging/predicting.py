@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cxrhf.config import to_mapping
-from cxrhf.config_models import EmbedConfig, PredictConfig, seed_list
+from cxrhf.config_models import EmbedConfig, LookConfig, PredictConfig
+from cxrhf.config_train import seed_list
 from cxrhf.errors import ConfigError, RunError
 from cxrhf.imaging.opened import check_packages, open_images, splits_there
 
@@ -104,7 +105,7 @@ def embed_run(config: EmbedConfig, show: Progress) -> Written | None:
 
 
 def looked(
-    config: PredictConfig | EmbedConfig, place: Place, show: Progress, *, vectors: bool
+    config: LookConfig, place: Place, show: Progress, *, vectors: bool
 ) -> Iterator[tuple[Path, dict[str, Any], Any, Images, Any, bool]]:
     """Each saved model with what it makes of the images."""
     from cxrhf.models.forward import look_at
@@ -143,7 +144,8 @@ def with_calibration(folder: Path, rows: tuple[pa.Table, pa.Table]) -> tuple[tup
     import warnings
 
     from cxrhf.errors import CxrhfWarning
-    from cxrhf.models.calibration import apply_calibration, read_calibration
+    from cxrhf.models.calibration import apply_calibration
+    from cxrhf.models.calibration_files import read_calibration
 
     calibration = read_calibration(folder)
     if calibration is None:
@@ -154,7 +156,7 @@ def with_calibration(folder: Path, rows: tuple[pa.Table, pa.Table]) -> tuple[tup
     return (done[0], done[1]), f"calibrated by {calibration.method}", [str(each.message) for each in said]
 
 
-def find(config: PredictConfig | EmbedConfig) -> Place:
+def find(config: LookConfig) -> Place:
     """Which models, which images, where to."""
     from cxrhf.run import check_folder
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cxrhf.config import to_mapping
-from cxrhf.config_models import TrainConfig
+from cxrhf.config_train import TrainConfig
 from cxrhf.errors import ConfigError, RunError
 from cxrhf.imaging.opened import check_packages, findings_of, open_images, splits_there
 

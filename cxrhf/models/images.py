@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cxrhf.config_models import condition
+from cxrhf.config_train import condition
 from cxrhf.errors import ConfigError, TableError, did_you_mean
 from cxrhf.models.seeding import number
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import torch
 
-from cxrhf.config_models import TrainConfig
+from cxrhf.config_train import TrainConfig
 
 
 def make_optimizer(parameters: Iterable[torch.nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cxrhf.config_models import FITS, PIXELS
+from cxrhf.config_train import FITS, PIXELS
 from cxrhf.errors import ConfigError
 
 # Mean and spread of grey levels between 0 and 1, for each colour.

@@ -12,13 +12,8 @@ Known gap: `AutoImageProcessor` wants pictures with the network's channels (`con
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import secrets
-import shutil
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,13 +25,13 @@ from torch import nn
 from cxrhf.errors import CxrhfError, RunError
 from cxrhf.models.backbone import last_layer, make_model, timm_args, timm_facts
 from cxrhf.models.safe import read_tensors, sha256, write_tensors
+from cxrhf.tables.folders import replacing
 
 FORMAT = 1
 CONFIG, WEIGHTS, ABOUT = "config.json", "model.safetensors", "cxrhf.json"
 AGAIN = "copy the whole folder again from where it was made, or train again: cxrhf train BUILD"
 _OWN = ("format", "backbone", "outputs", "look", "sha256", "versions")
 _LOOK = ("size", "fit", "channels", "mean", "std")
-_STALE = 3600  # seconds after which a folder that was never finished is rubbish
 
 
 def save_model(
@@ -58,7 +53,7 @@ def save_model(
     config = _config(model, backbone, names, look)
     tensors = dict(model.state_dict())
     _check_config(config, tensors)
-    with _writing(folder) as fresh:
+    with replacing(folder, ABOUT, "saved network") as fresh:
         mark = write_tensors(fresh / WEIGHTS, tensors)
         own = {
             "format": FORMAT, "backbone": backbone, "outputs": names, "look": look, "sha256": mark,
@@ -209,32 +204,6 @@ def _check_config(config: dict[str, Any], tensors: dict[str, torch.Tensor]) -> N
     with torch.device("meta"):
         made = timm.create_model(config["architecture"], num_classes=config["num_classes"], **config["model_args"])
     check_fit(made.state_dict(), tensors, f"this {config['architecture']}", "name the backbone that it was made from")
-
-
-@contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[Path]:
-    """A new folder to fill; when that is done it takes the place of `folder`."""
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / ABOUT).is_file())):
-        raise RunError(f"{folder} is in the way: it holds no saved network", next_step="move it away")
-    mark = f"{os.getpid()}-{secrets.token_hex(4)}"
-    fresh, old = (folder.parent / f".{folder.name}-{mark}.{end}" for end in ("part", "old"))
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        for each in folder.parent.glob(f".{folder.name}-*.part"):
-            if time.time() - each.stat().st_mtime > _STALE:
-                shutil.rmtree(each, ignore_errors=True)
-        fresh.mkdir()
-        yield fresh
-        if folder.exists():
-            folder.rename(old)
-        fresh.rename(folder)
-    except OSError as error:
-        raise RunError(f"{folder} cannot be written ({error.strerror or error})") from error
-    finally:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        for each in (fresh, old):
-            shutil.rmtree(each, ignore_errors=True)
 
 
 def _write_json(path: Path, values: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from cxrhf.config_models import TrainConfig
+from cxrhf.config_train import TrainConfig
 from cxrhf.errors import CxrhfError
 from cxrhf.models.augment import Augment
 from cxrhf.models.backbone import last_layer

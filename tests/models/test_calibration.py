@@ -14,14 +14,8 @@ from scipy.special import expit, log_softmax, softmax
 
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning, TableError
 from cxrhf.metrics import auroc
-from cxrhf.models.calibration import (
-    apply_calibration,
-    calibration_lines,
-    fit_calibration,
-    left_raw,
-    read_calibration,
-    write_calibration,
-)
+from cxrhf.models.calibration import apply_calibration, calibration_lines, fit_calibration, left_raw
+from cxrhf.models.calibration_files import read_calibration, write_calibration
 from cxrhf.schema import PREDICTION, check
 
 SHA = "a" * 64

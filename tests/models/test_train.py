@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from cxrhf.config_models import TrainConfig
+from cxrhf.config_train import TrainConfig
 from cxrhf.errors import CxrhfError
 from cxrhf.models import train as module
 from cxrhf.models.backbone import last_layer, make_model

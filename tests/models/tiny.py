@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from cxrhf.config_models import TrainConfig
+from cxrhf.config_train import TrainConfig
 from cxrhf.models.backbone import make_model
 from cxrhf.models.images import Images
 from cxrhf.models.loader import open_squares
