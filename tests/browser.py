@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,18 +104,8 @@ def serve(
 ) -> Iterator[str]:
     """The address at which `python app.py` answers. It and all it started are gone afterwards."""
     port = free_port()
-    env = {
-        **os.environ,
-        "GRADIO_SERVER_NAME": "127.0.0.1",
-        "GRADIO_SERVER_PORT": str(port),
-        "GRADIO_TEMP_DIR": str(hf_home / "gradio"),
-        "PYTHONPATH": str(pythonpath),
-        "HF_HOME": str(hf_home),
-        "HF_HUB_OFFLINE": "1",
-        "NO_PROXY": ",".join(LOOPBACK),
-        "no_proxy": ",".join(LOOPBACK),
-        **(environment or {}),
-    }
+    own = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port), **(environment or {})}
+    env = _environment(hf_home, pythonpath, own)
     address = f"http://127.0.0.1:{port}/"
     with TemporaryFile() as said:
         # A session of its own, so that one signal reaches every process of it.
@@ -126,15 +116,59 @@ def serve(
             _wait(server, address, timeout, said)
             yield address
         finally:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                try:
-                    os.killpg(server.pid, number)
-                    server.wait(timeout=5)
-                except ProcessLookupError:
-                    break
-                except subprocess.TimeoutExpired:
-                    continue
-            server.wait()
+            _end(server)
+
+
+@contextmanager
+def host(*, hf_home: Path) -> Iterator[Callable[[Path], str]]:
+    """A process that serves every app.py it is given; each call returns the address of one more page."""
+    env = _environment(hf_home, ROOT, {})
+    with TemporaryFile() as said:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "tests.app_host"], cwd=ROOT, env=env, text=True, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said,
+        )  # fmt: skip
+
+        def start(app: Path) -> str:
+            assert server.stdin is not None
+            assert server.stdout is not None
+            print(app, file=server.stdin, flush=True)
+            for line in server.stdout:
+                if line.startswith("serving at "):
+                    return f"http://127.0.0.1:{int(line.split()[-1])}/"
+            said.seek(0)
+            raise RuntimeError(f"{app} was not served:\n{said.read().decode(errors='replace')[-5000:]}")
+
+        try:
+            yield start
+        finally:
+            _end(server)
+
+
+def _environment(hf_home: Path, pythonpath: Path | str, own: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **os.environ,
+        "GRADIO_TEMP_DIR": str(hf_home / "gradio"),
+        "PYTHONPATH": str(pythonpath),
+        "HF_HOME": str(hf_home),
+        "HF_HUB_OFFLINE": "1",
+        "NO_PROXY": ",".join(LOOPBACK),
+        "no_proxy": ",".join(LOOPBACK),
+        **own,
+    }
+
+
+def _end(server: subprocess.Popen[Any]) -> None:
+    """It and all that it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(server.pid, number)
+            server.wait(timeout=5)
+        except ProcessLookupError:
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    server.wait()
 
 
 def _wait(server: subprocess.Popen[bytes], address: str, timeout: float, said: Any) -> None:

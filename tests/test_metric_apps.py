@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import re
+from collections.abc import Callable, Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from cxrhf.hub import widget
-from tests.browser import ROOT, page, serve
+from tests.browser import ROOT, host, page
 
 FOLDERS = sorted(path.parent for path in (ROOT / "metrics").glob("*/app.py"))
 
@@ -33,11 +34,18 @@ def words(html: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
 
 
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], str]]:
+    with host(hf_home=tmp_path_factory.mktemp("hf")) as start:
+        yield start
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_page_computes_the_example_of_the_card(folder: Path, tmp_path: Path) -> None:
+def test_page_computes_the_example_of_the_card(folder: Path, start: Callable[[Path], str]) -> None:
     result = card_example(folder)
-    with serve(folder / "app.py", hf_home=tmp_path) as address, page() as seen:
-        seen.page.goto(address)
+    assert (folder / "app.py").read_text(encoding="utf-8").endswith('if __name__ == "__main__":\n    app.launch()\n')
+    with page() as seen:
+        seen.page.goto(start(folder / "app.py"))
         seen.page.locator("#compute").click()
         number = words(widget.headline(folder.name, result, 0.95))
         seen.page.wait_for_function(
