@@ -5,10 +5,10 @@ last, as our training lays them; else its gain would hide what the loop costs; a
 augmentation they see the same batches, and must lose the same. A clock in front of the network's first layer reads the
 time of every step, so a step is timed with all that lies between two of them, and making networks and starting workers
 is not. Ours carries its share of a checkpoint as well, one in 500 steps as trainings write them; the bare loop writes
-none and keeps no history. Rounds go in turn, each the other way round than the one before, and medians are compared.
-That is not enough where others use the cores: threads of a step wait for each other, and a step can take ten times as
-long on either side. So every row says how far its rounds lie apart; where that is much, its ratio says nothing. The
-bare side imports nothing of ours: it is also run alone, in a process of its own, for its memory.
+none and keeps no history. Both go in turn, a step of ours and a step of the other, so that a machine which slows down
+does so for both, and steps in which one was held up by other programs are left out for both. (Whole trainings one after
+the other gave ratios between .92 and 1.0.) Beside augmentation, workers of one side read ahead while the other has its
+turn. The bare side imports nothing of ours: it is also run alone, in a process of its own, for its memory.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import copy
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,11 @@ from torch.utils.data import DataLoader, Dataset
 
 # A step this short is the worst case for what a loop does around it: networks of use take ten times as long.
 BACKBONE, SIDE, BATCH, LABELS = "resnet18", 64, 64, 14
-STEPS, ROUNDS = 22, 5  # the last step ends with a checkpoint and is not timed
-FIRST = 4  # steps before this one warm up; losses are looked at in step 20, so that is timed too
-SHORT_STEPS, AUGMENTED_ROUNDS = 9, 5  # where losses are not looked at
-LOOP_STEPS, LOOP_ROUNDS = 123, 7
+STEPS = 65  # losses are looked at every 20 steps; the last step ends with a checkpoint and is not timed
+FIRST = 4  # steps before this one warm up
+HELD_UP = 1.3  # times the median, from which a step shows the machine and not the loop
+SHORT_STEPS, LOOP_STEPS = 40, 800
+ROUNDS = 5  # of the loaders
 MEMORY_STEPS = 6
 SAVE_EVERY = 500  # steps between checkpoints, the default of a training
 RATE, DECAY = 1e-3, 0.01
@@ -127,33 +129,82 @@ def ids_of(grey: torch.Tensor) -> list[str]:
     return [f"image-{row}" for row in range(len(grey))]
 
 
-class Timed:
-    """A training of a copy of a network that has a clock before its first layer."""
+@dataclass
+class Side:
+    """What one training showed: its losses, seconds of each step, and of what it did after the last one."""
 
-    def __init__(self, model: torch.nn.Module, train: Callable[[torch.nn.Module], list[float]]) -> None:
-        times: list[float] = []
-        network = copy.deepcopy(model)
-        network.register_forward_pre_hook(lambda *_: times.append(time.perf_counter()))
-        self.losses = train(network)
-        end = time.perf_counter()
-        self.step = (times[-1] - times[FIRST - 1]) / (len(times) - FIRST)
-        self.after = max(0.0, end - times[-1] - self.step)  # of ours: a checkpoint, and its removal, as of older ones
+    losses: list[float] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
+    after: float = 0.0
+    failed: BaseException | None = None
+
+
+class Turns:
+    """Whose turn it is among so many threads; one that has ended is passed over."""
+
+    def __init__(self, n: int) -> None:
+        self.changed, self.waiting, self.turn = threading.Condition(), list(range(n)), 0
+
+    def take(self, me: int) -> None:
+        with self.changed:
+            self.changed.wait_for(lambda: self.waiting[self.turn] == me)
+
+    def give(self, me: int, *, ended: bool = False) -> None:
+        with self.changed:
+            at = self.waiting.index(me)
+            if ended:
+                self.waiting.remove(me)
+            self.turn = (at if ended else at + 1) % max(len(self.waiting), 1)
+            self.changed.notify_all()
+
+
+def in_turn(model: torch.nn.Module, sides: Mapping[str, Callable[[torch.nn.Module], list[float]]]) -> dict[str, Side]:
+    """Each trains a copy of the network in a thread of its own, one step of each at a time."""
+    turns, found = Turns(len(sides)), {name: Side() for name in sides}
+
+    def train(me: int, side: Side, how: Callable[[torch.nn.Module], list[float]]) -> None:
+        network, began = copy.deepcopy(model), [0.0]
+
+        def step(*_: Any) -> None:
+            if began[0]:
+                side.steps.append(time.perf_counter() - began[0])
+            turns.give(me)
+            turns.take(me)
+            began[0] = time.perf_counter()
+
+        network.register_forward_pre_hook(step)
+        turns.take(me)
+        try:
+            side.losses = how(network)
+            side.after = max(0.0, time.perf_counter() - began[0] - middle(side.steps))
+        except BaseException as error:
+            side.failed = error
+        turns.give(me, ended=True)
+
+    threads = [
+        threading.Thread(target=train, args=(me, found[name], how)) for me, (name, how) in enumerate(sides.items())
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    for side in found.values():
+        if side.failed is not None:
+            raise side.failed
+    return found
 
 
 def both(
-    model: torch.nn.Module, data: Data, folder: Path, peer: Iterable[Data], **settings: Any
-) -> dict[str, Callable[[], Timed]]:
-    """Our training and the bare loop, ready to be run again and again."""
+    data: Data, folder: Path, peer: Iterable[Data], **settings: Any
+) -> dict[str, Callable[[torch.nn.Module], list[float]]]:
+    """Our training and the bare loop, ready to be run."""
 
     def trained(network: torch.nn.Module) -> list[float]:
         with tempfile.TemporaryDirectory(dir=folder) as out:
             ours(network, data, Path(out), **settings)
             return _losses(Path(out) / "history.jsonl")
 
-    return {
-        "ours": lambda: Timed(model, trained),
-        "bare": lambda: Timed(model, lambda network: [float(each) for each in bare_loop(network, peer)]),
-    }
+    return {"ours": trained, "bare": lambda network: [float(each) for each in bare_loop(network, peer)]}
 
 
 class Ordered:
@@ -170,31 +221,16 @@ class Ordered:
         return ((self.grey[rows], self.target[rows]) for rows in self.order)
 
 
-def in_turn(measured: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[Any]]:
-    """What each gives in each round; every other round goes backwards."""
-    found: dict[str, list[Any]] = {name: [] for name in measured}
-    for number in range(rounds):
-        for name in list(measured)[:: 1 - 2 * (number % 2)]:
-            found[name].append(measured[name]())
-    return found
-
-
 def middle(values: Iterable[float]) -> float:
     return float(np.median(list(values)))
 
 
-def steps_of(found: dict[str, list[Any]]) -> tuple[float, float]:
-    """Seconds of a step of ours and of the peer."""
-    return middle(each.step for each in found["ours"]), middle(each.step for each in found["bare"])
-
-
-def apart(found: dict[str, list[Any]]) -> str:
-    """The shortest and the longest round of each side, to see whether the machine was quiet."""
-    said = []
-    for name in ("ours", "bare"):
-        steps = [each.step for each in found[name]]
-        said.append(f"{name} {min(steps):.3g} to {max(steps):.3g} s")
-    return f"rounds: {', '.join(said)}"
+def steps_of(found: dict[str, Side], *names: str) -> tuple[list[float], str]:
+    """Mean seconds of a step of each side, over the steps in which none of them was held up; and how many these are."""
+    times = np.array([found[name].steps[FIRST:] for name in names])
+    smooth = (times < HELD_UP * np.median(times, axis=1, keepdims=True)).all(axis=0)
+    said = f"{smooth.sum()} steps of each in turn ({(~smooth).sum()} more were held up)"
+    return [float(each) for each in times[:, smooth].mean(axis=1)], said
 
 
 def new_network() -> torch.nn.Module:
@@ -218,26 +254,23 @@ def _steps(folder: Path) -> tuple[list[dict[str, Any]], float]:
     """Steps of both loops with the loader between them; and the seconds of a step of ours."""
     data = drawn(STEPS)
     kept, shards, about = _loaders(data, folder)
-    model, order = new_network(), Ordered(data)
+    order = Ordered(data)
 
     def plain(network: torch.nn.Module) -> list[float]:
-        return [float(each) for each in bare_loop(network, islice(order, SHORT_STEPS), plain=True)]
+        return [float(each) for each in bare_loop(network, order, plain=True)]
 
-    sides = {**both(model, data, folder, order), "plain": lambda: Timed(model, plain), "kept": kept, "shards": shards}
-    found = in_turn(sides, ROUNDS)
-    _same(found["ours"][0].losses, found["bare"][0].losses)
-    step, bare = steps_of(found)
-    checkpoint = middle(each.after for each in found["ours"])
+    found = in_turn(new_network(), {**both(data, folder, order), "plain": plain})
+    _same(found["ours"].losses, found["bare"].losses)
+    (step, bare, usual), said = steps_of(found, "ours", "bare", "plain")
+    checkpoint = found["ours"].after
     whole = step + checkpoint / SAVE_EVERY
     share = 100 * checkpoint / SAVE_EVERY / step
-    usual = middle(each.step for each in found["plain"])
-    from_memory, from_shards = middle(found["kept"]), middle(found["shards"])
+    from_memory, from_shards = (middle(read() for _ in range(ROUNDS)) for read in (kept, shards))
     needed = f"the step above needs {BATCH / step:.0f}"
     return [
         _row(f"training, {BACKBONE} at {SIDE} px, batch {BATCH}: a step", whole, bare, TARGET,
-             f"{BATCH / whole:.0f} images/s, bare PyTorch {BATCH / bare:.0f}, {torch.get_num_threads()} threads; steps "
-             f"{FIRST} to {STEPS - 1} of {ROUNDS} rounds each; ours with 1/{SAVE_EVERY} of its checkpoint of "
-             f"{checkpoint:.2f} s ({share:.1f}%), peer without any; {apart(found)}"),
+             f"{BATCH / whole:.0f} images/s, bare PyTorch {BATCH / bare:.0f}, {torch.get_num_threads()} threads; "
+             f"{said}; ours with 1/{SAVE_EVERY} of its checkpoint of {checkpoint:.2f} s ({share:.1f}%), peer without any"),
         _row("the same, peer's weights laid out as torch does", whole, usual, None,
              f"bare PyTorch {BATCH / usual:.0f} images/s; {BATCH / bare:.0f} with colours last, as above and as ours"),
         _row("loader, pictures kept in memory: delivered over needed", from_memory, step, 1.0,
@@ -251,12 +284,12 @@ def _loop(folder: Path, plain: float) -> dict[str, Any]:
     """What the loop costs around a step, seen where there is next to no network."""
     layer = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(SIDE * SIDE, LABELS))
     data = drawn(LOOP_STEPS)
-    found = in_turn(both(layer, data, folder, Ordered(data)), LOOP_ROUNDS)
-    step, bare = steps_of(found)
+    found = in_turn(layer, both(data, folder, Ordered(data)))
+    (step, bare), said = steps_of(found, "ours", "bare")
     more = step - bare
     return _row("the loop alone, around one linear layer: a step", step, bare, None,
                 f"{1000 * more:.2f} ms more than the bare loop, {100 * more / plain:.1f}% of a step of {BACKBONE}; "
-                f"without checkpoints; {apart(found)}")  # fmt: skip
+                f"without checkpoints; {said}")  # fmt: skip
 
 
 def _augmented(folder: Path, plain: float) -> dict[str, Any]:
@@ -268,11 +301,11 @@ def _augmented(folder: Path, plain: float) -> dict[str, Any]:
     changes = {"flip": FLIP, "rotation": ROTATION, "scale": SCALE}
     workers = n_workers(None, squares_of(data[0]), Augment(**changes), gpu=False, processes=1)
     loader = DataLoader(Turned(data), BATCH, shuffle=True, num_workers=workers)
-    found = in_turn(both(new_network(), data, folder, loader, **changes), AUGMENTED_ROUNDS)
-    step, bare = steps_of(found)
+    found = in_turn(new_network(), both(data, folder, loader, **changes))
+    (step, bare), said = steps_of(found, "ours", "bare")
     return _row(f"training with flip, rotation {ROTATION:g}, scale {SCALE:g}: a step", step, bare, None,
                 f"peer: torchvision's transforms, picture by picture in a DataLoader; workers on both sides: "
-                f"{workers}; {step / plain:.2f} times our step without; {apart(found)}")  # fmt: skip
+                f"{workers}; {step / plain:.2f} times our step without; {said}")  # fmt: skip
 
 
 def _memory() -> dict[str, Any]:

