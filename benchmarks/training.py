@@ -270,7 +270,7 @@ def _steps(folder: Path) -> tuple[list[dict[str, Any]], float]:
     return [
         _row(f"training, {BACKBONE} at {SIDE} px, batch {BATCH}: a step", whole, bare, TARGET,
              f"{BATCH / whole:.0f} images/s, bare PyTorch {BATCH / bare:.0f}, {torch.get_num_threads()} threads; "
-             f"{said}; ours with 1/{SAVE_EVERY} of its checkpoint of {checkpoint:.2f} s ({share:.1f}%), peer without any"),
+             f"{said}; ours with 1/{SAVE_EVERY} of its checkpoint of {checkpoint:.2f} s ({share:.1f}%), peer without"),
         _row("the same, peer's weights laid out as torch does", whole, usual, None,
              f"bare PyTorch {BATCH / usual:.0f} images/s; {BATCH / bare:.0f} with colours last, as above and as ours"),
         _row("loader, pictures kept in memory: delivered over needed", from_memory, step, 1.0,

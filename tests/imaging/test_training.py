@@ -7,9 +7,11 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -290,6 +292,15 @@ def test_curves_for_tensorboard_stay_on_the_disk(twin: Path, tmp_path: Path) -> 
     curves = EventAccumulator(str(event.parent))
     curves.Reload()
     assert {"train/loss", "validate/loss", "validate/auroc"} <= set(curves.Tags()["scalars"])
+
+
+def test_curves_for_trackio_stay_on_the_disk(twin: Path, tmp_path: Path) -> None:
+    """In a process of its own: trackio keeps threads, and a folder that it chooses once."""
+    words = ["train", twin, "--out", tmp_path / "run", *TINY, "--findings", "edema", "--epochs", "1"]
+    subprocess.run([sys.executable, "-m", "cxrhf", *map(str, words), "--tracker", "trackio"], check=True, timeout=300)
+    with closing(sqlite3.connect(tmp_path / "run" / "trackio" / "cxrhf.db")) as curves:
+        told = [json.loads(row[0]) for row in curves.execute("select metrics from metrics")]
+    assert {"train/loss", "validate/loss", "validate/auroc"} <= {name for each in told for name in each}
 
 
 def test_python_can_do_the_same(twin: Path, tmp_path: Path) -> None:
