@@ -194,7 +194,7 @@ class DemoConfig:
     n_patients: int = field(default=1200, metadata={"help": "Patients to make up, with some six images each."})
     size: int = field(default=128, metadata={"help": "Side of the drawn pictures."})
     seed: int = field(default=0, metadata={"help": "Seed of the patients and of the resampling."})
-    steps: int = field(default=250, metadata={"help": "Steps of the network's training; 0: no network, no torch."})
+    steps: int = field(default=500, metadata={"help": "Steps of the network's training; 0: no network, no torch."})
     n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients."})
     overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
 
