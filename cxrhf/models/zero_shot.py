@@ -130,10 +130,8 @@ def _mean(finding: str, texts: tuple[str, ...], vectors: dict[str, Floats]) -> F
 def _prepare(images: Images, clip: Clip, row: int) -> Tensors:
     try:
         return clip.prepare(images.pictures[row])
-    except CxrhfError as error:
-        names = images.table.column_names
-        which = f"image {images.table['image_id'][row].as_py()}" if "image_id" in names else f"picture {row + 1}"
-        raise CxrhfError(f"{which}: {error}") from None
+    except CxrhfError as error:  # the row, never the image's id: messages end up in logs
+        raise CxrhfError(f"the picture of row {row + 1:,}: {error}") from None
 
 
 class _Lines:
