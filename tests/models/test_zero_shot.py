@@ -179,5 +179,5 @@ def test_errors(loaded: dict[str, Clip]) -> None:
         zero_shot(some(films(1)), clip, {})
     with pytest.raises(ConfigError, match="edema has no prompt on one side"):
         directions(clip, {"edema": Pair(("a",), ())})
-    with pytest.raises(CxrhfError, match="^the picture of row 2: a picture is not a table of grey levels"):
+    with pytest.raises(CxrhfError, match=r"^the picture of row 2: a picture is not a table of grey levels"):
         zero_shot(some([films(1)[0], np.zeros((3, 3))]), clip, prompts)  # type: ignore[list-item]
