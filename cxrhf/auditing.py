@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cxrhf.audits import AuditOutput
+    from cxrhf.representations.looking import Looked
     from cxrhf.run import Input, Run
     from cxrhf.schema import Loaded
 
@@ -129,7 +130,8 @@ def audit(
     """Audit predictions: a DataFrame, an Arrow table, a dictionary of columns, a list of rows, or a file.
 
     Columns are found by their usual names or named here; `pretest` may also be "from:age,sex,view,prior_labels".
-    `options` are those of `cxrhf audit`, with underscores (n_resamples=500, only="overview", notes="notes.parquet").
+    `options` are those of `cxrhf audit`, with underscores (n_resamples=500, only="overview", notes="notes.parquet",
+    embeddings="vectors.parquet").
     The result displays itself in a notebook; `.results` is the RESULT table, `.save(folder)` writes a run and its page.
 
     >>> import cxrhf
@@ -140,6 +142,7 @@ def audit(
     """
     from cxrhf.audits import run_audits
     from cxrhf.config import from_mapping
+    from cxrhf.representations.looking import look_beside
     from cxrhf.run import fingerprint
     from cxrhf.schema import load_predictions
 
@@ -150,9 +153,10 @@ def audit(
     say: Progress = progress if callable(progress) else (progress_line() if progress else lambda _: None)
     loaded = load_predictions(table, findings=config.findings, columns=config.columns())
     prepared = prepare(loaded, config, say, Path(table) if is_file and Path(table).is_dir() else None)
-    output = run_audits(prepared.table, config, say, workers=workers)
+    looked = look_beside(config, [Path(table)] if is_file else [], prepared.table)
+    output = run_audits(prepared.table, config, say, workers=workers, material=looked.material)
     inputs = [fingerprint(table)] if is_file and Path(table).is_file() else [in_memory(prepared.table)]
-    return Audit(config, prepared, output, inputs)
+    return Audit(config, prepared, output, inputs, looked)
 
 
 def in_memory(table: pa.Table) -> Input:
@@ -177,6 +181,7 @@ class Audit:
     prepared: Prepared
     output: AuditOutput
     inputs: Sequence[Input]
+    looked: Looked
 
     @property
     def results(self) -> pa.Table:
@@ -191,7 +196,7 @@ class Audit:
     @property
     def notes(self) -> list[str]:
         """What a reader of the numbers must know."""
-        return list(dict.fromkeys([*self.prepared.notes, *self.output.notes]))
+        return list(dict.fromkeys([*self.prepared.notes, *self.looked.notes, *self.output.notes]))
 
     def value(self, metric: str, finding: str | None = None, **where: Any) -> float:
         """One number: of the whole sample unless `slice` is given; `model`, `audit`, `versus`, `dataset` choose too."""
@@ -230,13 +235,14 @@ class Audit:
 
         run = open_run(folder, verb="audit", config=to_mapping(self.config), inputs=self.inputs, overwrite=overwrite)
         run.add("predictions", self.prepared.table)
-        return write(run, self.prepared, self.output)
+        return write(run, self.prepared, self.output, self.looked, self.config)
 
     def html(self) -> str:
         """The whole page as text."""
         from cxrhf.report.html import render
 
-        return render(self.results.to_pylist(), self.curves.to_pylist(), self._record())
+        points = [] if self.output.points is None else self.output.points.to_pylist()
+        return render(self.results.to_pylist(), self.curves.to_pylist(), self._record(), points=points)
 
     def _record(self) -> dict[str, Any]:
         from cxrhf.run import new_record
@@ -244,6 +250,7 @@ class Audit:
         return new_record("audit", to_mapping(self.config), self.inputs) | {
             "notes": self.notes,
             "reading": self.prepared.reading,
+            "may_show": self.looked.terms.may_show,
         }
 
     def _repr_html_(self) -> str:
@@ -260,13 +267,22 @@ class Audit:
         return "\n".join([*lines, *more, "Next: .save('runs/mine') writes the page; .results has every number."])
 
 
-def write(run: Run, prepared: Prepared, output: AuditOutput) -> Path:
+def write(
+    run: Run,
+    prepared: Prepared,
+    output: AuditOutput,
+    looked: Looked,
+    config: AuditConfig,
+    progress: Progress = lambda _: None,
+) -> Path:
     """Put what was found into an open run, with its page; returns the page's path."""
     from cxrhf.report import write_report
+    from cxrhf.representations.looking import with_probes, write_beside
 
-    run.add("results", output.results)
+    run.add("results", with_probes(output.results, run.path))
     run.add("curves", output.curves)
-    said = list(dict.fromkeys([*prepared.notes, *output.notes]))
+    beside = write_beside(run, looked, output, config, progress)
+    said = list(dict.fromkeys([*prepared.notes, *looked.notes, *output.notes, *beside]))
     run.finish(reading=prepared.reading, notes=said, **({"fitted": prepared.fitted} if prepared.fitted else {}))
     return Path(write_report(run.path))
 

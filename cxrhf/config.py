@@ -12,13 +12,17 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cxrhf.config_representations import SHORTCUT_TESTS, SLICE_METHODS, SLICE_RECIPES, RepresentationFields
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.findings import finding_name
 
 if TYPE_CHECKING:
     from cxrhf.tables.columns import Columns
 
-AUDITS = ("overview", "context", "matched", "reweighted", "imbalance", "subgroups", "compare")
+AUDITS = (
+    "overview", "context", "matched", "reweighted", "imbalance", "subgroups", "encoding", "features", "slices",
+    "shortcut", "compare",
+)  # fmt: skip
 CORRECTIONS = ("bonferroni", "holm", "bh", "by", "max_t", "none")
 MENTION_RULES = ("words", "substring", "affirmed")
 _COLUMN: dict[str, Any] = {"metavar": "COLUMN"}
@@ -26,7 +30,7 @@ C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True)
-class AuditConfig:
+class AuditConfig(RepresentationFields):
     """Predictions -> results with intervals and one page."""
 
     predictions: tuple[str, ...] = field(
@@ -133,6 +137,9 @@ class AuditConfig:
         set_field(self, "only", listed(self.only))
         set_field(self, "findings", tuple(finding_name(each) for each in listed(self.findings)))
         set_field(self, "train_prevalence", listed(self.train_prevalence))
+        set_field(self, "shortcuts", listed(self.shortcuts))
+        methods = listed(self.slice_methods)
+        set_field(self, "slice_methods", SLICE_METHODS if methods == ("all",) else tuple(dict.fromkeys(methods)))
         if not self.predictions:
             raise ConfigError("no predictions file was given", next_step="cxrhf audit predictions.csv --out runs/first")
         for name in self.only:
@@ -142,6 +149,11 @@ class AuditConfig:
         within("level", self.level, 0.5, 0.9999)
         one_of("correction: no such rule", self.correction, CORRECTIONS)
         one_of("mention_rule: no such rule", self.mention_rule, MENTION_RULES)
+        for name in self.slice_methods:
+            one_of("slice_methods: no such method", name, SLICE_METHODS)
+        one_of("slice_recipe: no such recipe", self.slice_recipe, SLICE_RECIPES)
+        one_of("shortcut_test: no such test", self.shortcut_test, SHORTCUT_TESTS)
+        within("reduce", self.reduce, 1, 100_000)
         self.training_prevalence("")  # says now what is wrong with it
         if self.pretest_sources() and self.context is not None:
             raise ConfigError(

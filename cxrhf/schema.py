@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from cxrhf.tables.reading import Loaded, Reading
 
 __all__ = [
-    "ATTRIBUTE", "ATTRITION", "CURVE", "EMBEDDING", "GENERATION", "IMAGE", "NOTE", "PREDICTION", "RESULT", "SLICE",
-    "TABLES", "WORD", "Columns", "Loaded", "PredictionArrays", "Reading", "arrays", "check", "display_name",
+    "ATTRIBUTE", "ATTRITION", "CURVE", "EMBEDDING", "GALLERY", "GENERATION", "IMAGE", "NOTE", "POINT", "PREDICTION",
+    "RESULT", "SLICE", "TABLES", "WORD", "Columns", "Loaded", "PredictionArrays", "Reading", "arrays", "check", "display_name",
     "finding_name", "image_schema", "load_predictions", "read_predictions", "read_table", "table_of", "write_table",
 ]  # fmt: skip
 
@@ -191,12 +191,42 @@ WORD = pa.schema(
 SLICE = pa.schema(
     [
         _need("image_id", _TEXT),
+        _may("model", _TEXT),  # as RESULT names it
         _need("method", _TEXT),
         _may("finding", _TEXT),
         _need("slice", _TEXT),
-        _may("half", _TEXT),
+        _may("half", _TEXT),  # "discover" or "confirm"
+        _may("weight", _NUMBER, range="0 1"),  # how much the image belongs to the slice
     ],
     metadata={"table": "SLICE"},
+)
+# Places of images in maps of a network's vectors, with what colours them. Rows of patients: never shared, and drawn one
+# by one only where the data may be shown.
+POINT = pa.schema(
+    [
+        _need("image_id", _TEXT),
+        _need("model", _TEXT),
+        _need("map", _TEXT),  # "pca 1-2", "pca 3-4", "t-sne", "logits"
+        _need("x", _NUMBER),
+        _need("y", _NUMBER),
+        _may("disease", _TEXT),
+        _may("sex", _TEXT),
+        _may("race", _TEXT),
+        _may("age", _TEXT),  # a band
+    ],
+    metadata={"table": "POINT"},
+)
+# Thumbnails of images in the best and worst slices; only of data that may be shown.
+GALLERY = pa.schema(
+    [
+        _need("image_id", _TEXT),
+        _need("model", _TEXT),
+        _need("finding", _TEXT),
+        _need("slice", _TEXT),
+        _need("role", _TEXT),  # "worst" or "best"
+        _need("thumbnail", pa.binary()),  # JPEG
+    ],
+    metadata={"table": "GALLERY"},
 )
 # What every step of a build left; expected_* are the published counts, where there are any.
 _COUNTED = ("images", "studies", "patients", "admissions", "notes")
@@ -223,6 +253,8 @@ TABLES: dict[str, pa.Schema] = {
     "curves": CURVE,
     "words": WORD,
     "slices": SLICE,
+    "points": POINT,
+    "gallery": GALLERY,
     "attrition": ATTRITION,
 }
 

@@ -30,7 +30,9 @@ PLACES = {
 SLOW = ("scipy.stats", "sklearn", "datasets")
 
 TABLES = {"schema", "tables", "errors", "findings"}
-SHARED = TABLES | {"config", "config_build", "config_context", "config_models", "config_train", "run"}
+SHARED = TABLES | {
+    "config", "config_build", "config_context", "config_models", "config_representations", "config_train", "run",
+}  # fmt: skip
 STAGE = SHARED | {"metrics", "calibrate", "encode"}
 # Part of cxrhf -> the parts it may import, besides itself. Data, context and models meet only through tables.
 LAYERS = {
@@ -40,7 +42,8 @@ LAYERS = {
     "findings": set[str](),
     "schema": TABLES,
     "tables": TABLES,
-    "config": TABLES,
+    "config": TABLES | {"config_representations"},
+    "config_representations": set[str](),
     "config_build": TABLES | {"config"},
     "config_context": TABLES | {"config"},
     "config_train": TABLES | {"config"},
@@ -55,7 +58,9 @@ LAYERS = {
     "report": SHARED | {"metrics"},
     "hub": SHARED | {"metrics", "report", "paths"},
     # From a file or a table to the page: what the command line and notebooks share.
-    "auditing": SHARED | {"audits", "context", "data", "report"},
+    "auditing": SHARED | {"audits", "context", "data", "report", "representations"},
+    # What lies beside the predictions of a run: vectors, attributes, pictures.
+    "representations": SHARED | {"audits", "data"},
     "pretest_tables": SHARED | {"metrics", "audits"},
     "pretesting": SHARED
     | {"metrics", "audits", "auditing", "context", "data", "encode", "calibrate", "report", "pretest_tables"},
@@ -68,7 +73,8 @@ METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}
 LIGHT = {
     "cxrhf": set[str](),
     "cxrhf.__main__": {"cli"},
-    "cxrhf.cli": {"cli", "errors", "config", "config_build", "config_context", "config_models", "config_train"},
+    "cxrhf.cli": {"cli", "errors", "config", "config_build", "config_context", "config_models", "config_representations",
+                  "config_train"},
 }
 # Import name -> the distribution that brings it, where they differ.
 DISTRIBUTIONS = {

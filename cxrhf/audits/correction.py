@@ -4,6 +4,8 @@ A page tests hundreds of differences. With the default (Bonferroni) the chance t
 significant when nothing is going on is at most 5%: all differences of an audit of one model are one family, and the
 families of the page share the 5% evenly, so that a long list of subgroups does not drown the headline. `bh` and `by`
 hold the share of false ones among what is called significant within each family instead. Intervals are not corrected.
+`features` and `slices` look for what nobody asked about beforehand: they come with a rule of their own, which their
+rows name, and take no part in this.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ _RULES: Mapping[str, Callable[..., Any]] = {
     "bh": benjamini_hochberg,
     "by": benjamini_yekutieli,
 }
+OWN_RULE = ("features", "slices")
 _NAMES = {"bonferroni": "Bonferroni", "holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
 
 
@@ -29,7 +32,7 @@ def correct(rows: Sequence[Row], how: str) -> None:
     """Replace the raw p values of these rows in place; `method` then says how and for how many."""
     families: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        if row["p_value"] is not None and not np.isnan(row["p_value"]):
+        if row["p_value"] is not None and not np.isnan(row["p_value"]) and row["audit"] not in OWN_RULE:
             other = row["versus"] if row["audit"] == "compare" else None
             families.setdefault((row["dataset"], row["model"], row["audit"], other), []).append(row)
     for family in families.values() if how != "none" else ():

@@ -4,11 +4,11 @@ How rows are keyed. `metric` is the name of the function that gives the number. 
 (`sensitivity_at_specificity.threshold`). A suffix says whose population it is measured on: none = the sample as it
 is, `_att` = negatives weighted to the context of the positives, `_ipw` = both classes weighted to the context of
 everybody, `_matched` = 1:1 matched pairs (the function itself is called `matched_auroc`); `auroc_context` scores with
-the pre-test probability alone; `_balanced` = groups weighted to one prevalence and age. `slice` is "all" or the part
-of the sample, as `pretest=bottom`, `mention=yes`, `sex=F & race=Black`. `versus` is filled only where the number is a
-difference: metric `auroc_drop` with versus `auroc_att` is auroc - auroc_att, metric `auroc` of slice `sex=F` with
-versus `sex=M` is the first less the second. `finding` is a finding or "macro", the unweighted mean over findings with a
-defined value. `method` says weighting, then interval. A `verdict` row carries its sentence in `note` and the number it
+the pre-test probability alone; `_balanced` = groups weighted to one prevalence and age; `_equalised` = an attribute as
+frequent in both sexes. `slice` is "all" or the part of the sample, as `pretest=bottom`, `mention=yes`, `sex=F &
+race=Black`. `versus` is filled only where the number is a difference: metric `auroc_drop` with versus `auroc_att` is
+auroc - auroc_att, metric `auroc` of slice `sex=F` with versus `sex=M` is the first less the second. `finding` is a
+finding or "macro", the unweighted mean over findings with a defined value. `method` says weighting, then interval. A `verdict` row carries its sentence in `note` and the number it
 rests on in `value`. Null interval = none is computed; NaN = undefined, with the reason in `note`.
 
 While the audits run, a row also carries `KEPT`, its replicates, for what is computed from rows (correction of p values
@@ -34,11 +34,16 @@ KEPT = "kept"
 
 
 class Part(NamedTuple):
-    """What one audit of one sample found: RESULT rows, CURVE rows, and what a reader must be told."""
+    """What one audit of one sample found: RESULT rows, CURVE rows, and what a reader must be told.
+
+    Audits of representations also place images: POINT rows (maps) and SLICE rows.
+    """
 
     rows: list[Row]
     curves: list[Row]
     notes: list[str]
+    points: Sequence[Row] = ()
+    slices: Sequence[Row] = ()
 
 
 class Kept(NamedTuple):

@@ -42,7 +42,7 @@ def over_runs(runs: Sequence[Audited]) -> Part:
     if len(runs) < 2 or not keys:
         return Part([], [], [])
     name = runs[0].sample.name
-    rows = [row for key in keys for row in _rows(name, [table.get(key) for table in tables])]
+    rows = [row for key in keys for row in run_rows(name, [table.get(key) for table in tables], "imbalance")]
     seeds = ", ".join(str(run.sample.data.seed) for run in runs)
     note = (
         f"{name}: {len(runs)} runs (seeds {seeds}). Rows and curves named {name} are means over runs with their "
@@ -62,7 +62,7 @@ def _by_key(rows: Sequence[Row]) -> dict[tuple[str, str], Row]:
     return found
 
 
-def _rows(name: str, rows: Sequence[Row | None]) -> list[Row]:
+def run_rows(name: str, rows: Sequence[Row | None], audit: str) -> list[Row]:
     """The mean and the standard deviation of one number; a run without it has None."""
     given = plain(row for row in rows if row is not None)
     values = np.array([row["value"] for row in given if np.isfinite(row["value"])])
@@ -74,12 +74,11 @@ def _rows(name: str, rows: Sequence[Row | None]) -> list[Row]:
     images = {row["n"] for row in given}
     if len(images) > 1:
         said.append(f"{min(images):,} to {max(images):,} images")
-    if some["audit"] != "imbalance":
+    if some["audit"] != audit:
         said.append(f"from the audit {some['audit']}")
     if any(OPTIMISTIC in (row["note"] or "") for row in given):
         said.append("threshold of each run chosen on its rows: optimistic")
-    head = some | {column: _agreed(given, column) for column in ("n", "n_pos", "n_patients")}
-    head |= {"audit": "imbalance", "model": name, "ci_low": None, "ci_high": None, "p_value": None}
+    head = run_head(name, given, audit)
     mean = {
         "value": float(values.mean()) if defined else np.nan,
         "method": f"mean of {counted}",
@@ -95,6 +94,12 @@ def _rows(name: str, rows: Sequence[Row | None]) -> list[Row]:
         else f"{metric}.sd is undefined: {metric} is defined in {defined} of {len(rows)} runs",
     }
     return [head | mean, head | spread]
+
+
+def run_head(name: str, rows: Sequence[Row], audit: str) -> Row:
+    """What the rows of all runs have in common; runs have no interval and no p value together."""
+    agreed = {column: _agreed(rows, column) for column in ("n", "n_pos", "n_patients")}
+    return rows[0] | agreed | {"audit": audit, "model": name, "ci_low": None, "ci_high": None, "p_value": None}
 
 
 def _agreed(rows: Sequence[Row], column: str) -> int | None:

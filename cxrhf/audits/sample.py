@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from cxrhf.audits.material import Beside, Material, beside
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.metrics.draws import Draws, draw
 from cxrhf.metrics.intervals import UnitCount, count_units
@@ -40,6 +41,16 @@ class Settings(Protocol):
     def correction(self) -> str: ...
     @property
     def baseline(self) -> str | None: ...
+    @property
+    def slice_methods(self) -> Sequence[str]: ...
+    @property
+    def slice_recipe(self) -> str: ...
+    @property
+    def reduce(self) -> int: ...
+    @property
+    def shortcuts(self) -> Sequence[str]: ...
+    @property
+    def shortcut_test(self) -> str: ...
     def training_prevalence(self, finding: str) -> float | None:
         """Share of positives in the training set; None = not known."""
 
@@ -116,6 +127,7 @@ class Sample:
     tuning: PredictionArrays | None = None  # its validation split
     several_models: bool = False
     keep: bool = False  # whether rows keep their replicates
+    beside: Beside = field(default_factory=Beside)
     # (metric, finding) -> replicates of whole-sample numbers that an audit has computed and another may want.
     memory: dict[tuple[str, str], Floats] = field(default_factory=dict)
 
@@ -185,7 +197,12 @@ class Sample:
 
 
 def samples(
-    predictions: pa.Table, settings: Settings, workers: int | None, progress: Progress, notes: list[str]
+    predictions: pa.Table,
+    settings: Settings,
+    workers: int | None,
+    progress: Progress,
+    notes: list[str],
+    material: Material | None = None,
 ) -> Iterator[Sample]:
     """Every dataset x model x training seed of the table; only the test split where there are several splits.
 
@@ -221,7 +238,7 @@ def samples(
                 data = replace(data, y=np.where(nothing, np.nan, data.y))  # no data, so not to be counted as such
                 notes.append(f"{key['model']}: {int(nothing.sum()):,} labels of weight 0 are left out")
         several = len(seeds[key["dataset"], key["model"]]) > 1
-        beside = _of(tuning, key) if tuning is not None else None
+        held = _of(tuning, key) if tuning is not None else None
         yield Sample(
             key["dataset"],
             f"{key['model']} (seed {key['seed']})" if several else key["model"],
@@ -232,9 +249,10 @@ def samples(
             progress,
             several_datasets,
             name=key["model"],
-            tuning=arrays(beside) if beside is not None and beside.num_rows else None,
+            tuning=arrays(held) if held is not None and held.num_rows else None,
             several_models=several_models,
             keep=several_models or settings.correction == "max_t",
+            beside=Beside() if material is None else beside(material, data, key["model"], key["seed"], notes),
         )
 
 

@@ -11,6 +11,7 @@ from cxrhf.errors import RunError
 
 if TYPE_CHECKING:
     from cxrhf.auditing import Prepared
+    from cxrhf.representations.looking import Looked
     from cxrhf.run import Input, Run
 
 ABOUT = """Audit predictions: metrics with patient-level intervals, what remains when context is controlled, one page.
@@ -26,6 +27,11 @@ context. Without one, --pretest from:age,sex,view,prior_labels fits a small cont
 view add subgroups; a split column with validate rows gives thresholds; several files are several models (compared), or
 with --model NAME several runs of one model (summed up).
 
+Vectors of the images (--embeddings, or those that cxrhf embed left in a run) add what the network knows of its
+patients (encoding), maps of them (features) and slices in which it fails; attributes (--attributes: drains, wires) say
+what slices are made of, and whether a shortcut explains a gap between the sexes. Labelling sheets for the worst and
+best slices are written to RUN/labelling; --annotations takes them back.
+
 examples:
   cxrhf audit predictions.csv --out runs/mine
   cxrhf audit vendor.csv --patient PID --label truth --score ai_score --finding pneumothorax
@@ -34,6 +40,9 @@ examples:
   cxrhf audit predictions.parquet --context runs/mimic-context
   cxrhf audit ours.parquet theirs.parquet --only overview,compare --findings edema,pneumonia
   cxrhf audit seed0.csv seed1.csv seed2.csv --model densenet
+  cxrhf audit predictions.csv --embeddings vectors.parquet --attributes drains.csv
+  cxrhf audit runs/mine --slice-methods mixture,domino --findings pneumothorax
+  cxrhf audit runs/mine --annotations runs/mine/labelling/net-atelectasis-mixture-negative.csv
   cxrhf audit runs/mine --n-resamples 10000"""
 
 
@@ -45,6 +54,7 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.auditing import prepare, progress_line
     from cxrhf.config import to_mapping
     from cxrhf.report.notes import printable
+    from cxrhf.representations.looking import look_beside
     from cxrhf.run import check_folder, open_run
     from cxrhf.schema import load_predictions
 
@@ -62,29 +72,34 @@ def main(args: Sequence[str]) -> int:
         print("\n".join(map(printable, reading.lines())))
     show = progress_line()
     prepared = prepare(loaded, config, show, sources[0] if sources[0].is_dir() else None)
+    looked = look_beside(config, sources, prepared.table)
     run = open_run(
         folder,
         verb="audit",
         config=to_mapping(config),
-        inputs=None if inside else inputs_of(sources, config.notes, config.context),
+        inputs=None if inside else inputs_of(sources, config),
         overwrite=config.overwrite,
     )
     # A run that audits itself keeps its predictions; with --findings they are a part, and the rest must not be lost.
     if not inside or (prepared.table is not loaded.table and not config.findings):
         run.add("predictions", prepared.table)
-    print(audit_into(run, prepared, config, show))
+    print(audit_into(run, prepared, looked, config, show))
     return 0
 
 
-def inputs_of(sources: Sequence[Path], notes: str | None, context: str | None = None) -> list[Input]:
-    """Fingerprints of the files that the run is made from; a build is known by its record."""
+def inputs_of(sources: Sequence[Path], config: AuditConfig) -> list[Input]:
+    """Fingerprints of the files that the run is made from; a build is known by its record.
+
+    Annotations are no inputs: a run may be audited again with more of them.
+    """
     from cxrhf.run import fingerprint
 
     files = [each / "predictions.parquet" if each.is_dir() else each for each in sources]
-    if notes is not None:
-        files.append(Path(notes) / "build.json" if Path(notes).is_dir() else Path(notes))
-    if context is not None:
-        files.append(Path(context) / "predictions.parquet")
+    named = {"notes": "build", "context": "predictions", "embeddings": "embeddings", "attributes": "attributes"}
+    for flag, table in named.items():
+        given, inside = getattr(config, flag), "build.json" if table == "build" else f"{table}.parquet"
+        if given is not None:
+            files.append(Path(given) / inside if Path(given).is_dir() else Path(given))
     return [fingerprint(each) for each in files]
 
 
@@ -94,20 +109,20 @@ def default_out(sources: Sequence[Path]) -> Path:
     return first if first.is_dir() else Path("runs") / (first.name.split(".")[0] or "audit")
 
 
-def audit_into(run: Run, prepared: Prepared, config: AuditConfig, show: Callable[[str], None]) -> Path:
+def audit_into(run: Run, prepared: Prepared, looked: Looked, config: AuditConfig, show: Callable[[str], None]) -> Path:
     """Run the audits, write their tables and the page into an open run, print a summary."""
     from cxrhf.auditing import summary_lines, write
     from cxrhf.audits import run_audits
     from cxrhf.report.notes import note_lines
 
-    output = run_audits(prepared.table, config, progress=show)
+    output = run_audits(prepared.table, config, progress=show, material=looked.material)
     show("writing the page and its figures")
-    page = write(run, prepared, output)
+    page = write(run, prepared, output, looked, config, show)
     print()
     print("\n".join(summary_lines(output.results, config.level)))
     # Notes of the reader stood above, with what was understood.
     read = [line.removeprefix("  note: ") for line in prepared.reading if line.startswith("  note: ")]
-    rest = [note for note in prepared.notes if not note.endswith(tuple(read))] + output.notes
+    rest = [note for note in prepared.notes if not note.endswith(tuple(read))] + looked.notes + output.notes
     if lines := note_lines(rest, output.results.select(["model", "finding"]).to_pylist()):
         print("\n".join(["", *lines]))
     print()

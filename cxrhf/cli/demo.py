@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cxrhf.config import AuditConfig, DemoConfig
 
@@ -18,7 +18,9 @@ ABOUT = """See the whole way in a few minutes, without any data: draw the films 
 layout, link them with prior notes, show what every step left, learn from the notes how likely each finding is before
 the image is seen, train a small network on the films, and audit what it says of films it has not seen, beside three
 simulated models whose flaws are known (data/source/truth.json in the run folder says what was planted): one reads
-picture and chart, one the picture alone, one ranks like the first but is too sure of disease.
+picture and chart, one the picture alone, one ranks like the first but is too sure of disease. Vectors of the network
+and of the first of these, and what lies in the films (drains, wires), show what is encoded, which slices fail, and
+whether a shortcut explains a gap.
 
 A demo that was stopped goes on with the same command.
 
@@ -47,6 +49,7 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.config_context import ContextFitConfig
     from cxrhf.data.build import build
     from cxrhf.pretesting import fit_run
+    from cxrhf.representations.looking import look_beside
     from cxrhf.run import made_up, open_run
     from cxrhf.schema import load_predictions, read_table
 
@@ -77,30 +80,41 @@ def main(args: Sequence[str]) -> int:
     )  # fmt: skip
     assert chart is not None
     print("\n".join(["What the prior notes alone tell, without any image:", *chart.lines()]), end="\n\n")
-    rows = [simulated(config, built)]
+    made = simulated(config, built)
+    rows, vectors = [made.predictions], [made.embeddings]
     if config.steps and (network := trained(config, folder, run.path / "network", show)) is not None:
-        rows.append(network)
+        rows.append(network.predictions)
+        vectors.append(network.embeddings)
     written = run.add("predictions", pa.concat_tables(rows))
+    run.add("embeddings", pa.concat_tables(vectors))
     loaded = load_predictions(written)  # through the same door as everybody's file
-    audit = AuditConfig(predictions=(str(written),), out=config.out, context=str(chart.path),
-                        n_resamples=config.n_resamples, seed=config.seed)  # fmt: skip
+    audit = AuditConfig(predictions=(str(written),), out=config.out, context=str(chart.path), pictures=str(folder),
+                        attributes=str(folder), n_resamples=config.n_resamples, seed=config.seed)  # fmt: skip
     prepared = prepare(loaded, audit, show)
     run.add("predictions", prepared.table)
     print("\n".join(prepared.reading))
-    print(audit_into(run, prepared, audit, show))
+    looked = look_beside(audit, [run.path], prepared.table)
+    print(audit_into(run, prepared, looked, audit, show))
     return 0
 
 
-def trained(config: DemoConfig, data: Path, out: Path, show: Callable[[str], None]) -> pa.Table | None:
-    """PREDICTION rows of a network that learned from the training films; None where the packages are not there."""
+class Said(NamedTuple):
+    """What models say of the films, and vectors of some of them."""
+
+    predictions: pa.Table
+    embeddings: pa.Table
+
+
+def trained(config: DemoConfig, data: Path, out: Path, show: Callable[[str], None]) -> Said | None:
+    """What a network says that learned from the training films; None where the packages are not there."""
     from cxrhf.config import load_mapping
-    from cxrhf.config_models import PredictConfig
+    from cxrhf.config_models import EmbedConfig, PredictConfig
     from cxrhf.config_train import TrainConfig
     from cxrhf.errors import CxrhfError
     from cxrhf.imaging.opened import check_packages, findings_of
-    from cxrhf.imaging.predicting import predict_run
+    from cxrhf.imaging.predicting import embed_run, predict_run
     from cxrhf.imaging.training import train_run
-    from cxrhf.schema import PREDICTION, read_table
+    from cxrhf.schema import EMBEDDING, PREDICTION, read_table
 
     try:
         check_packages()
@@ -114,11 +128,12 @@ def trained(config: DemoConfig, data: Path, out: Path, show: Callable[[str], Non
     assert done is not None
     print("\n".join(["A small network, trained on the films of the training patients:", *done.lines()]), end="\n\n")
     predict_run(PredictConfig(str(out), build=str(data), out=str(out)), show)
-    return read_table(out / "predictions.parquet", PREDICTION)
+    embed_run(EmbedConfig(str(out), build=str(data), out=str(out)), show)
+    return Said(read_table(out / "predictions.parquet", PREDICTION), read_table(out / "embeddings.parquet", EMBEDDING))
 
 
-def simulated(config: DemoConfig, built: Built) -> pa.Table:
-    """PREDICTION rows of the simulated models for the films that the network did not learn from.
+def simulated(config: DemoConfig, built: Built) -> Said:
+    """What the simulated models say of the films that the network did not learn from.
 
     What is planted of the chart is left out: the demo learns it from the notes, as one does with real data.
     """
@@ -126,6 +141,7 @@ def simulated(config: DemoConfig, built: Built) -> pa.Table:
     import pyarrow.compute as pc
 
     from cxrhf.data.load import load_images
+    from cxrhf.data.synthetic.embeddings import embeddings
     from cxrhf.data.synthetic.mimic_files import mimic_names
     from cxrhf.data.synthetic.models import predictions
     from cxrhf.data.synthetic.people import people
@@ -147,4 +163,8 @@ def simulated(config: DemoConfig, built: Built) -> pa.Table:
             for each, empty in blank.items():
                 table = table.set_column(table.schema.get_field_index(each), table.schema.field(each), empty)
             parts.append(table)
-    return pa.concat_tables(parts)
+    tested = images.filter(pc.equal(images["split"], "test"))["image_id"].to_pylist()
+    vectors = embeddings(made, seed=config.seed, ids=names.filter(names["image_id"].is_in(tested)))
+    first = pa.repeat(pa.scalar(next(iter(MODELS.values()))), vectors.num_rows)
+    at = vectors.schema.get_field_index("model")
+    return Said(pa.concat_tables(parts), vectors.set_column(at, vectors.schema.field(at), first))

@@ -9,11 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 
 from cxrhf.data.fields import noted
 from cxrhf.data.raw import header, read_csv
 from cxrhf.errors import SourceError
 from cxrhf.findings import snake_case
+from cxrhf.schema import ATTRIBUTE, check
 
 _IMAGE = (
     "image_id", "image_index", "image", "image_name", "image_path", "imageid", "dicom_id", "path", "path_to_image",
@@ -28,6 +30,12 @@ _ASIDE = (
 )  # fmt: skip
 _YES, _NO = ("1", "1.0", "yes", "y", "true", "t", "present"), ("0", "0.0", "no", "n", "false", "f", "absent")
 _COLUMNS = ("image_id", "name", "value")
+
+
+def attribute_table(path: Path, image_ids: list[str]) -> tuple[pa.Table, str]:
+    """The same for whoever has the ids of the images alone: an ATTRIBUTE table, and the note."""
+    rows, note = read_attributes(path, pl.DataFrame({"image_id": pl.Series(image_ids, dtype=pl.String)}))
+    return check(rows.to_arrow(), ATTRIBUTE, source=path.name), note
 
 
 def read_attributes(path: Path, images: pl.DataFrame) -> tuple[pl.DataFrame, str]:

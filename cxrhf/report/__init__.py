@@ -8,7 +8,7 @@ from typing import Any
 
 
 def write_report(run: str | Path) -> Path:
-    """Read results.parquet, curves.parquet and run.json of a run folder; write report.html, results.json and figures/.
+    """Read results, curves, points and gallery.parquet and run.json of a run folder; write its page and figures/.
 
     Returns the page's path.
     """
@@ -18,12 +18,20 @@ def write_report(run: str | Path) -> Path:
 
 
 def page_html(
-    results: Sequence[Mapping[str, Any]], curves: Sequence[Mapping[str, Any]], record: Mapping[str, Any]
+    results: Sequence[Mapping[str, Any]],
+    curves: Sequence[Mapping[str, Any]],
+    record: Mapping[str, Any],
+    points: Sequence[Mapping[str, Any]] = (),
+    gallery: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The whole page as text, from RESULT and CURVE rows and the facts of run.json."""
+    """The whole page as text, from RESULT and CURVE rows and the facts of run.json.
+
+    `points` and `gallery`: POINT and GALLERY rows. Single patients and images get into the page only where the record
+    has `may_show`.
+    """
     from cxrhf.report.html import render
 
-    return render(results, curves, record)
+    return render(results, curves, record, points=points, gallery=gallery)
 
 
 def summary_html(results: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> str:

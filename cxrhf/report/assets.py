@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Collection
 from functools import cache
 from importlib import resources
 
@@ -17,7 +18,12 @@ def asset(name: str) -> str:
 
 def page_style() -> str:
     """The page's style sheet."""
-    return "\n".join(asset(name) for name in ("palette.css", "style.css", "figure.css"))
+    return "\n".join(asset(name) for name in ("palette.css", "style.css", "maps.css", "figure.css"))
+
+
+def page_script(kinds: Collection[str]) -> str:
+    """The page's script; that of maps and galleries where there are such blocks."""
+    return "\n".join(asset(f"{name}.js") for name in ("page", "map", "gallery") if name == "page" or name in kinds)
 
 
 def policy(script: str) -> str:

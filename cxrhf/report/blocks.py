@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from markupsafe import Markup
 
@@ -99,6 +100,46 @@ class Simulator:
     table: Table
 
 
+class Legend(NamedTuple):
+    """What colours a map: its name, and each value with its mark."""
+
+    name: str
+    values: Sequence[tuple[str, str]]
+
+
+def as_json(data: Mapping[str, Any]) -> Markup:
+    """Data for the page's script, in a form that cannot end the block it stands in."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # Inside a string these are the same letters; elsewhere JSON has none of them.
+    return Markup(text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e"))
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A map that the reader moves about in; `still` stands there without a script, `words` say whom it shows."""
+
+    kind: ClassVar[str] = "map"
+    ident: str
+    words: str
+    maps: Sequence[str]
+    legends: Sequence[Legend]
+    data: Markup
+    still: Markup
+    one_at_a_time: bool  # a grid: only the attribute that colours it can be filtered
+    n: int  # patients
+
+
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """Thumbnails of worst and best slices, which the reader can label; `findings` are those with any."""
+
+    kind: ClassVar[str] = "gallery"
+    ident: str
+    findings: Sequence[str]
+    data: Markup
+    n: int
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """Sentences, one a finding: name, words, tag, tone."""
@@ -106,6 +147,7 @@ class Said:
     kind: ClassVar[str] = "said"
     title: str
     sentences: Sequence[NamedTuple]
+    by_finding: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +159,7 @@ class Fold:
     blocks: Sequence[Block]
 
 
-Block = Table | Text | Figure | Multiples | Simulator | Said | Fold
+Block = Table | Text | Figure | Multiples | Simulator | Map | Gallery | Said | Fold
 
 
 @dataclass(frozen=True, slots=True)

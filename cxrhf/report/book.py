@@ -13,7 +13,10 @@ from cxrhf.report.numbers import known, number
 
 MACRO = "macro"
 ALL = "all"
-PRETEST = "pretest"  # the audit of context models, whose books stand apart: they are no image models
+# Audits whose books stand apart: context models are no image models; networks whose vectors are looked at need no
+# predictions, and their findings are characteristics (`sex=F`). `split` is what `cxrhf probe` writes.
+PRETEST, ENCODING, SPLIT = "pretest", "encoding", "split"
+_APART = (PRETEST, ENCODING, SPLIT)
 _RUN = re.compile(r"^(?P<model>.*) \(seed (?P<seed>.*)\)$", re.DOTALL)
 
 
@@ -126,18 +129,24 @@ def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def open_books(rows: Iterable[Mapping[str, Any]], *, pretest: bool = False) -> list[Book]:
-    """One book per dataset and model, in the order of the rows; findings in theirs. `pretest`: of context models."""
+def open_books(rows: Sequence[Mapping[str, Any]], *, apart: str = "") -> list[Book]:
+    """One book per dataset and model, in the order of the rows; findings in theirs. `apart`: PRETEST or ENCODING.
+
+    Without the audit encoding, which takes them over, rows of `cxrhf probe` are read as its own.
+    """
     books: dict[tuple[str, str], Book] = {}
-    for row in rows:
-        if (row["audit"] == PRETEST) is not pretest:
-            continue
+    wanted = [row for row in rows if (row["audit"] == apart if apart else row["audit"] not in _APART)]
+    if apart == ENCODING and not wanted:
+        wanted = [row for row in rows if row["audit"] == SPLIT]
+    for row in wanted:
         name = (row["dataset"] or "", row["model"] or "")
         book = books.setdefault(name, Book(*name))
         finding = row["finding"] or MACRO
         if finding != MACRO and finding not in book.findings:
             book.findings.append(finding)
-        book.cells[row["audit"], finding, row["metric"], row["slice"], row["versus"] or ""] = Cell(
+        probed = row["audit"] == SPLIT
+        metric = f"split_{row['metric']}" if probed else row["metric"]
+        book.cells[ENCODING if probed else row["audit"], finding, metric, row["slice"], row["versus"] or ""] = Cell(
             value=_number(row["value"]),
             low=_number(row["ci_low"]),
             high=_number(row["ci_high"]),
@@ -193,19 +202,24 @@ def find(book: Book, finding: str, metric: str) -> Cell:
     return EMPTY
 
 
-Lines = Mapping[tuple[str, str, str], Line]
+Lines = Mapping[tuple[str, str, str, str], Line]
 
 
 def open_lines(curves: Iterable[Mapping[str, Any]]) -> Lines:
-    """CURVE rows of the whole sample -> lines by model, finding and kind."""
-    points: dict[tuple[str, str, str], list[tuple[float, ...]]] = {}
+    """CURVE rows -> lines by model, finding, kind and slice."""
+    points: dict[tuple[str, str, str, str], list[tuple[float, ...]]] = {}
     for row in curves:
-        if row["slice"] == ALL:
-            key = (row["model"] or "", row["finding"] or "", row["kind"])
-            points.setdefault(key, []).append(tuple(_number(row[name]) for name in ("x", "y", "low", "high")))
+        key = (row["model"] or "", row["finding"] or "", row["kind"], row["slice"])
+        points.setdefault(key, []).append(tuple(_number(row[name]) for name in ("x", "y", "low", "high")))
     return {key: Line(*(list(column) for column in zip(*rows, strict=True))) for key, rows in points.items()}
 
 
-def line_of(lines: Lines, book: Book, finding: str, kind: str) -> Line | None:
+def line_of(lines: Lines, book: Book, finding: str, kind: str, slice: str = ALL) -> Line | None:
     """A curve of a book; with several datasets CURVE names the model with its dataset."""
-    return lines.get((book.model, finding, kind)) or lines.get((f"{book.model} on {book.dataset}", finding, kind))
+    keys = ((name, finding, kind, slice) for name in spellings(book))
+    return next((lines[key] for key in keys if key in lines), None)
+
+
+def spellings(book: Book) -> tuple[str, str]:
+    """How tables without a column for the dataset may name a book's model."""
+    return book.model, f"{book.model} on {book.dataset}"

@@ -27,6 +27,10 @@ TITLES = {
     "matched": "What the comparison rests on",
     "imbalance": "Rare findings",
     "subgroups": "Gaps between groups",
+    "encoding": "What can be read of patients from networks' vectors",
+    "features": "Maps of a network's vectors",
+    "slices": "What the worst and best slices are made of",
+    "shortcut": "Groups with a shortcut as it is and equally frequent",
     "compare": "Paired differences",
     "runs": "Every run",
     "pretest": "What prior notes alone can tell",
@@ -35,19 +39,21 @@ TITLES = {
 
 
 def write_all(run: Path) -> Path:
-    """RUN/results.parquet, curves.parquet and run.json -> the page's path; the rest is written beside it."""
+    """RUN's tables and its run.json -> the page's path; the rest is written beside it."""
     from cxrhf.run import read_run
-    from cxrhf.schema import CURVE
 
     opened = read_run(run)
     results = opened.table("results").to_pylist()
-    curves = (
-        opened.table("curves").to_pylist() if (run / "curves.parquet").is_file() else CURVE.empty_table().to_pylist()
-    )
-    steps = opened.table("attrition").to_pylist() if (run / "attrition.parquet").is_file() else []
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        return list(opened.table(name).to_pylist()) if (run / f"{name}.parquet").is_file() else []
+
+    curves, steps = rows("curves"), rows("attrition")
+    # Thumbnails that may not be shown are not even read.
+    gallery = rows("gallery") if opened.record.get("may_show") is True else []
     flow = run / "figures" / "flow.svg"
     picture = flow.read_bytes() if steps and flow.is_file() else b""
-    page = make_page(results, curves, opened.record)
+    page = make_page(results, curves, opened.record, rows("points"), gallery)
     text = render(results, curves, opened.record, steps, picture, page)
     target = write_bytes(run / "report.html", text.encode())
     write_bytes(run / "results.json", results_json(results, opened.record).encode())
@@ -140,7 +146,7 @@ def _sheet(title: str, blocks: Sequence[Figure | Multiples]) -> str:
             panels = [(finding_name(finding), picture) for finding, _, picture in block.pictures]
             groups.append(Group(shown, panels, block.legend, columns=5))
         else:
-            groups.append(Group(shown, block.panels, block.legend))
+            groups.append(Group(shown, block.panels, block.legend, columns=4 if block.size == "small" else 3))
     return sheet(title, groups)
 
 

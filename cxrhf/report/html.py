@@ -1,8 +1,9 @@
 """results, curves and run.json -> report.html: one file that loads nothing from anywhere.
 
-The page is built from aggregates only: no row, image or patient id can reach it. Everything that comes from the user's
-data is escaped by the template engine or by `figures.ink`; a content policy in the page forbids every request and every
-script but the page's own.
+The page is built from aggregates: no row, image or patient id can reach it. Only where the record says that the data
+may be shown does it hold places of single patients in maps, and thumbnails with their ids; its foot says so. Everything
+that comes from the user's data is escaped by the template engine or by `figures.ink`; a content policy in the page
+forbids every request and every script but the page's own.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from cxrhf.report.assets import asset, page_style, policy
+from cxrhf.report.assets import page_script, page_style, policy
 from cxrhf.report.blocks import finding_name
-from cxrhf.report.book import Subject
 from cxrhf.report.figures import key_mark
 from cxrhf.report.page import Page, Rows, make_page
 from cxrhf.report.sections.checklist import checklists
+from cxrhf.report.sections.held import held
 from cxrhf.report.sections.methods import methods
 from cxrhf.report.sections.pretest import pretest_facts
 from cxrhf.report.sections.provenance import (
@@ -44,9 +45,14 @@ ALONE = "What the chart already said"
 ASKED_ALONE = "How likely is each finding by the notes from before the image, without a look at the image?"
 
 
-def page_html(results: Rows, curves: Rows, record: Mapping[str, Any]) -> str:
+# Of a page of networks without predictions.
+ALONE_ENCODED = "What networks know of their patients"
+ASKED_ENCODED = "What can be read of a patient from the vectors that a network makes of the image?"
+
+
+def page_html(results: Rows, curves: Rows, record: Mapping[str, Any], points: Rows = (), gallery: Rows = ()) -> str:
     """The whole page as text, for whoever has the rows in memory."""
-    return render(results, curves, record)
+    return render(results, curves, record, points=points, gallery=gallery)
 
 
 def render(
@@ -56,16 +62,18 @@ def render(
     steps: Sequence[Mapping[str, Any]] = (),
     flow: bytes = b"",
     page: Page | None = None,
+    points: Rows = (),
+    gallery: Rows = (),
 ) -> str:
     """The page as text; `steps` is the attrition of the dataset, `flow` its picture as SVG."""
-    page = page or make_page(results, curves, record)
-    script = asset("page.js")
+    page = page or make_page(results, curves, record, points, gallery)
+    script = page_script({block.kind for block in page.blocks()})
     notes = [str(each) for each in record.get("notes") or []]
     books = [*page.books, *page.pretest]
     findings = list(dict.fromkeys(finding for book in books for finding in book.findings))
-    models = list(dict.fromkeys(book.model for book in books))
-    alone = not page.books and bool(page.pretest)  # context models and nothing else
-    missing = absent(page.subjects, record)
+    models = list(dict.fromkeys(book.model for book in [*books, *page.encoding]))
+    alone = not page.books and bool(page.pretest or page.encoding)  # context models, networks, and nothing else
+    missing = absent(page.subjects, record, encoded=bool(page.encoding))
     attrition = attrition_table(steps) if steps else None
     tail = [("Not on this page", "absent")] if missing else []
     tail += [("Data", "data")] if attrition else []
@@ -80,10 +88,10 @@ def render(
             style=Markup(page_style()),
             script=Markup(script),
             policy=policy(script),
-            title=ALONE if alone else _title(page.subjects),
-            question=ASKED_ALONE if alone else ASKED,
+            title=_title(page, alone),
+            question=(ASKED_ALONE if page.pretest else ASKED_ENCODED) if alone else ASKED,
             summary=_facts(page, record, alone),
-            some_words=bool(page.pretest),
+            held=held(page.blocks(), bool(page.pretest)),
             contents=[*_contents(page), *((name, target, ()) for name, target in tail)],
             chapters=page.chapters,
             shared=page.shared,
@@ -93,7 +101,9 @@ def render(
             attrition=attrition,
             flow=f"data:image/svg+xml;base64,{base64.b64encode(flow).decode()}" if flow else "",
             warnings=grouped(notes, models, findings),
-            methods=methods(books, str(mapping(record.get("config")).get("correction") or "bonferroni")),
+            methods=methods(
+                [*books, *page.encoding], str(mapping(record.get("config")).get("correction") or "bonferroni")
+            ),
             checklists=lists,
             inputs=inputs_table(record),
             provenance=provenance(record),
@@ -128,14 +138,20 @@ def _facts(page: Page, record: Mapping[str, Any], alone: bool) -> Facts:
     return [*own, *(fact for fact in facts if fact[0] not in dict(own))]
 
 
+def _correction(record: Mapping[str, Any]) -> str:
+    return str(mapping(record.get("config")).get("correction") or "bonferroni")
+
+
 def _fitted(page: Page, record: Mapping[str, Any]) -> Mapping[str, Any]:
     """What was fitted, without what has a section of its own."""
     found = mapping(record.get("fitted"))
     return {name: each for name, each in found.items() if not (page.pretest and name == "context")}
 
 
-def _title(subjects: Sequence[Subject]) -> str:
-    models = list(dict.fromkeys(subject.model for subject in subjects if subject.model))
+def _title(page: Page, alone: bool) -> str:
+    if alone:
+        return ALONE if page.pretest else ALONE_ENCODED
+    models = list(dict.fromkeys(subject.model for subject in page.subjects if subject.model))
     return f"Audit of {', '.join(models[:3])}{' and more' if len(models) > 3 else ''}" if models else "Audit"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from cxrhf.report.blocks import Entry, Figure, Table, finding_name
-from cxrhf.report.book import Subject, open_books, subjects
+from cxrhf.report.book import PRETEST, Subject, open_books, subjects
 from cxrhf.report.figures.sheet import Group, sheet
 from cxrhf.report.page import Rows, level_of
 from cxrhf.report.sections.opening import controlled_table, opening
@@ -37,7 +37,7 @@ def summary_html(results: Rows, record: Mapping[str, Any]) -> str:
 def _from_notes(results: Rows, level: str) -> str:
     """The same of context models, where there is nothing else."""
     parts: list[Markup] = []
-    for section in pretest(open_books(results, pretest=True), {}, level):
+    for section in pretest(open_books(results, apart=PRETEST), {}, level):
         parts += [Markup("<p>{}</p>").format(words) for words in section.lead]
         table = next((block for block in section.blocks if isinstance(block, Table)), None)
         if table is not None:

@@ -214,7 +214,7 @@ def test_bars_of_words() -> None:
 
 
 def test_words_stand_in_the_order_of_their_rank(rows) -> None:
-    book = next(book for book in open_books(rows[0], pretest=True) if book.model == "words")
+    book = next(book for book in open_books(rows[0], apart="pretest") if book.model == "words")
     features = made_choices()["findings"]["edema"]["families"]["words"]["features"]
     assert [each.word for each in words_of(book, "edema")] == [each["word"] for each in features]
     assert [each.effect for each in words_of(book, "edema")] == [each["effect"] for each in features]

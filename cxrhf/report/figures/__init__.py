@@ -1,7 +1,9 @@
 """Numbers with intervals -> small SVG pictures as text, without a plotting library."""
 
 from cxrhf.report.figures.bars import Bar, stacked
-from cxrhf.report.figures.curves import Frame, along_prevalence, nice_end, precision_recall, reliability, roc
+from cxrhf.report.figures.boxes import Box, BoxRow, boxes
+from cxrhf.report.figures.cloud import Group, Square, cloud
+from cxrhf.report.figures.curves import Frame, along_prevalence, by_count, nice_end, precision_recall, reliability, roc
 from cxrhf.report.figures.dots import Axis, Dot, DotRow, dots
 from cxrhf.report.figures.ink import (
     CONTEXT,
@@ -10,6 +12,7 @@ from cxrhf.report.figures.ink import (
     KINDS,
     OVERALL,
     REMAINS,
+    SIXTH,
     Line,
     Mark,
     key_mark,
@@ -17,11 +20,13 @@ from cxrhf.report.figures.ink import (
     ticks,
 )
 from cxrhf.report.figures.scatter import Point, scatter
+from cxrhf.report.figures.scenarios import scenarios
 from cxrhf.report.figures.waterfall import Fall, waterfall
 from cxrhf.report.numbers import known, number
 
 __all__ = [
-    "CONTEXT", "FIFTH", "FOURTH", "KINDS", "OVERALL", "REMAINS", "Axis", "Bar", "Dot", "DotRow", "Fall", "Frame",
-    "Line", "Mark", "Point", "along_prevalence", "dots", "key_mark", "known", "mark_shape", "nice_end", "number",
-    "precision_recall", "reliability", "roc", "scatter", "stacked", "ticks", "waterfall",
+    "CONTEXT", "FIFTH", "FOURTH", "KINDS", "OVERALL", "REMAINS", "SIXTH", "Axis", "Bar", "Box", "BoxRow", "Dot",
+    "DotRow", "Fall", "Frame", "Group", "Line", "Mark", "Point", "Square", "along_prevalence", "boxes", "by_count",
+    "cloud", "dots", "key_mark", "known", "mark_shape", "nice_end", "number", "precision_recall", "reliability", "roc",
+    "scatter", "scenarios", "stacked", "ticks", "waterfall",
 ]  # fmt: skip

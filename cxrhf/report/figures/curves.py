@@ -143,3 +143,30 @@ def nice_end(values: Iterable[float]) -> float:
     """A round end of the axis that holds all values: rare findings would vanish in the corner of 0..1."""
     most = max((v for v in values if known(v)), default=1.0)
     return next((end for end in (0.02, 0.04, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0) if most <= end), 2.0 if most <= 2 else most)
+
+
+def by_count(curve: Line, *, chosen: float, up: str, ident: str, title: str, about: str) -> Markup:
+    """A number for each count of clusters, with bars; the dashed line is the count that was chosen."""
+    ends = [v for v in (*curve.y, *curve.low, *curve.high) if known(v)]
+    low, high = min([0.0, *ends]), max([0.1, *ends])
+    most = max([2.0, *(x for x in curve.x if known(x))])
+    frame = Frame(most, 1.0)
+
+    def up_to(value: float) -> float:
+        return frame.y((value - low) / (high - low))
+
+    parts = [text(frame.x(value), SIDE - 19, f"{value:.3g}", "tick", "middle") for value in (1.0, most)]
+    for value in (low, high):
+        parts.append(line(frame.x(0), up_to(value), frame.x(most), up_to(value), "grid"))
+        parts.append(text(frame.x(0) - 4, up_to(value) + 4, f"{value:.2g}", "tick", "end"))
+    parts += [text((frame.x(0) + frame.x(most)) / 2, SIDE - 5, "clusters", "tick", "middle"), turned(13, SIDE / 2, up)]
+    if known(chosen):
+        parts.append(line(frame.x(chosen), up_to(low), frame.x(chosen), up_to(high), "chance"))
+    places = [(frame.x(x), up_to(y)) for x, y in zip(curve.x, curve.y, strict=True) if known(x, y)]
+    path = "L".join(f"{at(x)} {at(y)}" for x, y in places)
+    parts += [f'<path class="curve" d="M{path}"/>'] if path else []
+    for x, y, first, last in zip(curve.x, curve.y, curve.low, curve.high, strict=True):
+        if known(x, y, first, last):
+            parts.append(line(frame.x(x), up_to(first), frame.x(x), up_to(last), f"span {OVERALL}"))
+            parts.append(mark_shape(OVERALL, frame.x(x), up_to(y), 3.2))
+    return picture(SIDE, SIDE, title, about, parts, ident=ident)

@@ -30,12 +30,13 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class DotRow:
-    """One finding: its lanes from top to bottom, each a label ("" = none) and its dots."""
+    """One finding: its lanes from top to bottom, each a label ("" = none) and its dots. `other`: it is no finding."""
 
     name: str
     lanes: Sequence[tuple[str, Sequence[Dot]]]
     beside: str = ""
     finding: str = ""
+    other: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ def dots(rows: Sequence[DotRow], axis: Axis, *, ident: str, title: str, about: s
                 inside += _dot(dot, here + shift, place, (low, high), row.finding or row.name)
             y += lane
         y += 9
-        body.append(f'<g data-finding="{escape((row.finding or row.name).lower())}">{"".join(inside)}</g>')
+        whose = "" if row.other else f' data-finding="{escape((row.finding or row.name).lower())}"'
+        body.append(f"<g{whose}>{''.join(inside)}</g>")
     for value in ticks(low, high, 6):
         parts.append(line(place(value), top, place(value), y, "grid"))
         parts.append(text(place(value), y + 15, number(value, 2).rstrip("0").rstrip("."), "tick", "middle"))

@@ -15,13 +15,19 @@ from markupsafe import Markup, escape
 from cxrhf.report.numbers import known
 
 # Style class of a mark -> its shape. The first three are those of the headline picture.
-OVERALL, CONTEXT, REMAINS, FOURTH, FIFTH = KINDS = ("overall", "context", "remains", "fourth", "fifth")
+OVERALL, CONTEXT, REMAINS, FOURTH, FIFTH, SIXTH = KINDS = (
+    "overall", "context", "remains", "fourth", "fifth", "sixth",
+)  # fmt: skip
 # Corners of the shapes that are polygons, as multiples of the size; the others are a circle and a square.
 _CORNERS = {
     CONTEXT: ((0, -1.2), (1.2, 0), (0, 1.2), (-1.2, 0)),
     FOURTH: ((0, -1.15), (1.15, 0.9), (-1.15, 0.9)),
     FIFTH: ((0, 1.15), (1.15, -0.9), (-1.15, -0.9)),
-}
+    SIXTH: (
+        (-0.4, -1.2), (0.4, -1.2), (0.4, -0.4), (1.2, -0.4), (1.2, 0.4), (0.4, 0.4), (0.4, 1.2), (-0.4, 1.2),
+        (-0.4, 0.4), (-1.2, 0.4), (-1.2, -0.4), (-0.4, -0.4),
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ def turned(x: float, y: float, words: str) -> str:
 
 
 def mark_shape(kind: str, x: float, y: float, size: float = 5.5, style: str = "mark", said: str = "") -> str:
-    """Circle, diamond, square, triangle up or down, by kind. `said` shows when the pointer rests on it."""
+    """Circle, diamond, square, triangle up or down, cross, by kind. `said` shows when the pointer rests on it."""
     title = f"<title>{escape(said)}</title>" if said else ""
     if kind == OVERALL:
         name, where = "circle", f'cx="{at(x)}" cy="{at(y)}" r="{at(size)}"'

@@ -56,6 +56,20 @@ _AUDITS = (
      "anew in every resample; empty cells are named in the warnings. A gap is the highest less the lowest group; its "
      "p value is multiplied by the number of pairs, for picking the two ends. Race and sex are taken as the table has "
      "them."),
+    (("encoding",), "What vectors tell", "SPLIT: the network is frozen and a new linear layer learns a characteristic "
+     "from its vectors, on other patients than those it is measured on. It tells whether something can be read, not "
+     "whether it is used. Networks are compared on the same patients; those differences are not tested."),
+    (("features",), "Maps", "PCA and t-SNE (seeded) of the vectors of at most 5,000 patients, one image each. t-SNE "
+     "keeps neighbours, not distances: sizes of clumps and gaps between them mean nothing. Groups are compared along "
+     "single directions (Kolmogorov-Smirnov), with the p values of one model corrected together "
+     "(Benjamini-Yekutieli). Groups may also differ because their prevalence and ages do."),
+    (("slices",), "Slices", "Images with and without a finding are cut into slices apart. They are found on one half "
+     "of the patients, described and confirmed on the other. Odds ratios compare a slice with the rest of its class. "
+     "The p value of a pair of slice and attribute is the larger of two (over-represented; an error of its own); the "
+     "share of false ones among those called confirmed is held at 5% (Benjamini-Hochberg). Only what is written down "
+     "of the images can be confirmed."),
+    (("shortcut",), "Shortcuts", "Groups are compared on the images whose attribute is known, as they are and with the "
+     "attribute weighted to one frequency within each class, anew in every resample of patients."),
     (("compare",), "Comparison", "Differences are taken within each resample of patients. Whole-sample numbers are "
      "tested; numbers of strata and groups have intervals only."),
 )  # fmt: skip

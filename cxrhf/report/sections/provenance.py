@@ -18,6 +18,10 @@ NEEDS = {
     "reweighted": "a pre-test probability (--pretest COLUMN, or --pretest from:age,sex,view,prior_labels)",
     "imbalance": "labels and scores",
     "subgroups": "a column sex, race, age or view",
+    "encoding": "vectors of a network (cxrhf embed RUN, then --embeddings RUN), or runs of cxrhf probe (--probes RUN)",
+    "features": "vectors of the model (cxrhf embed RUN, then --embeddings RUN)",
+    "slices": "vectors of the model (cxrhf embed RUN, then --embeddings RUN); --attributes FILE gives slices names",
+    "shortcut": "what lies in the pictures (--attributes FILE with image_id, name, value), and a column sex",
     "compare": "predictions of a second model on the same images",
 }
 
@@ -72,12 +76,12 @@ def summary(subjects: Sequence[Subject], record: Mapping[str, Any]) -> Facts:
     return [*facts, ("Made", made[:10])] if made else facts
 
 
-def absent(subjects: Sequence[Subject], record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Audits that left nothing, and what they need."""
+def absent(subjects: Sequence[Subject], record: Mapping[str, Any], encoded: bool = False) -> list[tuple[str, str]]:
+    """Audits that left nothing, and what they need; `encoded`: the one of networks left something."""
     only = mapping(record.get("config")).get("only") or ()
     out = []
     for name, needs in NEEDS.items():
-        if any(subject.book.has(name) for subject in subjects) or not subjects:
+        if any(subject.book.has(name) for subject in subjects) or not subjects or (encoded and name == "encoding"):
             continue
         if name == "compare" and len({subject.model for subject in subjects}) < 2 and not only:
             continue  # nothing is missing where one model was given

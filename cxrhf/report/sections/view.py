@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from cxrhf.report.book import Book, Cell, Lines, Subject, line_of
+from cxrhf.report.book import Book, Cell, Lines, Subject, line_of, spellings
 from cxrhf.report.figures.ink import Line
+
+Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,10 @@ class View:
     level: str  # of the intervals, "95%"
     ident: str
     others: tuple[Subject, ...] = ()  # all subjects of the page
+    points: Rows = ()  # POINT rows of the page
+    gallery: Rows = ()  # GALLERY rows of the page
+    may_show: bool = False  # single patients and their images
+    because: str = ""  # why they may, or may not, as the record says it
 
     @property
     def first(self) -> bool:
@@ -28,9 +36,13 @@ class View:
         """The numbers shown in detail."""
         return self.subject.book
 
-    def line(self, finding: str, kind: str) -> Line | None:
+    def line(self, finding: str, kind: str, slice: str = "all") -> Line | None:
         """A curve."""
-        return line_of(self.lines, self.book, finding, kind)
+        return line_of(self.lines, self.book, finding, kind, slice)
+
+    def own(self, rows: Rows) -> Rows:
+        """Those of some rows that are of this model."""
+        return [row for row in rows if row["model"] in spellings(self.book)]
 
     def get(self, audit: str, finding: str, metric: str, versus: str = "", slice: str = "all") -> Cell:
         """A number."""

@@ -11,12 +11,15 @@ from cxrhf.report.numbers import listed
 
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 # A grouping of patients, as `sex`, or `sex & age`; or an audit's name: what a note may start with, after the model.
-_PLACE = re.compile(r"^(?:sex|race|age|view|context|matched|reweighted|imbalance|subgroups)(?: & \w+)*$")
+_PLACE = re.compile(
+    r"^(?:sex|race|age|view|context|matched|reweighted|imbalance|subgroups|features|slices|shortcut)(?: & \w+)*$"
+)
 _DATASET = re.compile(r" \(dataset (.+)\)$")
 # Where a note belongs, by a word in it; the first that fits.
 _KINDS = (
     ("Groups", r"\bgroups?\b|\bgaps?\b"),
     ("Patient context", r"overlap|ATT|IPW|pairs|pre-test|pretest|earlier note|mention|context|weighting"),
+    ("Vectors and slices", r"\bvectors?\b|\bslices?\b|\bmaps?\b|\bshortcut|\battribute"),
     ("Comparison and runs", r" against | runs \(|compared"),
     ("Scores and thresholds", r"threshold|probabilit|Brier|scores|calibrat"),
 )

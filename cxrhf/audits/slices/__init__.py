@@ -1,0 +1,121 @@
+"""PREDICTION and EMBEDDING -> RESULT, SLICE: parts of a class in which a model fails, what they are made of (SLICES).
+
+Positives and negatives apart: the error of a slice is then the mean squared error of one class. Half of the patients
+are to discover on, half to confirm on. Slices are found on the first half by a method of methods.py, on vectors made
+for the finding or on those of the penultimate layer (longer ones reduced by a layer that is fitted there too,
+reduction.py); every number that is reported comes from the second half. What a slice is made of, and whether that is
+confirmed: confirm.py. With the recipe `paper` everything is done on all rows, as published: nothing is confirmed then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from cxrhf.audits.material import halves
+from cxrhf.audits.rows import Part, RowMaker
+from cxrhf.audits.sample import Sample
+from cxrhf.audits.slices.classes import Class, classes
+from cxrhf.audits.slices.gap_statistic import gap_statistic
+from cxrhf.audits.slices.methods import Seen, assign, discover
+from cxrhf.audits.slices.slice_rows import Collected, Sliced, confirm, slice_rows
+from cxrhf.audits.slices.traits import Trait, traits
+from cxrhf.metrics.estimates import FEW
+
+LEAST = 60  # rows of a class to discover on
+
+
+def slices(sample: Sample) -> Part:
+    """All slices of one model."""
+    settings, data = sample.settings, sample.data
+    out, make = Collected(), RowMaker("slices", sample)
+    known = traits(sample, out.notes)
+    held = None if settings.slice_recipe == "paper" else halves(data, settings.seed)
+    for k, name in enumerate(data.findings):
+        layer = sample.beside.layer(name)
+        if layer is None:
+            continue
+        finding = sample.finding(k)
+        if not finding.is_probability:
+            out.notes.append(f"{name}: no slices: its scores are no probabilities, so they have no Brier score")
+            continue
+        others = [trait for trait in known if trait.attribute != name]
+        for group in classes(sample, finding, layer, held):
+            _sliced(make, group, others, out, test=held is not None)
+    confirm(out)
+    if out.slices:
+        out.notes.append(
+            "slices by the recipe paper are found and described on the same rows: nothing is confirmed, ideas to check"
+            if held is None
+            else "slices are found on one half of the patients; all that is said of them is of the other half"
+        )
+    return Part(out.rows, out.curves, [f"{sample.model}: {note}" for note in out.notes], (), out.slices)
+
+
+def _sliced(make: RowMaker, group: Class, known: Sequence[Trait], out: Collected, test: bool) -> None:
+    """The slices of one class by every method."""
+    sample, finding = make.sample, group.finding
+    n, patients = int(group.found_on.sum()), min(group.patients(group.found_on), group.patients(group.shown_on))
+    if n < LEAST or patients < 2 * FEW:
+        out.notes.append(
+            f"{finding.name}: no slices of its {group.side}s: {n} images of {patients} patients to find them on, "
+            f"{LEAST} of {2 * FEW} are needed"
+        )
+        return
+    _clusters(make, group, out)
+    for method in sample.settings.slice_methods:
+        text = f"{sample.model}: {finding.name}, {group.side}s: slices by {method}"
+        sample.progress(text)
+
+        def told(said: str, text: str = text) -> None:
+            sample.progress(f"{text}: {said}")
+
+        start = time.monotonic()
+        on = group.found_on
+        found = discover(
+            method, Seen(group.vectors[on], finding.y[on], finding.p[on]), seed=sample.settings.seed,
+            recipe=sample.settings.slice_recipe, progress=told,
+        )  # fmt: skip
+        seconds = time.monotonic() - start
+        weights = found.weights(group.vectors, finding.y, finding.p)
+        sliced, small = _named(group, method, assign(weights, found.floor), weights, found.n_slices)
+        counts = finding.only(group.shown_on).counts
+        left = f"; {small} more have fewer than {FEW} patients in a half and are left out" if small else ""
+        place = f"{method}:{group.side}"
+        for metric, value, note in (
+            ("n_slices", float(len(sliced.names)), found.about + left), ("seconds", round(seconds, 3), None),
+        ):  # fmt: skip
+            row = make.row(metric, finding.name, counts, value, slice=place, note=note)
+            out.rows.append(row | {"higher_is_better": None})
+        if sliced.names:
+            slice_rows(make, group, sliced, known, out, test)
+
+
+def _named(group: Class, method: str, code: np.ndarray, weights: np.ndarray, n_slices: int) -> tuple[Sliced, int]:
+    """The slices with enough patients in both halves, the one with most error first; how many are left out."""
+    inside = [np.asarray(code == j) for j in range(n_slices)]
+    kept = [
+        j
+        for j in range(n_slices)
+        if min(group.patients(half & inside[j]) for half in (group.found_on, group.shown_on)) >= FEW
+    ]
+    kept.sort(key=lambda j: (-group.error[group.found_on & inside[j]].mean(), j))
+    place = np.full(n_slices + 1, -1, dtype=np.int64)  # the last is where -1 points to
+    place[kept] = np.arange(len(kept))
+    names = tuple(f"{method}:{group.side}:{at + 1}" for at in range(len(kept)))
+    own = weights[np.arange(len(code)), np.maximum(code, 0)] if n_slices else np.zeros(len(code))
+    return Sliced(method, names, place[code], np.clip(own, 0.0, 1.0)), n_slices - len(kept)
+
+
+def _clusters(make: RowMaker, group: Class, out: Collected) -> None:
+    """Whether there are clusters at all in the vectors of a class."""
+    found = gap_statistic(group.vectors[group.found_on], seed=make.sample.settings.seed)
+    name, counts = group.finding.name, group.finding.only(group.found_on).counts
+    note = "clusters by the gap statistic where slices were found; 1 = none"
+    row = make.row("gap_statistic.k", name, counts, float(found.k), slice=group.side, note=note)
+    out.rows.append(row | {"higher_is_better": None})
+    head = {"model": make.sample.curve_model, "finding": name, "kind": "gap_statistic", "slice": group.side}
+    for k, (gap, s) in enumerate(zip(found.gaps.tolist(), found.spread.tolist(), strict=True), start=1):
+        out.curves.append(head | {"x": float(k), "y": gap, "low": gap - s, "high": gap + s})

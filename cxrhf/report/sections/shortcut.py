@@ -1,0 +1,162 @@
+"""Attributes that may stand for a finding (drains, wires) -> do they explain gaps between groups, and what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cxrhf.report.blocks import (
+    LONG,
+    Block,
+    Column,
+    Entry,
+    Fold,
+    Said,
+    Section,
+    Table,
+    Text,
+    difference,
+    entry,
+    folded,
+    name_entry,
+    percent_entry,
+    words_entry,
+)
+from cxrhf.report.book import Cell
+from cxrhf.report.numbers import known, listed, number, percent
+from cxrhf.report.sections.shortcut_pictures import aurocs, confidences
+from cxrhf.report.sections.shortcut_shelf import (
+    AUDIT,
+    EQUAL,
+    EXPLAINED,
+    NATURAL,
+    Question,
+    answer,
+    gap_of,
+    lead_words,
+    questions,
+    value_of,
+)
+from cxrhf.report.sections.slice_shelf import trait_name
+from cxrhf.report.sections.view import View
+
+_FEW = 3  # questions whose pictures stand open
+_TOLD = 3
+
+
+def shortcut(view: View) -> Section | None:
+    """The section, or None without the audit."""
+    asked = questions(view.book)
+    if not asked:
+        return None
+    blocks: list[Block | None] = [aurocs(view, asked)]
+    said = [answer(view.book, each) for each in asked if each.groups]
+    blocks.append(Said("In words", said) if view.first else Fold("In words", [Said("", said)]))
+    gaps = _gaps(view, asked)
+    blocks.append(gaps if gaps is None or len(gaps.rows) <= LONG else folded(gaps))
+    pictures = confidences(view, asked) if view.first else None
+    blocks.append(pictures if len(asked) <= _FEW else folded(pictures))
+    blocks += [folded(_levels(view, asked)), folded(_shares(view, asked))]
+    blocks.append(Text(
+        "Equally frequent: within the images with the finding, and within those without, the attribute is given the "
+        "same frequency in both groups by weights, anew in every resample; nothing else is changed. An attribute that "
+        "explains a gap need not be what the network looks at: sicker patients get drains, and are easier to see.",
+        "muted",
+    ))  # fmt: skip
+    kept = [block for block in blocks if block is not None]
+    return Section(f"{view.ident}-shortcut", "Shortcuts", "Shortcuts", _lead(view, asked), kept)
+
+
+def _lead(view: View, asked: Sequence[Question]) -> list[str]:
+    told = [words for each in asked if (words := lead_words(view.book, each))]
+    if told:
+        more = len(told) - _TOLD
+        return [*told[:_TOLD], *([f"So {more} more: see In words."] if more > 0 else [])]
+    if not any(each.groups for each in asked):
+        return []
+    names = list(dict.fromkeys(each.name for each in asked))
+    whom = f"None of {listed(names)}" if len(names) > 1 else f"{names[0][:1].upper()}{names[0][1:]}"
+    return [f"{whom} explains {'a' if len(names) > 1 else 'no'} gap between groups beyond chance."]
+
+
+def _gaps(view: View, asked: Sequence[Question]) -> Table | None:
+    rows, tested = list[list[Entry]](), _tested(view)
+    for each in asked:
+        found = [gap_of(view.book, each, metric) for metric in (NATURAL, EQUAL, EXPLAINED)]
+        first = next((gap for gap in found if gap), None)
+        if first is None:
+            continue
+        row = [name_entry(each.finding), words_entry(each.name), words_entry(f"{first.first} less {first.second}")]
+        row += [difference(gap.cell) if gap else Entry("–") for gap in found]
+        mean = view.subject.mean
+        for metric in tested:
+            gap = gap_of(mean, each, metric) if mean else None
+            # Its p is no p of this page: it stands in the note, which says why.
+            below = gap.cell.note.partition(";")[0] if gap else ""
+            row.append(Entry(number(gap.cell.value), below, hint=gap.cell.note) if gap else Entry("–"))
+        rows.append(row)
+    columns = [
+        Column("Finding"), Column("Attribute", "", True), Column("Groups", "", True),
+        Column("Gap", "AUROC, on images whose attribute is known, as they are"),
+        Column("Gap, equally frequent", "The attribute as frequent in every group, within each class"),
+        Column("Explained", "The first less the second, on the same resamples"),
+        *(Column(_TESTS[metric], "Of SLICES, over runs: U / (n1 n2). Its splits overlap, so that it finds a gap where "
+                 "there is none in 35 of 100 cases") for metric in tested),
+    ]  # fmt: skip
+    about = "p values are corrected for everything this page tests; bold below 0.05."
+    return Table("Gaps in AUROC between groups", columns, rows, about=about) if rows else None
+
+
+_TESTS = {
+    "mann_whitney": "Mann-Whitney over runs",
+    "mann_whitney_equalised": "Mann-Whitney over runs, equally frequent",
+}
+
+
+def _tested(view: View) -> list[str]:
+    mean = view.subject.mean
+    return [metric for metric in _TESTS if mean and any(key[2] == metric for key in mean.keys(AUDIT))]
+
+
+def _levels(view: View, asked: Sequence[Question]) -> Table | None:
+    """AUROC of every group."""
+    rows = []
+    for each in asked:
+        for group in ("", *each.groups):
+            cells = [view.get(AUDIT, each.finding, metric, slice=each.where(group)) for metric in (NATURAL, EQUAL)]
+            if any(known(cell.value) for cell in cells):
+                who = words_entry(value_of(group) if group else "everybody")
+                rows.append([name_entry(each.finding), words_entry(each.name), who, *map(entry, cells)])
+    columns = [
+        Column("Finding"), Column("Attribute", "", True), Column("Group", "", True), Column("AUROC"),
+        Column("AUROC, equally frequent"),
+    ]  # fmt: skip
+    return Table("AUROC of every group", columns, rows) if rows else None
+
+
+def _shares(view: View, asked: Sequence[Question]) -> Table | None:
+    """How frequent the attribute is, by group and class."""
+    heads = list(dict.fromkeys((part.group, part.label) for each in asked for part in each.parts))
+    rows = []
+    for each in asked:
+        for trait in dict.fromkeys(part.trait for part in each.parts):
+            cells = {
+                (part.group, part.label): view.get(AUDIT, each.finding, "share", slice=part.name)
+                for part in each.parts
+                if part.trait == trait
+            }
+            if any(known(cell.value) for cell in cells.values()):
+                shown = [_share(cells.get(head)) for head in heads]
+                rows.append([name_entry(each.finding), words_entry(trait_name(trait)), *shown])
+    columns = [
+        Column("Finding"), Column("Attribute", "", True),
+        *(Column(f"{value_of(group)}, {'with' if label == '1' else 'without'} it") for group, label in heads),
+    ]  # fmt: skip
+    about = "Share of the images of a group, with or without the finding, that have the attribute."
+    return Table("How frequent the attribute is", columns, rows, about=about) if rows else None
+
+
+def _share(cell: Cell | None) -> Entry:
+    if cell is None or not known(cell.value):
+        return Entry("–")
+    span = f"{percent(cell.low)} to {percent(cell.high)}" if known(cell.low, cell.high) else ""
+    return percent_entry(cell.value)._replace(below=span)

@@ -1,0 +1,91 @@
+"""An audit's flags, folders and predictions -> what lies beside them; what was found there -> files of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from cxrhf.audits.material import Material
+from cxrhf.config import AuditConfig
+from cxrhf.representations.material import build_of, read_material, split_rows
+from cxrhf.representations.terms import Terms, terms
+from cxrhf.schema import RESULT, table_of
+
+if TYPE_CHECKING:
+    from cxrhf.audits import AuditOutput
+    from cxrhf.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Tables beside the predictions, the build with their pictures, what may be shown, and what must be said."""
+
+    material: Material
+    build: Path | None
+    terms: Terms
+    notes: list[str]
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing lies there."""
+        m = self.material
+        return m.embeddings is None and m.attributes is None and m.characteristics is None and not m.probes
+
+
+def look_beside(config: AuditConfig, sources: Sequence[Path], predictions: pa.Table) -> Looked:
+    """What lies beside the predictions: in the folders among `sources`, and where flags say."""
+    from cxrhf.data.load import build_record
+
+    folders = [each for each in sources if each.is_dir()]
+    notes: list[str] = []
+    material = read_material(config, folders, predictions, notes)
+    build = build_of(config, folders)
+    record = None if build is None else build_record(build)
+    found = terms(predictions["dataset"].unique().to_pylist(), record, config.may_show)
+    return Looked(material, build, found, notes)
+
+
+def write_beside(
+    run: Run, looked: Looked, output: AuditOutput, config: AuditConfig, progress: Callable[[str], None]
+) -> list[str]:
+    """Slices, maps, labelling sheets and thumbnails of an open run; what must be said of them."""
+    from cxrhf.representations.gallery import gallery
+    from cxrhf.representations.sheets import FOLDER, write_sheets
+
+    notes: list[str] = []
+    for name in ("points", "slices", "gallery"):  # those of an earlier audit
+        (run.path / f"{name}.parquet").unlink(missing_ok=True)
+        run.record["tables"].pop(name, None)
+    # The run then holds what its audits need, wherever it came from, and can be audited again on its own.
+    for name in ("embeddings", "attributes", "characteristics", "images"):
+        table = getattr(looked.material, name)
+        if table is not None and (name == "attributes" or not (run.path / f"{name}.parquet").is_file()):
+            run.add(name, table)
+    if output.points is not None:
+        run.add("points", output.points)
+    run.record["may_show"] = looked.terms.may_show
+    run.record["shown_because"] = looked.terms.why
+    if output.slices is None:
+        return notes
+    run.add("slices", output.slices)
+    sheets = write_sheets(run.path, output.results, output.slices, config.seed)
+    if sheets:
+        notes.append(
+            f"{len(sheets)} labelling sheets are in {FOLDER}/: name their empty column after what you look for, write "
+            "1 or 0, then cxrhf audit RUN --annotations SHEET"
+        )
+    if looked.terms.may_show and looked.build is not None and (looked.build / "images").is_dir():
+        made = gallery(output.results, output.slices, looked.build, progress, notes)
+        if made is not None:
+            run.add("gallery", made)
+    return notes
+
+
+def with_probes(results: pa.Table, run: Path) -> pa.Table:
+    """Results with those that `cxrhf probe` left in this same run: an audit must not make it forget them."""
+    own = split_rows(run, named=False)
+    return pa.concat_tables([results, table_of(own, RESULT, source="probes")]) if own else results

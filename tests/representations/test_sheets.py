@@ -1,0 +1,108 @@
+"""Labelling sheets: what is in them, nobody's work is lost, a bad row is named, what is filled in comes back."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cxrhf.errors import TableError
+from cxrhf.representations.sheets import EACH, EMPTY, is_blank, merged, read_sheet, write_sheets
+from cxrhf.schema import ATTRIBUTE, RESULT, SLICE, table_of
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def found() -> tuple[pa.Table, pa.Table]:
+    """Results and slices of one model with a worst, a middle and a best slice of 300 images each."""
+    ends = [
+        {"audit": "slices", "metric": role, "model": "net", "finding": "edema", "slice": f"mixture:positive:{k}"}
+        for role, k in (("worst", 1), ("best", 3))
+    ]
+    slices = [
+        {
+            "image_id": f"i{k}-{n:03d}", "model": "net", "method": "mixture", "finding": "edema",
+            "slice": f"mixture:positive:{k}", "half": "confirm" if n % 2 else "discover", "weight": 1.0,
+        }
+        for k in (1, 2, 3)
+        for n in range(300)
+    ]  # fmt: skip
+    return table_of(ends, RESULT), table_of(slices, SLICE)
+
+
+def test_a_sheet_holds_both_ends_and_both_halves_and_does_not_tell_them(tmp_path: Path, found) -> None:
+    (path,) = write_sheets(tmp_path, *found, seed=0)
+    rows = rows_of(path)
+    assert path.name == "net-edema-mixture-positive.csv"
+    assert set(rows[0]) == {"image_id", "finding", "label", EMPTY}
+    assert len(rows) == 4 * EACH
+    ids = [row["image_id"] for row in rows]
+    for k, parity in ((1, 0), (1, 1), (3, 0), (3, 1)):
+        assert sum(each.startswith(f"i{k}-") and int(each[3:]) % 2 == parity for each in ids) == EACH
+    assert ids != sorted(ids)
+    first = [each[1] for each in ids[:40]]
+    assert 5 < first.count("1") < 35  # slices are mixed
+    assert {row["label"] for row in rows} == {"1"}
+
+
+def test_a_sheet_that_somebody_wrote_into_stays(tmp_path: Path, found) -> None:
+    (path,) = write_sheets(tmp_path, *found, seed=0)
+    blank = path.read_text()
+    write_sheets(tmp_path, *found, seed=1)
+    assert path.read_text() != blank  # a blank one is written anew
+    filled = blank.replace(EMPTY, "ecg_wires")
+    path.write_text(filled)
+    assert not is_blank(path)
+    write_sheets(tmp_path, *found, seed=1)
+    assert path.read_text() == filled
+
+
+def sheet(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "sheet.csv"
+    path.write_text(text)
+    return path
+
+
+def test_filled_cells_come_back_as_attributes(tmp_path: Path) -> None:
+    path = sheet(tmp_path, "image_id,finding,label,ECG wires,rotated\na,edema,1,yes,\nb,edema,1,0,1\nc,edema,1,,\n")
+    rows = read_sheet(path, ["a", "b", "c"]).to_pylist()
+    assert {(row["image_id"], row["name"], row["value"]) for row in rows} == {
+        ("a", "ecg_wires", "1"), ("b", "ecg_wires", "0"), ("b", "rotated", "1"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("image_id,wires\na,1\nb,maybe\n", "column 'wires', line 3: neither yes nor no. Got: maybe. Allowed: 1, 0"),
+        ("image_id,wires\na,1\nzz,0\n", "column 'image_id', line 3: this image is not in the predictions"),
+        ("image_id,wires\na,1\n,0\n", "line 3: the cell is blank"),
+        ("image_id,wires\na,1\na,0\n", "line 3: an earlier row says otherwise of the same image"),
+        (f"image_id,{EMPTY}\na,1\nb,0\n", "filled but not named"),
+        ("image_id,finding,wires\na,edema,\nb,edema,\n", "no annotation in it"),
+        ("image_id,finding\na,edema\n", "no annotation in it"),
+        ("picture,wires\na,1\n", "no column 'image_id'"),
+        ("image_id,wires\na,1,1,1\n", "sheet.csv"),
+    ],
+)
+def test_a_bad_row_is_named_and_nothing_is_taken(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(TableError, match=".") as error:
+        read_sheet(sheet(tmp_path, text), ["a", "b"])
+    assert said in str(error.value)
+
+
+def test_sheets_win_over_what_was_known_and_say_how_often() -> None:
+    def table(*rows: tuple[str, str, str]) -> pa.Table:
+        return table_of([dict(zip(("image_id", "name", "value"), row, strict=True)) for row in rows], ATTRIBUTE)
+
+    earlier = table(("a", "wires", "1"), ("b", "wires", "0"), ("a", "drain", "1"))
+    whole, changed = merged(earlier, [table(("a", "wires", "0"), ("c", "wires", "1"))])
+    assert changed == 1
+    values = {(row["image_id"], row["name"]): row["value"] for row in whole.to_pylist()}
+    assert values == {("a", "wires"): "0", ("b", "wires"): "0", ("a", "drain"): "1", ("c", "wires"): "1"}
