@@ -11,6 +11,7 @@ from typing import Any
 
 BENCHMARKS = (
     "bootstrap", "engine", "matching", "audits", "words", "modules", "images", "linking", "encoding", "training",
+    "slices",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ model: multitask less single task. Verdicts (encoding_words.py) say what follows
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from cxrhf.audits.encoding_own import FINDINGS, own_outputs, target_of, trained_for
 from cxrhf.audits.encoding_rows import Context, Measured, difference_rows, measure
-from cxrhf.audits.encoding_split import Network, networks_of, split_outputs
+from cxrhf.audits.encoding_split import Network, networks_of, split_outputs, with_several_seeds
 from cxrhf.audits.encoding_words import is_called, task_rows, verdict_rows
 from cxrhf.audits.material import Material
 from cxrhf.audits.people import people_of
@@ -29,19 +29,26 @@ def encoding(
 ) -> Part:
     """All networks together."""
     context, notes = Context(config, workers, progress), list[str]()
-    split = _split(material, predictions, context, notes)
-    probed = _probed(material.probes, split, predictions, notes)
-    own = _own(material, predictions, context, notes)
+    tables = [each for each in (predictions, material.characteristics, material.embeddings) if each is not None]
+    several = with_several_seeds(tables)
+    datasets = pc.unique(predictions["dataset"]).to_pylist()
+    split = _split(material, predictions, several, context, notes)
+    probed = _probed(material.probes, split, datasets, notes)
+    own = _own(material, datasets, several, context, notes)
     trained = trained_for(predictions, material.characteristics)
-    rows = [row for each in split for row in each.named()] + _against_reference(split, notes)
-    verdicts = verdict_rows([*rows, *probed], config.seed)
-    rows += probed + [row for _, each in own for row in each.named()] + _multitask(own, trained, notes)
-    dataset = _only_dataset(predictions)
-    tasks = _shown_tasks(material, predictions, trained)
-    return Part([*rows, *task_rows(tasks, dataset, config.seed), *verdicts], [], notes)
+    shown = {each.shown: each.model for table in tables for each in networks_of(table, several)}
+    shown |= {str(row["model"]): str(row["model"]) for row in material.probes}
+    tasks = {name: trained.get(model, []) for name, model in shown.items()}
+    rows = [row for each in split for row in each.named()] + _against_reference(split, notes) + probed
+    verdicts = verdict_rows(rows, config.seed)
+    rows += [row for _, each in own for row in each.named()] + _multitask(own, trained, notes)
+    rows += task_rows(tasks, datasets[0] if len(datasets) == 1 else None, config.seed)
+    return Part(rows + verdicts, [], notes)
 
 
-def _split(material: Material, predictions: pa.Table, context: Context, notes: list[str]) -> list[Measured]:
+def _split(
+    material: Material, predictions: pa.Table, several: Container[str], context: Context, notes: list[str]
+) -> list[Measured]:
     """New layers on every network with vectors of its penultimate layer."""
     if material.embeddings is None:
         return []
@@ -53,7 +60,7 @@ def _split(material: Material, predictions: pa.Table, context: Context, notes: l
     people = people_of(embeddings["image_id"], tables, predictions, notes)
     return [
         measure(output)
-        for network in networks_of(embeddings)
+        for network in networks_of(embeddings, several)
         for output in split_outputs(embeddings, network, people, context, notes)
     ]
 
@@ -79,19 +86,18 @@ def _against_reference(split: Sequence[Measured], notes: list[str]) -> list[Row]
 
 
 def _probed(
-    probes: Sequence[Mapping[str, Any]], split: Sequence[Measured], predictions: pa.Table, notes: list[str]
+    probes: Sequence[Mapping[str, Any]], split: Sequence[Measured], datasets: Sequence[str | None], notes: list[str]
 ) -> list[Row]:
     """Rows of `cxrhf probe`; those of networks that are measured here too are left to what is measured here."""
     here = {(each.output.sample.model, each.output.target) for each in split}
     rows: list[Row] = []
     twice: dict[str, None] = {}
-    single = pc.count_distinct(predictions["dataset"], mode="all").as_py() == 1
+    where = {"dataset": datasets[0]} if len(datasets) == 1 else {}
     for row in probes:
         if (row["model"], target_of(str(row["finding"]))) in here:
             twice[row["model"]] = None
             continue
-        dataset = {"dataset": _only_dataset(predictions)} if single else {}
-        rows.append(dict(row) | dataset | {"audit": "encoding", "metric": f"split_{row['metric']}"})
+        rows.append(dict(row) | where | {"audit": "encoding", "metric": f"split_{row['metric']}"})
     if twice:
         notes.append(
             f"encoding: {', '.join(twice)}: probed by cxrhf probe and measured here from vectors: the latter is shown"
@@ -100,15 +106,15 @@ def _probed(
 
 
 def _own(
-    material: Material, predictions: pa.Table, context: Context, notes: list[str]
+    material: Material, ours: Sequence[str | None], several: Container[str], context: Context, notes: list[str]
 ) -> list[tuple[Network, Measured]]:
     """Networks' own outputs; where predictions and characteristics are of one dataset each, it is the same one."""
     table = material.characteristics
     if table is None or not table.num_rows:
         return []
-    theirs, ours = (pc.unique(each["dataset"]).to_pylist() for each in (table, predictions))
+    theirs = pc.unique(table["dataset"]).to_pylist()
     names = {theirs[0]: ours[0]} if len(theirs) == len(ours) == 1 else {}
-    return [(network, measure(output)) for network, output in own_outputs(table, names, context, notes)]
+    return [(network, measure(output)) for network, output in own_outputs(table, several, names, context, notes)]
 
 
 def _multitask(
@@ -133,19 +139,3 @@ def _multitask(
             "trained for findings alone is among the predictions"
         )
     return rows
-
-
-def _shown_tasks(
-    material: Material, predictions: pa.Table, trained: Mapping[str, Sequence[str]]
-) -> dict[str, Sequence[str]]:
-    """Every network of any table, by its name in RESULT."""
-    tables = [each for each in (predictions, material.characteristics, material.embeddings) if each is not None]
-    shown = {each.shown: each.model for table in tables for each in networks_of(table)}
-    shown |= {str(row["model"]): str(row["model"]) for row in material.probes}
-    return {name: trained.get(model, []) for name, model in shown.items()}
-
-
-def _only_dataset(predictions: pa.Table) -> str | None:
-    names = pc.unique(predictions["dataset"]).to_pylist()
-    name: str | None = names[0] if len(names) == 1 else None
-    return name

@@ -6,7 +6,7 @@ on the evaluated rows, which is optimistic and said in every row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -43,31 +43,33 @@ def trained_for(predictions: pa.Table, characteristics: pa.Table | None) -> dict
 
 
 def own_outputs(
-    characteristics: pa.Table, datasets: Mapping[str | None, str | None], context: Context, notes: list[str]
+    characteristics: pa.Table,
+    several: Container[str],
+    datasets: Mapping[str | None, str | None],
+    context: Context,
+    notes: list[str],
 ) -> Iterator[tuple[Network, Output]]:
     """Every network's outputs, target by target, on the split test where there is one.
 
-    `datasets`: how the datasets of this table are called in RESULT.
+    `several`: models that are named with their seeds; `datasets`: how those of this table are called in RESULT.
     """
     splits = {each for each in pc.unique(characteristics["split"]).to_pylist() if each}
     tested = len(splits) > 1 and TEST in splits
     tuning = next((each for each in sorted(splits) if each.lower() in TUNING), None) if tested else None
-    shown = {(each.model, each.seed): each for each in networks_of(characteristics)}
     for dataset in pc.unique(characteristics["dataset"]).to_pylist():
         column = characteristics["dataset"]
         here = characteristics.filter(pc.is_null(column) if dataset is None else pc.equal(column, dataset))
-        for network in networks_of(here):
-            named = shown[network.model, network.seed]
+        for network in networks_of(here, several):
             own = rows_of(here, network)
             asked = own.filter(pc.equal(own["split"], TEST)) if tested else own
             held = own.filter(pc.equal(own["split"], tuning)) if tuning else None
             for target, classes in _classes(asked["finding"]).items():
-                kept = _enough(arrays(_of(asked, classes)), named.shown, notes)
+                kept = _enough(arrays(_of(asked, classes)), network.shown, notes)
                 if kept:
                     data = arrays(_of(asked, kept))
                     beside = None if held is None else _of(held, kept)
-                    sample = sample_of(context, datasets.get(dataset, dataset), named.shown, named.model, data)
-                    yield named, _output(sample, target, beside)
+                    sample = sample_of(context, datasets.get(dataset, dataset), network.shown, network.model, data)
+                    yield network, _output(sample, target, beside)
 
 
 def _classes(findings: pa.ChunkedArray) -> dict[str, list[str]]:

@@ -6,7 +6,8 @@ the characteristic from other patients, not how a layer of other learning patien
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,15 +35,24 @@ class Network(NamedTuple):
     shown: str
 
 
-def networks_of(table: pa.Table) -> list[Network]:
-    """Every network of a table with the columns model and seed, by name and seed."""
-    keys = table.select(["model", "seed"]).group_by(["model", "seed"], use_threads=False).aggregate([]).to_pylist()
-    pairs: list[tuple[str, int | None]] = [(key["model"], key["seed"]) for key in keys]
-    pairs.sort(key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]))
-    names = [model for model, _ in pairs]
-    return [
-        Network(model, seed, f"{model} (seed {seed})" if names.count(model) > 1 else model) for model, seed in pairs
+def networks_of(table: pa.Table, several: Container[str]) -> list[Network]:
+    """Every network of a table by name and seed; `several`: models that are named with their seeds."""
+    found = [
+        Network(model, seed, f"{model} (seed {seed})" if model in several and seed is not None else model)
+        for model, seed in _keys(table)
     ]
+    return sorted(found, key=lambda each: (each.model, -1 if each.seed is None else each.seed))
+
+
+def with_several_seeds(tables: Iterable[pa.Table]) -> set[str]:
+    """Models of which some table has several runs."""
+    counts = [Counter(model for model, _ in _keys(table)) for table in tables]
+    return {model for each in counts for model, runs in each.items() if runs > 1}
+
+
+def _keys(table: pa.Table) -> list[tuple[str, int | None]]:
+    keys = table.select(["model", "seed"]).group_by(["model", "seed"], use_threads=False).aggregate([]).to_pylist()
+    return [(key["model"], key["seed"]) for key in keys]
 
 
 def rows_of(table: pa.Table, network: Network) -> pa.Table:

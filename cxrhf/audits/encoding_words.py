@@ -20,7 +20,12 @@ from cxrhf.audits.rows import Row
 LOW = 0.6
 # Networks that are named one by one in a verdict.
 _NAMED = 4
+_B_OR_C = (
+    "That is scenario B (it is there, in a direction of its own) or C (findings are told by it): SPLIT cannot tell "
+    "which, however high it is."
+)
 _HINT = "Only maps of the vectors (features) and multitask against single task hint at B or C, and prove neither."
+_PICTURES = "By their names these never learned from X-rays: it is in the pictures, which says nothing of use."
 _EMPTY: Row = {
     "audit": "encoding", "dataset": None, "model": None, "finding": None, "slice": "all", "versus": None,
     "value": np.nan, "ci_low": None, "ci_high": None, "p_value": None, "n": None, "n_pos": None, "n_patients": None,
@@ -90,18 +95,15 @@ def _verdict(target: str, values: Sequence[Row]) -> tuple[Row, str]:
     """The row a verdict rests on, and its words."""
     what = target.replace("_", " ")
     untaught = [row for row in values if is_untaught(row["model"])]
-    asked = [row for row in values if not is_untaught(row["model"])] or untaught
+    taught = [row for row in values if not is_untaught(row["model"])]
+    asked = taught or untaught
     read = [row for row in asked if _low(row) > 0.5]
     empty = [row for row in asked if _low(row) <= 0.5 and row["ci_high"] < LOW]
-    unclear = [row for row in asked if row not in read and row not in empty]
-    best = max(asked, key=lambda row: float(row["value"]))
+    unclear = [row for row in asked if _low(row) <= 0.5 and row["ci_high"] >= LOW]
     said = []
     if read:
-        said.append(
-            f"{what[0].upper()}{what[1:]} can be read from {_shown(read)}. That is scenario B (it is there, in a "
-            "direction of its own) or C (findings are told by it): SPLIT cannot tell which, however high it is."
-        )
-        said += _beside(untaught, read)
+        said.append(f"{what[0].upper()}{what[1:]} can be read from {_shown(read)}.")
+        said += [_B_OR_C, *_beside(untaught, min(map(_low, read))), _HINT] if taught else [_PICTURES]
     if empty:
         said.append(
             f"From {_shown(empty)} no linear layer reads {what}: scenario A, the layer holds nothing of it that a last "
@@ -112,26 +114,27 @@ def _verdict(target: str, values: Sequence[Row]) -> tuple[Row, str]:
             f"Of {_shown(unclear)} nothing can be said: intervals hold 0.5 and go beyond {LOW}, so there are too few "
             "patients to tell something from nothing."
         )
-    return best, " ".join([*said, *([_HINT] if read else [])])
+    best = max(asked, key=lambda row: float(row["value"]))
+    return best, " ".join(said)
 
 
-def _beside(untaught: Sequence[Row], read: Sequence[Row]) -> list[str]:
-    """What networks that never saw an X-ray reach."""
+def _beside(untaught: Sequence[Row], least: float) -> list[str]:
+    """What networks that never saw an X-ray reach, where those that did reach `least`."""
     if not untaught:
         return ["Networks that never learned from X-rays often reach as much; there is none here to compare with."]
-    if read[0] in untaught:
-        return ["By their names these never learned from X-rays: it is in the pictures, which says nothing of use."]
-    least = min(map(_low, read))
-    same = [row for row in untaught if row["ci_high"] >= least]
-    less = [row for row in untaught if row not in same]
     said = []
-    if same:
+    if same := [row for row in untaught if row["ci_high"] >= least]:
         said.append(
-            f"{_shown(same)} reaches as much without having learned from X-rays, so the value says nothing of use."
+            f"{_shown(same)} {_reach(same)} about as much without having learned from X-rays, so the value says "
+            "nothing of use."
         )
-    if less:
-        said.append(f"{_shown(less)} reaches less: training made it easier to read, which is not yet use.")
+    if less := [row for row in untaught if row["ci_high"] < least]:
+        said.append(f"{_shown(less)} {_reach(less)} less: training made it easier to read, which is not yet use.")
     return said
+
+
+def _reach(rows: Sequence[Row]) -> str:
+    return "reach" if len(rows) > 1 else "reaches"
 
 
 def _shown(rows: Sequence[Row]) -> str:

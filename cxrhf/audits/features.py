@@ -105,9 +105,8 @@ def _people(sample: Sample, layer: Layer, diseases: list[str]) -> tuple[NDArray[
     place = np.sort(one[rank < most[group]][:MOST])
     at = layer.at[place]
     colours = {name: data.groups[name][at] if name in data.groups else np.full(len(at), "") for name in ("sex", "race")}
-    colours["age"] = np.array([*AGE_BANDS, ""])[
-        age_band(np.full(len(at), np.nan) if data.age is None else data.age[at])
-    ]
+    age = np.full(len(at), np.nan) if data.age is None else data.age[at]
+    colours["age"] = np.array([*AGE_BANDS, ""])[age_band(age)]
     colours["disease"] = _disease(sample, diseases, at)
     return place, _People(at, colours)
 

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from cxrhf.errors import TableError
 from cxrhf.tables.ages import AGE_BANDS, age_band
+from cxrhf.tables.groups import NO_VALUE
 
 Texts = NDArray[np.str_]
 Integers = NDArray[np.int64]
 
 TARGETS = ("sex", "race", "view", "age_band")
-# Values that are no class of their own (those that `cxrhf train` and `cxrhf probe` leave out).
-NO_VALUE = ("", "unknown", "other", "unable to obtain", "patient declined to answer")
 _COLUMNS = ("patient_id", "dataset", "split", "sex", "race", "view")
 
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
 from cxrhf.metrics.checks import as_fraction, same_length
+from cxrhf.metrics.intervals import numbered
 
 
 class MeanGap(NamedTuple):
@@ -35,10 +36,10 @@ def mean_gap(values: ArrayLike, has: ArrayLike, clusters: ArrayLike | None = Non
     """
     as_fraction(level, "level")
     x, there = np.asarray(values, dtype=np.float64), np.asarray(has, dtype=bool)
-    unit = np.arange(len(x)) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1]
+    unit = numbered(clusters, len(x))
     same_length(values=x, has=there, clusters=unit)
     nan = float("nan")
-    counts = [len(np.unique(unit[side])) for side in (there, ~there)]
+    counts = [int((np.bincount(unit[side]) > 0).sum()) for side in (there, ~there)]
     if not there.any() or there.all():
         return MeanGap(nan, nan, nan, nan, nan, *counts)
     means = x[there].mean(), x[~there].mean()

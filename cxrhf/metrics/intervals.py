@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, ndtri, stdtr, stdtrit
 
 from cxrhf.metrics.catalogue import METRICS
@@ -82,12 +82,9 @@ def count_units(y: ArrayLike, clusters: ArrayLike | None = None, weight: ArrayLi
     labels = as_labels(y, masked=True)
     if labels.ndim != 1:
         raise InputError(f"y has {labels.ndim} dimensions, allowed: one label at a time")
-    raw = np.arange(len(labels)) if clusters is None else np.asarray(clusters)
-    same_length(y=labels, clusters=raw)
+    unit = numbered(clusters, len(labels))
+    same_length(y=labels, clusters=unit)
     mass = as_weights(weight, len(labels))
-    # Patients are only counted, so small whole numbers serve as they are.
-    small = raw.dtype.kind in "iu" and len(raw) > 0 and raw.min() >= 0 and raw.max() < 4 * len(raw)
-    unit = raw if small else np.unique(raw, return_inverse=True)[1].reshape(-1)
     positive, negative, total = (_patients(unit, mass, side) for side in (labels == 1, labels == 0, ~np.isnan(labels)))
     return UnitCount(
         positive=positive[0],
@@ -97,6 +94,13 @@ def count_units(y: ArrayLike, clusters: ArrayLike | None = None, weight: ArrayLi
         effective_negative=negative[1],
         effective_total=total[1],
     )
+
+
+def numbered(clusters: ArrayLike | None, n: int) -> NDArray[np.int64]:
+    """Patients as whole numbers from 0, not all of which need be there: for those who only count or sum over them."""
+    raw = np.arange(n) if clusters is None else np.asarray(clusters)
+    small = raw.dtype.kind in "iu" and len(raw) > 0 and raw.min() >= 0 and raw.max() < 4 * len(raw)
+    return np.asarray(raw if small else np.unique(raw, return_inverse=True)[1].reshape(-1), dtype=np.int64)
 
 
 def _patients(unit: np.ndarray, mass: Floats, rows: np.ndarray) -> tuple[int, float]:

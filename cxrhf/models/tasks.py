@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.tables.ages import AGE_BANDS, age_band
+from cxrhf.tables.groups import NO_VALUE
 
 Targets = NDArray[np.int8]
 UNKNOWN = -1
-# Values of an attribute that are no group of their own.
-_NO_VALUE = {"", "unknown", "other", "unable to obtain", "patient declined to answer"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +170,7 @@ def _values(table: pa.Table, name: str) -> list[str | None]:
     if name not in table.column_names:
         return [None] * table.num_rows
     given = table[name].cast(pa.string()).to_pylist()
-    return [None if each is None or each.strip().lower() in _NO_VALUE else each for each in given]
+    return [None if each is None or each.strip().lower() in NO_VALUE else each for each in given]
 
 
 def _classes(table: pa.Table, name: str) -> list[str]:

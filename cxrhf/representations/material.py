@@ -39,7 +39,7 @@ def read_material(config: AuditConfig, folders: Sequence[Path], predictions: pa.
     return Material(
         embeddings=embeddings,
         attributes=attributes,
-        characteristics=_joined(folders, "characteristics"),
+        characteristics=_joined([each for each in folders if not _is_probe(each)], "characteristics"),
         images=_people(folders, config.embeddings),
         probes=[row for each in [*folders, *probes] for row in split_rows(each, named=each in probes)],
     )
@@ -109,6 +109,13 @@ def _attributes(
 
 def _of_images(table: pa.Table, images: pa.ChunkedArray) -> pa.Table:
     return table.filter(pc.is_in(table["image_id"], value_set=images.combine_chunks()))
+
+
+def _is_probe(folder: Path) -> bool:
+    """Whether its characteristics are what new layers read from a frozen network, not what the network says itself."""
+    from cxrhf.run import record_of
+
+    return (folder / "run.json").is_file() and bool(record_of(folder, "probe")) and not record_of(folder, "train")
 
 
 def _joined(folders: Iterable[Path], name: str) -> pa.Table | None:

@@ -10,7 +10,9 @@ import pyarrow as pa
 from cxrhf.schema import EMBEDDING, check
 
 
-def vectors(table: pa.Table, matrix: Any, *, model: str = "net", seed: int | None = None, finding: str | None = None):
+def vectors(
+    table: pa.Table, matrix: Any, *, model: str = "net", seed: int | None = None, finding: str | None = None
+) -> pa.Table:
     """One vector for each image of a one-finding table, in its order."""
     n, width = np.shape(matrix)
     flat = pa.array(np.asarray(matrix, dtype=np.float32).ravel())

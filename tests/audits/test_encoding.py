@@ -239,6 +239,11 @@ def test_seeds_of_one_network_are_told_apart_and_order_does_not_matter() -> None
     both = pa.concat_tables([vectors(table, seen(who, noise), seed=k) for k in (1, 0)])
     found = found_in(table, 60, embeddings=both)
     assert found("split_auroc", "sex=F", "net (seed 1)", "model=net (seed 0)")["value"] == 0
+    runs = table.set_column(table.schema.get_field_index("seed"), "seed", pa.array([1] * 600))
+    runs = pa.concat_tables([runs, runs.set_column(table.schema.get_field_index("seed"), "seed", pa.array([0] * 600))])
+    one = found_in(runs, 60, embeddings=vectors(table, seen(who, noise), seed=1))  # named as the predictions are
+    assert one("split_auroc", "sex=F", "net (seed 1)")["value"] > 0.5
+    assert one("tasks", None, "net (seed 0)")["note"] == "single task: findings"
     order = np.random.default_rng(0).permutation(1200)
     moved = found_in(table.take(pa.array(np.arange(600)[::-1])), 60, embeddings=both.take(pa.array(order)))
     assert len(moved.rows) == len(found.rows)
@@ -330,7 +335,9 @@ def test_probes_are_taken_over_unless_measured_here() -> None:
     note = found("verdict", "sex", None)["note"]
     assert "random (AUROC 0.70, 0.65 to 0.75) reaches less: training made it easier to read" in note
     alone = found_in(table, probes=[probe])
-    assert "it is in the pictures, which says nothing of use" in alone("verdict", "sex", None)["note"]
+    note = alone("verdict", "sex", None)["note"]
+    assert "it is in the pictures, which says nothing of use" in note
+    assert "scenario" not in note
 
 
 # ---------------------------------------------------------------- words
@@ -348,7 +355,7 @@ def value(model: str, auroc: float, low: float, high: float, finding: str = "sex
         ([value("net", 0.9, 0.88, 0.92)], ["scenario B", "C (", "there is none here"], ["scenario A"]),
         (
             [value("net", 0.9, 0.88, 0.92), value("imagenet", 0.9, 0.87, 0.93)],
-            ["imagenet (AUROC 0.90, 0.87 to 0.93) reaches as much", "says nothing of use", "hint"],
+            ["imagenet (AUROC 0.90, 0.87 to 0.93) reaches about as much", "says nothing of use", "hint"],
             ["reaches less"],
         ),
         ([value("net", 0.51, 0.48, 0.54)], ["scenario A"], ["scenario B", "hint"]),

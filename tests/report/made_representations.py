@@ -160,7 +160,7 @@ def shortcut(made: Rows, finding: str, attribute: str = "drain", *, explains: bo
 def thumbnail(shade: int) -> bytes:
     """A small grey JPEG."""
     file = io.BytesIO()
-    grey = (np.linspace(0, 120, 64)[:, None] + np.linspace(0, 60, 64)[None, :] + shade % 70).astype(np.uint8)
+    grey = (np.linspace(0, 120, 64)[:, None] + np.linspace(0, 60, 64)[None, :] + shade % 61).astype(np.uint8)
     Image.fromarray(grey).save(file, "JPEG")
     return file.getvalue()
 
@@ -174,7 +174,7 @@ def gallery(finding: str, model: str = "net", n: int = 6, n_slices: int = 4, sta
                 number = start + 1000 * at + (100 if role == "best" else 0) + k
                 name = 'shown, "1"' if number == 0 else f"shown-{number:04d}"
                 row = {"image_id": name, "model": model, "finding": finding, "slice": f"mixture:{side}:{place}"}
-                out.append({**row, "role": role, "thumbnail": thumbnail(7 * number)})
+                out.append({**row, "role": role, "thumbnail": thumbnail(11 * number)})
     return out
 
 

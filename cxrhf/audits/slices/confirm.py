@@ -49,6 +49,15 @@ class Tried(NamedTuple):
     p_value: float
 
 
+class Candidate(NamedTuple):
+    """A trait that enough patients of a class have and lack, in the rows to discover on, and its gap there."""
+
+    trait: Trait
+    known: Flags
+    has: Flags
+    gap: MeanGap
+
+
 class Chosen(NamedTuple):
     """Traits of a slice: those that describe it, and those that are tried; one may be both."""
 
@@ -56,20 +65,27 @@ class Chosen(NamedTuple):
     tested: list[Trait]
 
 
-def choose(inside: Flags, rows: Rows, traits: Sequence[Trait], worse: bool, least: int = 3) -> Chosen:
-    """The traits of a slice from the rows it was discovered on. `worse`: it has more error than its class."""
-    frequent, both = list[tuple[float, float, Trait]](), list[tuple[float, float, Trait]]()
+def candidates(rows: Rows, traits: Sequence[Trait]) -> list[Candidate]:
+    """What may describe the slices of a class, from the rows they were discovered on."""
+    found = []
     for trait in traits:
         known, has = trait.known[rows.at], trait.has[rows.at]
-        if min(_patients(rows, known & has), _patients(rows, known & ~has)) < FEW:
-            continue
+        gap = mean_gap(rows.error[known], has[known], rows.patients[known])
+        if min(gap.patients_with, gap.patients_without) >= FEW:
+            found.append(Candidate(trait, known, has, gap))
+    return found
+
+
+def choose(inside: Flags, rows: Rows, among: Sequence[Candidate], worse: bool, least: int = 3) -> Chosen:
+    """The traits of a slice from the rows it was discovered on. `worse`: it has more error than its class."""
+    frequent, both = list[tuple[float, float, Trait]](), list[tuple[float, float, Trait]]()
+    for trait, known, has, gap in among:
         if _patients(rows, known & has & inside) < least:
             continue
         found = enrichment(inside[known], has[known], rows.patients[known])
         if found.odds_ratio <= 1 or not found.p_value < SCREENED:
             continue
         frequent.append((found.p_value, -found.odds_ratio, trait))
-        gap = mean_gap(rows.error[known], has[known], rows.patients[known])
         p_gap = gap.p_more if worse else gap.p_less
         if p_gap < SCREENED:
             both.append((max(found.p_value, p_gap), -found.odds_ratio, trait))
@@ -97,4 +113,4 @@ def tried(inside: Flags, rows: Rows, trait: Trait, worse: bool, level: float) ->
 
 
 def _patients(rows: Rows, which: Flags) -> int:
-    return len(np.unique(rows.patients[which]))
+    return int((np.bincount(rows.patients[which]) > 0).sum()) if which.any() else 0

@@ -11,9 +11,7 @@ from cxrhf.audits.sample import Progress
 from cxrhf.audits.slices.em import FULL_FLOOR, prepare, unit_axes
 from cxrhf.audits.slices.found import Floats, Found, Seen, least_rows, nothing
 from cxrhf.audits.slices.maps import plane
-from cxrhf.audits.slices.mixture import STARTS, by_bic
-
-COMPONENTS = range(1, 17)
+from cxrhf.audits.slices.mixture import COMPONENTS, STARTS, by_bic
 
 
 def planespot(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Found:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cxrhf.audits.rows import Row, RowMaker
 from cxrhf.audits.sample import Sample, count
 from cxrhf.audits.slices.classes import Class, Flags, Floats
-from cxrhf.audits.slices.confirm import Tried, choose, tried
+from cxrhf.audits.slices.confirm import Tried, candidates, choose, tried
 from cxrhf.audits.slices.traits import Trait
 from cxrhf.metrics.multiplicity import benjamini_hochberg
 
@@ -53,14 +53,15 @@ def slice_rows(
     _ends(make, group, sliced, out)
     error, found_on = group.error, group.found_on
     described: dict[str, tuple[Trait, Tried]] = {}
+    found_rows, shown_rows = group.rows(found_on), group.rows(group.shown_on)
+    among = candidates(found_rows, known)
     for place, name in enumerate(sliced.names):
         inside = sliced.inside(place)
         worse = bool(error[found_on & inside].mean() > error[found_on].mean())
-        chosen = choose(inside[found_on], group.rows(found_on), known, worse)
+        chosen = choose(inside[found_on], found_rows, among, worse)
         tested = {trait.name for trait in chosen.tested}
         for trait in {trait.name: trait for trait in (*chosen.tested, *chosen.described)}.values():
-            shown = group.shown_on
-            asked = tried(inside[shown], group.rows(shown), trait, worse, make.sample.settings.level)
+            asked = tried(inside[group.shown_on], shown_rows, trait, worse, make.sample.settings.level)
             described.setdefault(trait.name, (trait, asked))
             _trait_rows(make, group, f"{name} & {trait.name}", asked, out, test and trait.name in tested)
     out.rows.extend(_gap_row(make, group, trait, asked) for trait, asked in described.values())

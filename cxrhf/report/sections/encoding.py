@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cxrhf.report.blocks import Block, Column, Entry, Figure, Fold, Said, Section, Table, Text, entry, folded
 from cxrhf.report.book import Book
 from cxrhf.report.figures import CONTEXT, OVERALL, REMAINS, Axis, Dot, DotRow, dots, scenarios
-from cxrhf.report.numbers import known, listed, number
+from cxrhf.report.numbers import known, number
 from cxrhf.report.sections.encoding_shelf import OWN, READ, Shelf, is_frozen, shelves, tasks, versus
 from cxrhf.report.sections.encoding_words import CANNOT, verdict
 from cxrhf.report.sections.view import bars
@@ -108,7 +108,9 @@ def _learned(shelf: Shelf) -> str:
     """How the layers were learned, as the rows say it."""
     keys = ((each, key) for each in shelf.read for key in each.cells if key[2] == READ and not key[4])
     ways = list(dict.fromkeys(each.cells[key].method.split("; 0.")[0] for each, key in keys))
-    return f"{listed(ways, 3)}." if ways else "a new linear layer on frozen vectors."
+    if not ways:
+        return "a new linear layer on frozen vectors."
+    return f"{ways[0]}." + (" Some were learned otherwise: results.parquet says how." if len(ways) > 1 else "")
 
 
 def _differences(shelf: Shelf, metric: str) -> Table | None:

@@ -32,7 +32,7 @@ def verdict(shelf: Shelf, name: str) -> Sentence | None:
     if not words:
         return None
     tag, tone = (read[1], read[2]) if read else ("", "plain")
-    return Sentence(shelf.name(name), words, tag, tone)
+    return Sentence(name.partition("=")[0], words, tag, tone)
 
 
 def _read(shelf: Shelf, name: str) -> tuple[str, str, str] | None:

@@ -61,5 +61,5 @@ def _about(cut: Cut, each: Slice) -> str:
     """What the numbers say of a slice, in a few words."""
     words = [f"slice {each.place} of {len(cut.slices)}"]
     words += [f"Brier {number(each.brier.value)}"] if known(each.brier.value) else []
-    traits = ", ".join(trait_name(trait.name) for trait in each.traits[:3])
+    traits = ", ".join(trait_name(trait.name) for trait in each.frequent[:3])
     return "; ".join([*words, *([f"over-represented: {traits}"] if traits else [])])

@@ -36,6 +36,9 @@ def opening(view: View) -> Section:
     has_context = bool(book.way)
     if not book.findings:
         return Section(f"{view.ident}-headline", "What it reaches", "Headline", ["No findings were audited."])
+    if not book.has("overview", "reweighted", "matched"):
+        lead = ["AUROCs of the whole sample were not asked for: what was is below."]
+        return Section(f"{view.ident}-headline", "What it reaches", "Headline", lead)
     title = "What it reaches, and what goes with patient context" if has_context else "What it reaches"
     blocks: list[Block] = [_picture(view, has_context)]
     if has_context:

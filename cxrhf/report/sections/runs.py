@@ -40,6 +40,8 @@ def runs(view: View) -> Section | None:
     if mean is None:
         return None
     there = [metric for metric in _METRICS if any(known(find(mean, f, metric).value) for f in mean.findings)]
+    if not there:
+        return None
     blocks: list[Block | None] = [_figure(view, mean, there), _table(mean, there)]
     blocks += [folded(_curves(view, mean, kind)) for kind in ("roc_mean", "pr_mean")]
     kept = [block for block in blocks if block is not None]

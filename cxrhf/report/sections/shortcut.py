@@ -21,7 +21,7 @@ from cxrhf.report.blocks import (
     percent_entry,
     words_entry,
 )
-from cxrhf.report.book import Cell
+from cxrhf.report.book import Cell, seed_of
 from cxrhf.report.numbers import known, listed, number, percent
 from cxrhf.report.sections.shortcut_pictures import aurocs, confidences
 from cxrhf.report.sections.shortcut_shelf import (
@@ -49,6 +49,8 @@ def shortcut(view: View) -> Section | None:
     if not asked:
         return None
     blocks: list[Block | None] = [aurocs(view, asked)]
+    if view.subject.mean is not None:
+        blocks.append(Text(f"Sentences, tables and boxes are of the first run ({seed_of(view.book.model)}).", "muted"))
     said = [answer(view.book, each) for each in asked if each.groups]
     blocks.append(Said("In words", said) if view.first else Fold("In words", [Said("", said)]))
     gaps = _gaps(view, asked)

@@ -50,11 +50,15 @@ def aurocs(view: View, asked: Sequence[Question]) -> Figure | None:
             ident = f"{view.ident}-shortcut-{k}"
             panels.append((title, dots(rows, axis, ident=ident, title=title, about=about, lane=17)))
     legend = [(mark, value_of(group)) for mark, group in zip(_MARKS, groups, strict=False)]
-    caption = f"{bars(view.level)} Equally frequent: as if the attribute were as frequent in every group of a class."
-    if view.subject.mean:
-        caption += f" Every dot without a bar is a run ({len(view.subject.runs)}); with a bar: their mean and SD."
+    caption = f"{_bars(view)} Equally frequent: as if the attribute were as frequent in every group of a class."
     title = "AUROC of groups, as it is and equally frequent"
     return Figure(title, panels, legend, caption, file="shortcut") if panels else None
+
+
+def _bars(view: View) -> str:
+    if view.subject.mean is None:
+        return bars(view.level)
+    return f"Marks without a bar are runs ({len(view.subject.runs)}); with a bar: their mean, and one SD each way."
 
 
 def _lanes(view: View, each: Question, groups: Sequence[str]) -> list[tuple[str, list[Dot]]]:
@@ -74,7 +78,9 @@ def _lanes(view: View, each: Question, groups: Sequence[str]) -> list[tuple[str,
             continue
         for mark, group in zip(_MARKS, groups, strict=False):
             name = f"{value_of(group)}, {words}"
-            lanes += _over_runs(view, each.finding, metric, each.where(group), mark, name)
+            several = _over_runs(view, each.finding, metric, each.where(group), mark, name)
+            # The full name does not fit beside a picture.
+            lanes += [(label.replace("equally frequent", "equal"), marks) for label, marks in several]
     return lanes
 
 
@@ -116,9 +122,9 @@ def confidences(view: View, asked: Sequence[Question]) -> Figure | None:
     traits = list(dict.fromkeys(part.trait for each in asked for part in each.parts))
     legend = [(_kind(trait), trait_name(trait)) for trait in traits][: len(_MARKS)]
     caption = (
-        "Boxes hold the middle half of the images, lines nine tenths, the stroke is the median. Bars of the Brier "
-        f"score are {view.level} intervals. Where a network leans on the attribute, images without it get low "
-        "probabilities although they have the finding."
+        "Boxes hold the middle half of the images, lines nine tenths, the stroke is the median. "
+        f"{'Brier score: ' if view.subject.mean else ''}{_bars(view)} Where a network leans on the attribute, images "
+        "without it get low probabilities although they have the finding."
     )
     title = "Confidence and error by group, finding and attribute"
     return Figure(title, panels, legend, caption, file="shortcut") if panels else None

@@ -38,7 +38,7 @@ def _slug(cut: Cut) -> str:
 def _rows(cut: Cut) -> list[DotRow]:
     """One row an attribute, those that differ most first."""
     ends = [("worst", REMAINS, cut.worst), ("best", OVERALL, cut.best)]
-    names = dict.fromkeys(trait.name for _, _, each in ends if each for trait in each.traits)
+    names = dict.fromkeys(trait.name for _, _, each in ends if each for trait in each.frequent)
     scored = []
     for name in names:
         lanes, most = [], 0.0

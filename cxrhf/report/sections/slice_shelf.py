@@ -31,6 +31,11 @@ class Trait:
     gap: Cell
 
     @property
+    def attribute(self) -> str:
+        """`drain=1` -> `drain`."""
+        return self.name.rpartition("=")[0] or self.name
+
+    @property
     def stands(self) -> bool:
         """Confirmed on held-out patients."""
         return self.confirmed.value == 1
@@ -45,6 +50,11 @@ class Slice:
     brier: Cell
     share: Cell
     traits: list[Trait] = field(default_factory=list)
+
+    @property
+    def frequent(self) -> list[Trait]:
+        """What is over-represented in it on held-out patients too; some stood out only where it was found."""
+        return [trait for trait in self.traits if trait.stands or trait.odds.value > 1]
 
 
 @dataclass(frozen=True, slots=True)

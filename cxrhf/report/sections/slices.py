@@ -53,7 +53,8 @@ def slices(view: View) -> Section | None:
         picture = made_of(view, list(shown.values())[::-1][:4], "slices")
         blocks += [picture] if picture else []
         blocks += gallery(view, found)
-        blocks += [Fold(f"{finding_name(f)}: every slice", _of_finding(view, found, f)) for f in _findings(found)]
+        folds = [Fold(finding_name(f), _of_finding(view, found, f)) for f in _findings(found)]
+        blocks.append(Fold("Every slice, finding by finding", folds))
         compared = folded(_methods(found))
         blocks += [compared] if compared else []
     else:
@@ -65,15 +66,19 @@ Standing = list[tuple[Cut, Slice, Trait, str]]  # what was confirmed, and by whi
 
 
 def standing(found: Sequence[Cut]) -> Standing:
-    """What was confirmed, the clearest first; the same trait by several ways or in several slices is one."""
+    """What was confirmed, the clearest first; one attribute of a class is told once, where the error is higher.
+
+    The same is often found by several ways, and the other way round in the best slice (view PA there, AP in the worst).
+    """
     alike: dict[tuple[str, str, str], list[tuple[Cut, Slice, Trait]]] = {}
     for cut in found:
         for each, trait in cut.confirmed:
-            alike.setdefault((cut.finding, cut.side, trait.name), []).append((cut, each, trait))
+            alike.setdefault((cut.finding, cut.side, trait.attribute), []).append((cut, each, trait))
     out = []
     for several in alike.values():
-        several.sort(key=lambda each: _p_value(each[2]))
-        out.append((*several[0], listed(list(dict.fromkeys(cut.method for cut, *_ in several)))))
+        several.sort(key=lambda each: (not each[2].gap.value > 0, _p_value(each[2])))
+        ways = dict.fromkeys(cut.method for cut, _, trait in several if trait.name == several[0][2].name)
+        out.append((*several[0], listed(list(ways))))
     return sorted(out, key=lambda each: _p_value(each[2]))
 
 
@@ -114,15 +119,14 @@ def _words(found: Sequence[Cut], stands: Standing, first: bool) -> list[Block]:
     for finding in _findings(found):
         own = [each for each in stands if each[0].finding == finding]
         if own:
-            told = " ".join(_sentence(confirmed_words(*each)) for each in own[:_TOLD])
-            more = f" And {len(own) - _TOLD} more." if len(own) > _TOLD else ""
-            clear.append(Sentence(finding, told + more, "confirmed", "strong"))
+            told = " ".join(_sentence(confirmed_words(*each)) for each in own)
+            clear.append(Sentence(finding, told, "confirmed", "strong"))
         else:
             way = next(cut.method for cut in found if cut.finding == finding)
             cut = [cut for cut in found if cut.finding == finding and cut.method == way]
             rest.append(Sentence(finding, " ".join(filter(None, map(_worst_words, cut))), "not confirmed", "plain"))
     blocks: list[Block] = []
-    if clear:
+    if len(stands) > _TOLD:  # else the lead has said it
         blocks.append(Said("In words", clear) if first else Fold("In words", [Said("", clear)]))
     if rest:
         blocks.append(Fold(f"Not confirmed: {len(rest)} of {len(rest) + len(clear)} findings", [Said("", rest)]))
@@ -137,7 +141,7 @@ def _worst_words(cut: Cut) -> str:
     if cut.worst is None:
         return ""
     words = f"{_sentence(cut.who)}: the worst slice has a Brier score of {cut.worst.brier.with_interval()}"
-    traits = [trait_words(trait) for trait in cut.worst.traits[:1]]
+    traits = [trait_words(trait) for trait in cut.worst.frequent[:1]]
     return f"{words}; over-represented in it, {traits[0]}." if traits else f"{words}; nothing stands out in it."
 
 
@@ -154,9 +158,10 @@ def _tables(found: Sequence[Cut]) -> list[Block]:
 def _ends(found: Sequence[Cut]) -> Table | None:
     rows = []
     for cut in sorted(found, key=lambda each: not each.confirmed):
-        for role, each in (("worst", cut.worst), ("best", cut.best)):
-            if each is not None:
-                rows.append([name_entry(cut.finding), words_entry(_whose(cut)), *_row(each, f"{role}, {each.place}")])
+        for each in dict.fromkeys(end.place for end in (cut.worst, cut.best) if end is not None):
+            part = next(one for one in cut.slices if one.place == each)
+            shown = _row(part, f"{_role(cut, part)}, {part.place}")
+            rows.append([name_entry(cut.finding), words_entry(_whose(cut)), *shown])
     columns = [
         Column("Finding"), Column("Images", "Class, and the way the slices were found", True), *_COLUMNS,
     ]  # fmt: skip
@@ -179,14 +184,14 @@ def _whose(cut: Cut) -> str:
 
 def _row(each: Slice, name: str) -> list[Entry]:
     patients = f"{each.brier.n_patients:,} patients" if each.brier.n_patients else ""
-    traits = each.traits[:_SHOWN]
-    told = "; ".join(trait_words(trait) for trait in traits) or "nothing stands out"
+    traits = each.frequent[:_SHOWN]
+    told, *more = [trait_words(trait) for trait in traits] or ["nothing stands out"]
     return [
         words_entry(name),
         entry(each.brier),
         count_entry(each.brier.n, patients),
         percent_entry(each.share.value),
-        words_entry(told),
+        words_entry(told, below="\n".join(more)),
         _result(traits),
     ]
 
@@ -217,7 +222,7 @@ def _of_finding(view: View, found: Sequence[Cut], finding: str) -> list[Block]:
 
 
 def _role(cut: Cut, each: Slice) -> str:
-    return "worst" if each is cut.worst else "best" if each is cut.best else ""
+    return " and ".join(role for role, end in (("worst", cut.worst), ("best", cut.best)) if end is each)
 
 
 def _methods(found: Sequence[Cut]) -> Table | None:

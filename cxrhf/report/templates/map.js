@@ -19,7 +19,7 @@ function mark(pen, kind, x, y, size) {
 function shares(places, weights, bins) {
   let found = new Array(bins).fill(0);
   places.forEach((place, k) => { found[Math.min(bins - 1, Math.floor(place * bins))] += weights ? weights[k] : 1; });
-  for (let turn = 0; turn < 2; turn += 1) {
+  for (let turn = 0; turn < (weights ? 2 : 6); turn += 1) {
     found = found.map((value, k) => ((found[k - 1] ?? value) + 2 * value + (found[k + 1] ?? value)) / 4);
   }
   const total = found.reduce((sum, value) => sum + value, 0);
