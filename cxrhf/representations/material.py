@@ -79,7 +79,7 @@ def _embeddings(named: str | None, folders: Sequence[Path], notes: list[str]) ->
 
 
 def _attributes(
-    config: AuditConfig, folders: Sequence[Path], images: pa.ChunkedArray, notes: list[str]
+    config: AuditConfig, folders: Sequence[Path], images: pa.Array, notes: list[str]
 ) -> pa.Table | None:
     if config.attributes is None:
         found = _joined(folders, "attributes")
@@ -107,8 +107,8 @@ def _attributes(
     return kept
 
 
-def _of_images(table: pa.Table, images: pa.ChunkedArray) -> pa.Table:
-    return table.filter(pc.is_in(table["image_id"], value_set=images.combine_chunks()))
+def _of_images(table: pa.Table, images: pa.Array) -> pa.Table:
+    return table.filter(pc.is_in(table["image_id"], value_set=images))
 
 
 def _is_probe(folder: Path) -> bool:
