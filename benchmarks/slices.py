@@ -20,7 +20,9 @@ from cxrhf.audits.slices.methods import METHODS, Seen, assign, discover
 from cxrhf.audits.slices.reduction import fit_reduction
 from cxrhf.data.planted_slices import slices
 
-N_ROWS, SEEDS = 8_000, 3
+N_ROWS = 8_000
+# Draws that played no part when choices of the methods were made (those were made on draws 0 to 9).
+SEEDS = range(100, 105)
 MIXTURE_ROWS, MIXTURE_AXES, COMPONENTS = 20_000, 128, 16
 ALLOWED_SECONDS = 120.0
 
@@ -112,11 +114,11 @@ def score(method: str, data: Planted, seed: int) -> Score:
 def compare() -> None:
     """Print the table of the methods, means over seeds."""
     scores: dict[tuple[str, str], list[Score]] = {}
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         for data in planted(seed):
             for method in METHODS:
                 scores.setdefault((data.name, method), []).append(score(method, data, seed))
-    print(f"means over {SEEDS} draws; a slice that is not found counts with recall 0")
+    print(f"means over {len(SEEDS)} draws; a slice that is not found counts with recall 0")
     print("| data | method | slices | precision at 10 | precision | recall | precision at 10 of the worst | seconds |")
     print("|---|---|---|---|---|---|---|---|")
     for (name, method), found in scores.items():

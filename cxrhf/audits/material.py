@@ -72,7 +72,7 @@ def beside(material: Material, data: PredictionArrays, name: str, seed: int | No
             layer = _layer(rows, data, whose)
             if len(layer.at):
                 layers[finding] = layer
-        if not layers:
+        if chosen.num_rows and not layers:
             notes.append(f"{name}: none of its images has a vector in the embeddings")
     return Beside(layers, {} if material.attributes is None else attribute_columns(material.attributes, data.image_ids))
 

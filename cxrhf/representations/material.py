@@ -72,7 +72,7 @@ def _embeddings(named: str | None, folders: Sequence[Path], notes: list[str]) ->
         notes.append(f"{path.name}: no column model: the vectors are called 'vectors'")
     known = [name for name in table.column_names if name in EMBEDDING.names]
     left = [name for name in table.column_names if name not in known]
-    if left and "vector" in known:
+    if left:
         notes.append(f"{path.name}: columns not used: {', '.join(left[:8])}")
         table = table.select(known)
     return check(table, EMBEDDING, source=path.name)

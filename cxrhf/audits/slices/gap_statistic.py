@@ -34,8 +34,8 @@ def gap_statistic(vectors: Floats, *, seed: int, progress: Progress = lambda tex
 
 def _gap_statistic(vectors: Floats, seed: int, tick: Progress) -> GapStatistic:
     rng = np.random.default_rng([seed, 229])
-    x = evenly(vectors)(vectors)
-    x = x[own_order(x)]
+    x = vectors[own_order(vectors)]  # first of all: sums depend on the order, if only in their last digits
+    x = evenly(x)(x)
     if len(x) > ROWS:
         x = x[np.sort(rng.choice(len(x), ROWS, replace=False))]
     x = modes(x, x.shape[1])(x)

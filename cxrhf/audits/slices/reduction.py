@@ -42,12 +42,12 @@ def fit_reduction(
             "a layer cannot be fitted to one class alone", got=f"{int((y == 1).sum())} positives of {len(y)} images",
             next_step="leave the vectors as long as they are with reduce",
         )  # fmt: skip
-    mean, spread = vectors[~held].mean(axis=0), vectors[~held].std(axis=0)
-    spread = np.where(spread > 1e-12 * np.maximum(1, np.abs(mean)), spread, 1.0)
     # The order in which rows come must not matter: only that of what stands in them.
     order = own_order(np.column_stack([vectors, y, held]))
-    x = ((vectors[order] - mean) / spread).astype(np.float32)
-    label, held = y[order].astype(np.int64), held[order]
+    x, label, held = vectors[order], y[order].astype(np.int64), held[order]
+    mean, spread = x[~held].mean(axis=0), x[~held].std(axis=0)
+    spread = np.where(spread > 1e-12 * np.maximum(1, np.abs(mean)), spread, 1.0)
+    x = ((x - mean) / spread).astype(np.float32)
     layers = MLPClassifier(
         (size,), activation="logistic", batch_size=min(BATCH, int((~held).sum())), learning_rate_init=STEP,
         random_state=np.random.RandomState(seed % 2**32),

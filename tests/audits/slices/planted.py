@@ -32,7 +32,7 @@ def match(found: Found, data: Halves) -> tuple[float, float, float]:
     """Precision, recall and precision at 10 of the slice that matches best, on the rows not discovered on."""
     weights = found.weights(*data.other)
     assert weights.shape == (len(data.hidden), found.n_slices)
-    assert 0 <= weights.min()
+    assert weights.min() >= 0
     assert weights.max() <= 1
     code = assign(weights, found.floor)
     sizes = np.array([(code == j).sum() for j in range(found.n_slices)])

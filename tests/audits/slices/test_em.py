@@ -14,7 +14,10 @@ from cxrhf.audits.slices.em import fit, maximise, prepare, start, unit_axes
 
 def blobs(n: int = 400, d: int = 3, k: int = 3, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    x = rng.standard_normal((n, d)) @ rng.standard_normal((d, d)) + 2 * rng.standard_normal((k, d))[rng.integers(k, size=n)]
+    x = (
+        rng.standard_normal((n, d)) @ rng.standard_normal((d, d))
+        + 2 * rng.standard_normal((k, d))[rng.integers(k, size=n)]
+    )
     return unit_axes(x)(x)
 
 
@@ -76,7 +79,8 @@ def test_every_round_is_likelier() -> None:
     x = blobs(seed=3)
     rows, first = prepare(x, full=False), start(x, 5, (1,))
     likelihoods = [
-        fit(rows, first, full=False, floor=1e-6, rounds=rounds, tolerance=-np.inf).log_likelihood for rounds in range(1, 15)
+        fit(rows, first, full=False, floor=1e-6, rounds=rounds, tolerance=-np.inf).log_likelihood
+        for rounds in range(1, 15)
     ]
     assert np.all(np.diff(likelihoods) > -1e-6)
 

@@ -10,17 +10,18 @@ from cxrhf.config_representations import SLICE_METHODS
 from cxrhf.errors import ConfigError, CxrhfError
 from tests.audits.slices.planted import halves, match, silent
 
-# Least precision and recall of the slice that matches best, on rows not discovered on.
+# Least mean precision and recall over two draws of the slice that matches best, on rows not discovered on. Over six
+# draws PlaneSpot's precision is .95 to 1 but once .76, that of bias_clusters once .79, Domino's recall .15 to .9.
 LEAST = {
-    "mixture": (0.85, 0.85),
-    "domino": (0.85, 0.25),
-    "spotlight": (0.85, 0.3),
-    "george": (0.85, 0.85),
-    "planespot": (0.85, 0.85),
-    "multiaccuracy": (0.75, 0.75),
-    "failure_svm": (0.7, 0.7),
-    "bias_clusters": (0.85, 0.4),
-    "knn": (0.75, 0.75),
+    "mixture": (0.9, 0.87),
+    "domino": (0.8, 0.15),
+    "spotlight": (0.9, 0.35),
+    "george": (0.9, 0.87),
+    "planespot": (0.8, 0.9),
+    "multiaccuracy": (0.85, 0.85),
+    "failure_svm": (0.8, 0.8),
+    "bias_clusters": (0.8, 0.5),
+    "knn": (0.85, 0.85),
 }
 
 
@@ -30,19 +31,22 @@ def test_methods_are_those_of_the_settings() -> None:
 
 @pytest.mark.parametrize("name", SLICE_METHODS)
 def test_the_planted_slice_is_found(name: str) -> None:
-    data = halves()
-    found = discover(name, data.seen, seed=0, progress=silent)
-    precision, recall, at_10 = match(found, data)
+    values = []
+    for seed in (0, 1):
+        data = halves(seed=seed)
+        found = discover(name, data.seen, seed=0, progress=silent)
+        values.append(match(found, data))
+        assert found.about
+        assert not found.about.endswith(".")
+    precision, recall, at_10 = np.mean(values, axis=0)
     assert precision >= LEAST[name][0]
     assert recall >= LEAST[name][1]
-    assert at_10 >= 0.9
-    assert found.about
-    assert not found.about.endswith(".")
+    assert at_10 >= 0.85
 
 
 @pytest.mark.parametrize("name", SLICE_METHODS)
 def test_neither_order_nor_repetition_matters(name: str) -> None:
-    data = halves(1_200)
+    data = halves(800)
     order = np.random.default_rng(3).permutation(len(data.seen.y))
     one, two = (
         discover(name, seen, seed=5, progress=silent)
@@ -57,16 +61,20 @@ def test_neither_order_nor_repetition_matters(name: str) -> None:
 @pytest.mark.parametrize("name", SLICE_METHODS)
 def test_negatives_as_well(name: str) -> None:
     """The mirror of D2: labels and probabilities the other way round give the same slices."""
-    data = halves(1_200)
+    data = halves(800)
     mirror = Seen(data.seen.vectors, 1 - data.seen.y, 1 - data.seen.p)
     weights = discover(name, data.seen, seed=0, progress=silent).weights(*data.other)
-    other = discover(name, mirror, seed=0, progress=silent).weights(data.other.vectors, 1 - data.other.y, 1 - data.other.p)
+    other = discover(name, mirror, seed=0, progress=silent).weights(
+        data.other.vectors, 1 - data.other.y, 1 - data.other.p
+    )
     assert weights.shape == other.shape
     np.testing.assert_allclose(weights, other, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", SLICE_METHODS)
-@pytest.mark.parametrize("what", ["constant vectors", "constant probabilities", "both", "two vectors", "one axis", "twins"])
+@pytest.mark.parametrize(
+    "what", ["constant vectors", "constant probabilities", "both", "two vectors", "one axis", "twins"]
+)
 def test_poor_rows(name: str, what: str) -> None:
     rng = np.random.default_rng(0)
     vectors, p = rng.standard_normal((60, 4)), rng.random(60)
@@ -105,7 +113,9 @@ def test_mistakes_are_said() -> None:
     with pytest.raises(CxrhfError, match="finite"):
         discover("knn", data._replace(p=data.p + 1), seed=0, progress=silent)
     with pytest.raises(CxrhfError, match="finite"):
-        discover("knn", data._replace(vectors=np.where(data.vectors > 2, np.nan, data.vectors)), seed=0, progress=silent)
+        discover(
+            "knn", data._replace(vectors=np.where(data.vectors > 2, np.nan, data.vectors)), seed=0, progress=silent
+        )
     with pytest.raises(CxrhfError, match="for each row"):
         discover("knn", data._replace(p=data.p[:-1]), seed=0, progress=silent)
 

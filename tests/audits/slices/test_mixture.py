@@ -16,7 +16,10 @@ from tests.audits.slices.planted import halves, match, silent
 def test_the_planted_slice_is_found() -> None:
     """Near the best possible precision .9502 and recall .9266, on rows it was not found on."""
     values = np.array(
-        [match(discover("mixture", data.seen, seed=0, progress=silent), data) for data in (halves(seed=s) for s in range(4))]
+        [
+            match(discover("mixture", data.seen, seed=0, progress=silent), data)
+            for data in (halves(seed=s) for s in range(4))
+        ]
     )
     truth = slices_truth()
     assert values[:, 0].mean() == pytest.approx(truth.precision, abs=0.04)
