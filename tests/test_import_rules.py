@@ -73,8 +73,16 @@ METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}
 LIGHT = {
     "cxrhf": set[str](),
     "cxrhf.__main__": {"cli"},
-    "cxrhf.cli": {"cli", "errors", "config", "config_build", "config_context", "config_models", "config_representations",
-                  "config_train"},
+    "cxrhf.cli": {
+        "cli",
+        "errors",
+        "config",
+        "config_build",
+        "config_context",
+        "config_models",
+        "config_representations",
+        "config_train",
+    },
 }
 # Import name -> the distribution that brings it, where they differ.
 DISTRIBUTIONS = {

@@ -136,14 +136,15 @@ def test_training_commands_run_one_after_the_other(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     build(BuildConfig("synthetic", out="data/twin", n_patients=60, seed=2, size=64, configuration="images"))
-    (block,) = [block for block in blocks("bash") if "cxrhf train" in block]
+    several = [block for block in blocks("bash") if "cxrhf train" in block or "cxrhf embed" in block]
     small = ["--backbone", "test_resnet", "--size", "32", "--max-steps", "8", "--findings", "edema,support_devices"]
-    more = {"train": small, "audit": ["--n-resamples", "20", "--only", "overview"]}
+    more = {"train": small, "audit": ["--n-resamples", "20", "--only", "overview,encoding,features,slices"]}
     verbs = []
-    for line in block.splitlines():
+    for line in "".join(several).splitlines():
         words = line.split("#")[0].split()
         if words[0] == "cxrhf":
             assert cli.main([*words[1:], *more.get(words[1], [])]) == 0, line
             verbs.append(words[1])
-    assert verbs == ["train", "predict", "calibrate", "audit"]
-    assert (tmp_path / "runs/quick/report.html").is_file()
+    assert verbs == ["train", "predict", "calibrate", "audit", "embed", "audit"]
+    page = (tmp_path / "runs/quick/report.html").read_text()
+    assert "Maps of its vectors" in page

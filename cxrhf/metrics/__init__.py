@@ -58,6 +58,8 @@ _FILES = {
     "subgroups": ("subgroup_rates",),
     "subgroup_measured": ("bootstrap_subgroups", "measure_subgroups"),
     "balancing": ("age_bins", "balancing_weights"),
+    "odds": ("enrichment",),
+    "cluster_means": ("mean_gap",),
     "scorers": ("scorer",),
     "permutation": ("groups_permutation_test", "models_permutation_test"),
     "multiplicity": ("benjamini_hochberg", "benjamini_yekutieli", "bonferroni", "holm", "max_t"),

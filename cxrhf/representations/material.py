@@ -78,9 +78,7 @@ def _embeddings(named: str | None, folders: Sequence[Path], notes: list[str]) ->
     return check(table, EMBEDDING, source=path.name)
 
 
-def _attributes(
-    config: AuditConfig, folders: Sequence[Path], images: pa.Array, notes: list[str]
-) -> pa.Table | None:
+def _attributes(config: AuditConfig, folders: Sequence[Path], images: pa.Array, notes: list[str]) -> pa.Table | None:
     if config.attributes is None:
         found = _joined(folders, "attributes")
         build = build_of(config, folders)

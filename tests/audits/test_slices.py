@@ -15,7 +15,9 @@ from cxrhf.schema import ATTRIBUTE, EMBEDDING, arrays, check
 from tests.audits.tables import block, settings
 
 
-def material(made: PlantedSlices, *, extra: dict[str, Any] | None = None, rows: Any = None) -> tuple[pa.Table, Material]:
+def material(
+    made: PlantedSlices, *, extra: dict[str, Any] | None = None, rows: Any = None
+) -> tuple[pa.Table, Material]:
     """D2 as tables: predictions with a random sex and view, vectors, and the hidden attribute."""
     n = len(made.y)
     rng = np.random.default_rng([n, 5])
@@ -113,7 +115,9 @@ def test_numbers_are_those_of_the_held_out_patients(found: AuditOutput, planted:
             assert row["value"] == pytest.approx(np.mean(own))
             assert row["n"] == len(own)
             assert row["ci_low"] < row["value"] < row["ci_high"]
-    shares = [row["value"] for row in found.results.to_pylist() if row["metric"] == "share" and "positive" in row["slice"]]
+    shares = [
+        row["value"] for row in found.results.to_pylist() if row["metric"] == "share" and "positive" in row["slice"]
+    ]
     assert sum(shares) <= 1 + 1e-9
 
 
@@ -153,7 +157,9 @@ def test_few_images_and_scores_that_are_no_probabilities_are_said() -> None:
     assert any("too few" in note or "are needed" in note for note in output.notes)
     table, beside = material(slices(300, seed=0))
     scored = table.drop_columns(["prob"]).append_column("prob", pa.nulls(len(table), pa.float64()))
-    scored = scored.set_column(scored.schema.get_field_index("logit"), "logit", pa.array(np.linspace(-3, 3, len(table))))
+    scored = scored.set_column(
+        scored.schema.get_field_index("logit"), "logit", pa.array(np.linspace(-3, 3, len(table)))
+    )
     output = run_audits(scored.select(table.column_names), settings(only=("slices",)), material=beside)
     assert any("no probabilities" in note for note in output.notes)
 

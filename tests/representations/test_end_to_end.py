@@ -111,7 +111,9 @@ def test_a_filled_sheet_comes_back_with_prevalence_and_odds(run: Path, capsys: p
     ratios = [
         row
         for row in rows_of(run)
-        if row["metric"] == "odds_ratio" and row["slice"] == f"{worst} & ecg_cables=1" and row["finding"] == "cardiomegaly"
+        if row["metric"] == "odds_ratio"
+        and row["slice"] == f"{worst} & ecg_cables=1"
+        and row["finding"] == "cardiomegaly"
     ]
     (row,) = ratios
     assert row["ci_low"] > 5
@@ -157,7 +159,9 @@ def test_vectors_and_attributes_that_cannot_be_read(
         return capsys.readouterr().err
 
     table = read_table(twin / "vectors.parquet")
-    write_table(table.slice(0, 40).append_column("note", pa.repeat("x", 40)).drop_columns(["vector"]), tmp_path / "v.parquet")
+    write_table(
+        table.slice(0, 40).append_column("note", pa.repeat("x", 40)).drop_columns(["vector"]), tmp_path / "v.parquet"
+    )
     assert "column 'vector'" in said("--embeddings", str(tmp_path / "v.parquet"))
     vectors = table["vector"].to_pylist()
     vectors[3] = [float("nan")] * len(vectors[3])

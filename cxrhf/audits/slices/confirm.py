@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from cxrhf.audits.slices.traits import Trait
 from cxrhf.metrics.cluster_means import MeanGap, mean_gap
-from cxrhf.metrics.enrichment import Enrichment, enrichment
+from cxrhf.metrics.odds import Enrichment, enrichment
 from cxrhf.metrics.estimates import FEW
 
 Floats = NDArray[np.float64]

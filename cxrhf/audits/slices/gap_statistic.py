@@ -15,7 +15,7 @@ from cxrhf.audits.sample import Progress
 from cxrhf.audits.slices.found import Floats, evenly, own_order, ticker
 from cxrhf.audits.slices.maps import modes
 
-CLUSTERS, REFERENCES, ROWS = 8, 10, 2_000
+CLUSTERS, REFERENCES, ROWS = 8, 10, 1_000
 
 
 class GapStatistic(NamedTuple):
@@ -27,7 +27,7 @@ class GapStatistic(NamedTuple):
 
 
 def gap_statistic(vectors: Floats, *, seed: int, progress: Progress = lambda text: None) -> GapStatistic:
-    """Of at most 2,000 of the rows, whatever their order."""
+    """Of at most 1,000 of the rows, whatever their order."""
     with one_thread():
         return _gap_statistic(np.asarray(vectors, dtype=np.float64), seed, ticker(progress))
 

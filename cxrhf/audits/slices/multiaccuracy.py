@@ -2,7 +2,7 @@
 
 The auditor there is ridge regression or a small decision tree. Here it is the ridge: the tree finds slices that lie
 along an axis (D2 as it is: precision .96, recall .69 with four leaves) but hardly others (D2 turned: .85 and .44), the
-ridge finds both alike (.92 and .93, turned .91 and .94). Their vectors are those of an autoencoder; here those that are given.
+ridge finds both alike (.92 and .93, turned .91 and .94). Their vectors are an autoencoder's; here those that are given.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from cxrhf.metrics.cluster_means import mean_gap
-from cxrhf.metrics.enrichment import enrichment, fisher_more
+from cxrhf.metrics.odds import enrichment, fisher_more
 
 
 @pytest.mark.parametrize("seed", range(5))
