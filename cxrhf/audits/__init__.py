@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cxrhf.audits.sample import Sample, Settings
 
 # In the order of the page. Each is one function in the file of its name: those of PREDICTIONS and, where vectors or
-# attributes lie beside them, of REPRESENTATIONS take one model; encoding takes all networks together, compare two models.
+# attributes lie beside them, of REPRESENTATIONS take one model; encoding takes all networks, compare two models.
 PREDICTIONS = ("overview", "context", "matched", "reweighted", "imbalance", "subgroups")
 REPRESENTATIONS = ("features", "slices", "shortcut")
 AUDITS = (*PREDICTIONS, "encoding", *REPRESENTATIONS, "compare")

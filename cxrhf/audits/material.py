@@ -1,8 +1,8 @@
 """EMBEDDING, ATTRIBUTE and characteristics tables -> what lies beside the predictions of one sample, in its row order.
 
 Vectors are those of the model under audit where there are any (`EMBEDDING.model`, and its seed where both have one).
-Where the table holds vectors of one other network only, they stand in for them, which is said: such slices and maps show
-what that network sees, not what the model uses.
+Where the table holds vectors of one other network only, they stand in for them, which is said: such slices and maps
+show what that network sees, not what the model uses.
 """
 
 from __future__ import annotations

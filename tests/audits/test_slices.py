@@ -1,4 +1,4 @@
-"""Slices: D2's is found, confirmed and described by its attribute; its nulls confirm nothing; rows mean what they say."""
+"""Slices: D2's is found, confirmed and described by its attribute; its nulls confirm nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def material(
     n = len(made.y)
     rng = np.random.default_rng([n, 5])
     table = block(
-        "atelectasis", made.y, made.patient, prob=made.prob, sex=rng.choice(["F", "M"], n), view=rng.choice(["AP", "PA"], n)
+        "atelectasis", made.y, made.patient, prob=made.prob, sex=rng.choice(["F", "M"], n),
+        view=rng.choice(["AP", "PA"], n),
     )  # fmt: skip
     ids = table["image_id"].to_pylist()
     flat = pa.array(made.embedding.astype(np.float32).ravel())

@@ -1,4 +1,4 @@
-"""`cxrhf audit` with vectors, attributes and pictures beside the predictions: tables, page, sheets, what may be shown."""
+"""`cxrhf audit` with vectors, attributes and pictures beside the predictions: tables, page, sheets, who is shown."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -92,9 +93,8 @@ def test_filled_cells_come_back_as_attributes(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_row_is_named_and_nothing_is_taken(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(TableError, match=".") as error:
+    with pytest.raises(TableError, match=re.escape(said)):
         read_sheet(sheet(tmp_path, text), ["a", "b"])
-    assert said in str(error.value)
 
 
 def test_sheets_win_over_what_was_known_and_say_how_often() -> None:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from cxrhf.audits.slices.traits import Trait
 from cxrhf.metrics.cluster_means import MeanGap, mean_gap
-from cxrhf.metrics.odds import Enrichment, enrichment
 from cxrhf.metrics.estimates import FEW
+from cxrhf.metrics.odds import Enrichment, enrichment
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
