@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ATTRIBUTE", "ATTRITION", "CURVE", "EMBEDDING", "GALLERY", "GENERATION", "IMAGE", "NOTE", "POINT", "PREDICTION",
     "RESULT", "SLICE", "TABLES", "WORD", "Columns", "Loaded", "PredictionArrays", "Reading", "arrays", "check",
-    "display_name", "finding_name", "image_schema", "load_predictions", "read_predictions", "read_table", "table_of", "write_table",
+    "display_name", "finding_name", "image_schema", "load_predictions", "read_predictions", "read_table", "table_of",
+    "write_table",
 ]  # fmt: skip
 
 _ELSEWHERE = {

@@ -9,7 +9,8 @@ frequent in both sexes. `slice` is "all" or the part of the sample, as `pretest=
 race=Black`. `versus` is filled only where the number is a difference: metric `auroc_drop` with versus `auroc_att` is
 auroc - auroc_att, metric `auroc` of slice `sex=F` with versus `sex=M` is the first less the second. `finding` is a
 finding or "macro", the unweighted mean over findings with a defined value. `method` says weighting, then interval. A
-`verdict` row carries its sentence in `note` and the number it rests on in `value`. Null interval = none is computed; NaN = undefined, with the reason in `note`.
+`verdict` row carries its sentence in `note` and the number it rests on in `value`. Null interval =
+none is computed; NaN = undefined, with the reason in `note`.
 
 While the audits run, a row also carries `KEPT`, its replicates, for what is computed from rows (correction of p values
 by max-T, comparison of models); `plain` takes it off.
