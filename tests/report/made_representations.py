@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -187,3 +189,8 @@ def whole(findings: Sequence[str] = ("pneumothorax", "edema"), model: str = "net
         shortcut(made, finding, explains=k == 0)
     made.rows += encoding()
     return made
+
+
+def data_of(text: str) -> list[dict[str, Any]]:
+    """What a page holds for its script."""
+    return [json.loads(each) for each in re.findall(r'<script type="application/json">(.*?)</script>', text)]

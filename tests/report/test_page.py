@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import itertools
 import re
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -17,22 +12,11 @@ from cxrhf.report import page_html
 from cxrhf.report.assets import palette
 from tests.browser import Seen, page
 from tests.report.made import RECORD, everything
+from tests.report.serving import opened, serving
 
 BAD = "<script>alert(1)</script>"
 FINDINGS = ("edema", "mass", "pneumonia", BAD)
 GROUPS = {"sex": ("F", '"><img src=x onerror=alert(2)>'), "age": ("0-39", "40-59", "60+")}
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder and remembers what was asked for."""
-
-    asked: list[str]
-
-    def log_message(self, *_: object) -> None: ...
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        super().do_GET()
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +31,8 @@ def served(tmp_path_factory) -> Iterator[tuple[str, list[str]]]:
     groups = {"sex": "FM", "race": ("White", "Black", "Asian"), "age": ("0-39", "40-59", "60+"), "view": ("AP", "PA")}
     large = everything([f"finding number {k}" for k in range(14)], groups=groups)
     (folder / "large.html").write_text(page_html(large.rows, large.curves, RECORD), encoding="utf-8")
-    asked: list[str] = []
-    handler = type("Handler", (_Quiet,), {"asked": asked})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/", asked
-    server.shutdown()
-    server.server_close()
+    with serving(folder) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -62,23 +40,6 @@ def browser() -> Iterator[Seen]:
     """One browser for all tests of this file: starting one takes longer than most of them."""
     with page() as seen:
         yield seen
-
-
-@contextmanager
-def opened(
-    browser: Seen, served: tuple[str, list[str]], name: str = "one.html", *, width: int = 1440, dark: bool = False
-) -> Iterator[Any]:
-    """The page, opened anew; it must complain of nothing and ask for nothing but itself."""
-    address, asked = served
-    for each in (browser.errors, browser.outside, asked):
-        each.clear()
-    browser.page.set_viewport_size({"width": width, "height": 900})
-    browser.page.emulate_media(color_scheme="dark" if dark else "light", media="screen")
-    browser.page.goto(address + name)
-    yield browser.page
-    assert browser.errors == []
-    assert browser.outside == []
-    assert asked == [f"/{name}"]
 
 
 @pytest.mark.parametrize("name", ["one.html", "both.html"])
@@ -104,7 +65,7 @@ def test_opens_at_every_width_and_scheme_without_sideways_scrolling(browser, ser
 
 
 def test_sections_plots_headings_and_names(browser, served) -> None:
-    with opened(browser, served) as look:
+    with opened(browser, served, "one.html") as look:
         for ident in ("headline", "overview", "context", "controlled", "imbalance", "subgroups", "compare"):
             assert look.locator(f"#m0-{ident} svg[role=img]").count() >= 1, ident
         for ident in ("warnings", "methods", "checklist", "provenance"):
@@ -138,7 +99,7 @@ def column(look, table: str, at: int) -> list[str]:
 
 
 def test_sorting_by_mouse_and_keyboard(browser, served) -> None:
-    with opened(browser, served) as look:
+    with opened(browser, served, "one.html") as look:
         table = "#m0-headline table"
         button = look.locator(f"{table} thead th button").nth(1)
         button.click()
@@ -155,7 +116,7 @@ def test_sorting_by_mouse_and_keyboard(browser, served) -> None:
 
 
 def test_every_table_can_be_filtered(browser, served) -> None:
-    with opened(browser, served) as look:
+    with opened(browser, served, "one.html") as look:
         filters = look.eval_on_selector_all(
             "table.sortable", "all => all.map((t) => [t.tBodies[0].rows.length, t.dataset.filter])"
         )
@@ -174,7 +135,7 @@ def test_every_table_can_be_filtered(browser, served) -> None:
 
 
 def test_one_filter_for_the_whole_page(browser, served) -> None:
-    with opened(browser, served) as look:
+    with opened(browser, served, "one.html") as look:
         look.locator("#pick").fill("mass")
         assert column(look, "#m0-headline table", 0) == ["Mass"]
         assert set(column(look, "#m0-overview table", 0)) == {"Mass"}
@@ -193,7 +154,7 @@ def test_one_filter_for_the_whole_page(browser, served) -> None:
 
 
 def test_simulator(browser, served) -> None:
-    with opened(browser, served) as look:
+    with opened(browser, served, "one.html") as look:
         box, table = look.locator("#m0-simulator"), "#m0-simulator table"
         before = column(look, table, 4)
         assert before == ["0.471"] * 4  # .8 and .9 at 10%
@@ -239,7 +200,7 @@ def test_a_link_into_a_fold_opens_it(browser, served) -> None:
 
 
 def test_paper_shows_what_is_folded(browser, served) -> None:
-    with opened(browser, served, dark=True) as look:
+    with opened(browser, served, "one.html", dark=True) as look:
         look.emulate_media(media="print")
         look.evaluate("window.dispatchEvent(new Event('beforeprint'))")
         assert look.locator("details:not([open])").count() == 0
@@ -276,7 +237,7 @@ def test_contrast(browser, served, dark) -> None:
             if (!/, 0\\)$/.test(found)) return found;
         }
     }"""
-    with opened(browser, served, dark=dark) as look:
+    with opened(browser, served, "one.html", dark=dark) as look:
         for each in texts:
             part = look.locator(each).first
             assert part.count(), each

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 
 import pytest
@@ -16,30 +15,6 @@ from tests.report.parsing import Page
 
 SHOWN = made_up_rows.SHOWN
 BAD = "</script><script>alert(1)</script>"
-
-
-@pytest.fixture(scope="module")
-def rows() -> Rows:
-    return made_up_rows.whole()
-
-
-@pytest.fixture(scope="module")
-def points() -> list[dict]:
-    return made_up_rows.points(400)
-
-
-@pytest.fixture(scope="module")
-def shown(rows, points) -> str:
-    return page_html(rows.rows, rows.curves, SHOWN, points, made_up_rows.gallery("pneumothorax"))
-
-
-@pytest.fixture(scope="module")
-def closed(rows, points) -> str:
-    return page_html(rows.rows, rows.curves, RECORD, points, made_up_rows.gallery("pneumothorax"))
-
-
-def data_of(text: str) -> list[dict]:
-    return [json.loads(each) for each in re.findall(r'<script type="application/json">(.*?)</script>', text)]
 
 
 def test_features_table_has_the_statistics(shown) -> None:
@@ -56,7 +31,7 @@ def test_features_table_has_the_statistics(shown) -> None:
 
 def test_points_are_the_rows_of_whom_may_be_shown(shown, points) -> None:
     assert "secret-image" not in shown
-    data = next(each for each in data_of(shown) if "maps" in each)
+    data = next(each for each in made_up_rows.data_of(shown) if "maps" in each)
     assert data["n"] == 400
     assert data["grid"] is False
     assert [each["name"] for each in data["attributes"]] == ["disease", "sex", "race", "age"]
@@ -76,7 +51,7 @@ def test_single_patients_and_images_are_not_in_a_page_that_may_not_show_them(clo
     assert "shown-" not in closed
     assert "image/jpeg" not in closed
     assert Page(closed).count("img") == 0
-    (data,) = data_of(closed)
+    (data,) = made_up_rows.data_of(closed)
     assert data["grid"] is True
     assert "x" not in data["maps"][0]
     assert all("of" not in each for each in data["attributes"])
@@ -95,7 +70,7 @@ def test_single_patients_and_images_are_not_in_a_page_that_may_not_show_them(clo
 @pytest.mark.parametrize("given", [False, None, "true", 1])
 def test_only_a_true_true_shows(rows, points, given) -> None:
     text = page_html(rows.rows, rows.curves, {**RECORD, "may_show": given}, points, made_up_rows.gallery("edema"))
-    assert all(each["grid"] for each in data_of(text))
+    assert all(each["grid"] for each in made_up_rows.data_of(text))
     assert "image/jpeg" not in text
 
 
@@ -154,14 +129,14 @@ def test_hostile_names_end_no_block_and_run_nowhere() -> None:
     assert text.count("</script>") == 1 + 2
     page = Page(text)
     assert BAD in page.text
-    maps, gallery = data_of(text)
+    maps, gallery = made_up_rows.data_of(text)
     assert BAD in next(each for each in maps["attributes"] if each["name"] == "race")["values"]
     assert gallery["ids"][0] == BAD
 
 
 def test_thumbnails_and_ids_are_those_of_the_gallery(shown) -> None:
     rows = made_up_rows.gallery("pneumothorax")
-    data = next(each for each in data_of(shown) if "sources" in each)
+    data = next(each for each in made_up_rows.data_of(shown) if "sources" in each)
     assert data["ids"] == [row["image_id"] for row in rows]
     assert [base64.b64decode(each) for each in data["sources"]] == [row["thumbnail"] for row in rows]
     (positive, negative) = data["groups"]

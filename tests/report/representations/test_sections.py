@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import re
 
 import pytest
 
@@ -21,30 +19,6 @@ from tests.report.made import RECORD, Rows, everything
 from tests.report.parsing import Page
 
 SHOWN = made_up_rows.SHOWN
-
-
-@pytest.fixture(scope="module")
-def rows() -> Rows:
-    return made_up_rows.whole()
-
-
-@pytest.fixture(scope="module")
-def points() -> list[dict]:
-    return made_up_rows.points(400)
-
-
-@pytest.fixture(scope="module")
-def shown(rows, points) -> str:
-    return page_html(rows.rows, rows.curves, SHOWN, points, made_up_rows.gallery("pneumothorax"))
-
-
-@pytest.fixture(scope="module")
-def closed(rows, points) -> str:
-    return page_html(rows.rows, rows.curves, RECORD, points, made_up_rows.gallery("pneumothorax"))
-
-
-def data_of(text: str) -> list[dict]:
-    return [json.loads(each) for each in re.findall(r'<script type="application/json">(.*?)</script>', text)]
 
 
 def test_every_audit_has_its_section_in_order(shown) -> None:
@@ -234,7 +208,7 @@ def test_two_models_have_a_map_each_and_only_the_first_all_slices() -> None:
     text = page_html([*one.rows, *two.rows], [*one.curves, *two.curves], RECORD, points)
     page = Page(text)
     assert page.ids.count("encoding") == 1
-    assert len(data_of(text)) == 2
+    assert len(made_up_rows.data_of(text)) == 2
     assert "Every slice of this model is in results.parquet." in page.text
     assert len(page.ids) == len(set(page.ids))
 
@@ -250,7 +224,7 @@ def test_figures_and_files_of_a_run(tmp_path, rows, points) -> None:
     opened.finish(notes=[])
     text = write_report(opened.path).read_text(encoding="utf-8")
     assert "image/jpeg" not in text.split('<script type="application/json">')[0]
-    assert len(data_of(text)) == 2
+    assert len(made_up_rows.data_of(text)) == 2
     names = {path.stem for path in (opened.path / "figures").iterdir()}
     assert set(seen) == names
     page = make_page(rows.rows, rows.curves, RECORD, points)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import csv
-import functools
-import http.server
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +15,7 @@ from cxrhf.representations.sheets import read_sheet
 from tests.browser import Seen, page
 from tests.report import made_representations as made_up_rows
 from tests.report.made import RECORD, Rows
+from tests.report.serving import opened, serving
 
 # The first map of four patients whose places are known, among many in its lower left.
 CORNERS = {(1.0, 1.0): ("F", "White"), (1.0, 0.0): ("M", "Black"), (0.0, 1.0): ("M", None)}
@@ -56,46 +53,16 @@ def folder(tmp_path_factory) -> Path:
     return target
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    asked: list[str]
-
-    def log_message(self, *_: object) -> None: ...
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        super().do_GET()
-
-
 @pytest.fixture(scope="module")
-def served(folder) -> Iterator[tuple[str, list[str]]]:
-    asked: list[str] = []
-    handler = functools.partial(type("Handler", (_Quiet,), {"asked": asked}), directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/", asked
-    server.shutdown()
-    server.server_close()
+def served(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    with serving(folder) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Seen]:
     with page() as seen:
         yield seen
-
-
-@contextmanager
-def opened(browser: Seen, served: tuple[str, list[str]], name: str, *, width: int = 1440, dark: bool = False) -> Any:
-    """The page, opened anew; it must complain of nothing and ask for nothing but itself."""
-    address, asked = served
-    for each in (browser.errors, browser.outside, asked):
-        each.clear()
-    browser.page.set_viewport_size({"width": width, "height": 900})
-    browser.page.emulate_media(color_scheme="dark" if dark else "light", media="screen")
-    browser.page.goto(f"{address}{name}.html")
-    yield browser.page
-    assert browser.errors == []
-    assert browser.outside == []
-    assert asked == [f"/{name}.html"]
 
 
 def point_at(look: Any, x: float, y: float) -> str:
@@ -133,7 +100,7 @@ def box_of(look: Any, attribute: str, value: str) -> Any:
 
 
 def test_hover_says_what_is_known_of_the_nearest_patient(browser, served) -> None:
-    with opened(browser, served, "corners") as look:
+    with opened(browser, served, "corners.html") as look:
         assert point_at(look, 1, 1) == "disease Other, sex F, race White, age 40-59"
         assert point_at(look, 1, 0) == "disease Other, sex M, race Black, age 40-59"
         assert point_at(look, 0, 1) == "disease Other, sex M, race not known, age 40-59"
@@ -144,7 +111,7 @@ def test_hover_says_what_is_known_of_the_nearest_patient(browser, served) -> Non
 
 
 def test_a_filter_hides_patients_and_redraws_the_distributions(browser, served) -> None:
-    with opened(browser, served, "corners") as look:
+    with opened(browser, served, "corners.html") as look:
         assert shown(look) == "43 of 43 patients shown"
         before = {part: drawn(look, part) for part in ("top", "right", "field")}
         box_of(look, "race", "Asian").uncheck()
@@ -161,7 +128,7 @@ def test_a_filter_hides_patients_and_redraws_the_distributions(browser, served) 
 
 
 def test_colour_and_map_can_be_chosen_and_all_reached_by_keyboard(browser, served) -> None:
-    with opened(browser, served, "show") as look:
+    with opened(browser, served, "show.html") as look:
         seen = [drawn(look, "field")]
         chosen = ((".colour", "sex"), (".colour", "age"), (".which", "t-SNE"), (".which", "Outputs (logits)"))
         for selector, label in chosen:
@@ -191,7 +158,7 @@ def test_a_grid_tells_numbers_of_patients_of_one_attribute(browser, served, fold
     place = max(range(len(first["cells"])), key=lambda k: sum(first["of"][0][k]))
     x, y = (first["cells"][place] % first["side"] + 0.5, first["cells"][place] // first["side"] + 0.5)
     total = sum(sum(counts) for counts in first["of"][0])
-    with opened(browser, served, "grid") as look:
+    with opened(browser, served, "grid.html") as look:
         assert shown(look) == f"{total:,} of 1,500 patients shown; cells with fewer than 5 are left out"
         look.locator("#m0-map .colour").select_option(label="sex")
         women, men = first["of"][sexes][place]
@@ -210,7 +177,7 @@ def test_a_grid_tells_numbers_of_patients_of_one_attribute(browser, served, fold
 
 
 def test_the_gallery_can_be_filtered(browser, served) -> None:
-    with opened(browser, served, "show") as look:
+    with opened(browser, served, "show.html") as look:
         box = look.locator("#m0-gallery")
         assert box.locator("img").count() == 12
         assert box.locator(".caption").all_inner_texts()[0].startswith("Worst slice: slice 1 of 4; Brier 0.400")
@@ -230,7 +197,7 @@ def test_the_gallery_can_be_filtered(browser, served) -> None:
 
 
 def test_labels_by_keyboard_go_into_a_sheet(browser, served, tmp_path) -> None:
-    with opened(browser, served, "show") as look:
+    with opened(browser, served, "show.html") as look:
         box = look.locator("#m0-gallery")
         box.locator(".label").check()
         assert box.locator(".blind").is_checked()
@@ -275,7 +242,9 @@ def test_labels_by_keyboard_go_into_a_sheet(browser, served, tmp_path) -> None:
         assert {row["name"] for row in taken} == {"ecg_wires"}
 
 
-@pytest.mark.parametrize(("name", "width", "dark"), [("show", 375, True), ("grid", 375, False), ("show", 1440, True)])
+@pytest.mark.parametrize(
+    ("name", "width", "dark"), [("show.html", 375, True), ("grid.html", 375, False), ("show.html", 1440, True)]
+)
 def test_every_width_and_scheme_without_sideways_scrolling(browser, served, name, width, dark) -> None:
     with opened(browser, served, name, width=width, dark=dark) as look:
         light = drawn(look, "field")
