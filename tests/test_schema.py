@@ -28,7 +28,7 @@ def predictions(**changes: object) -> pa.Table:
 def test_every_table_of_the_house_is_declared() -> None:
     assert set(schema.TABLES) == {
         "images", "attributes", "notes", "predictions", "characteristics", "embeddings", "generations", "results",
-        "curves", "words", "slices", "attrition",
+        "curves", "words", "slices", "points", "gallery", "attrition",
     }  # fmt: skip
     assert schema.PREDICTION.names == [
         "image_id", "study_id", "patient_id", "dataset", "split", "model", "seed", "finding", "label", "prob", "logit",

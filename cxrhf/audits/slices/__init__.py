@@ -24,8 +24,6 @@ from cxrhf.audits.slices.slice_rows import Collected, Sliced, confirm, slice_row
 from cxrhf.audits.slices.traits import Trait, traits
 from cxrhf.metrics.estimates import FEW
 
-LEAST = 60  # rows of a class to discover on
-
 
 def slices(sample: Sample) -> Part:
     """All slices of one model."""
@@ -57,12 +55,8 @@ def slices(sample: Sample) -> Part:
 def _sliced(make: RowMaker, group: Class, known: Sequence[Trait], out: Collected, test: bool) -> None:
     """The slices of one class by every method."""
     sample, finding = make.sample, group.finding
-    n, patients = int(group.found_on.sum()), min(group.patients(group.found_on), group.patients(group.shown_on))
-    if n < LEAST or patients < 2 * FEW:
-        out.notes.append(
-            f"{finding.name}: no slices of its {group.side}s: {n} images of {patients} patients to find them on, "
-            f"{LEAST} of {2 * FEW} are needed"
-        )
+    if group.too_few is not None:
+        out.notes.append(f"{finding.name}: no slices of its {group.side}s: {group.too_few}")
         return
     _clusters(make, group, out)
     for method in sample.settings.slice_methods:

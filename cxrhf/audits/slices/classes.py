@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from cxrhf.audits.material import Layer
 from cxrhf.audits.sample import Finding, Sample
 from cxrhf.audits.slices.confirm import Rows
+from cxrhf.metrics.estimates import FEW
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 SIDES = (("positive", 1.0), ("negative", 0.0))
+LEAST = 60  # rows of a class to discover on
 
 
 class Class(NamedTuple):
@@ -38,6 +40,14 @@ class Class(NamedTuple):
         """How many patients some of the rows are of."""
         return len(np.unique(self.finding.patients[which]))
 
+    @property
+    def too_few(self) -> str | None:
+        """Why no slices can be found in it, if so."""
+        n, patients = int(self.found_on.sum()), min(self.patients(self.found_on), self.patients(self.shown_on))
+        if n >= LEAST and patients >= 2 * FEW:
+            return None
+        return f"{n} images of {patients} patients to find them on, {LEAST} of {2 * FEW} are needed"
+
 
 def classes(sample: Sample, finding: Finding, layer: Layer, confirm: Flags | None) -> list[Class]:
     """Positives and negatives with their vectors, which are reduced where they are long.
@@ -52,7 +62,13 @@ def classes(sample: Sample, finding: Finding, layer: Layer, confirm: Flags | Non
     shown_on = everybody if confirm is None else confirm[finding.at]
     found_on = everybody if confirm is None else ~shown_on
     size = sample.settings.reduce
-    if vectors.shape[1] > size and len(np.unique(finding.y[found_on])) == 2:
+    found = [
+        Class(side, finding.only(mine), vectors[mine], found_on[mine], shown_on[mine])
+        for side, label in SIDES
+        if (mine := finding.y == label).any()
+    ]
+    some = any(each.too_few is None for each in found)
+    if some and vectors.shape[1] > size and len(np.unique(finding.y[found_on])) == 2:
         from cxrhf.audits.slices.reduction import fit_reduction
 
         text = f"{sample.model}: {finding.name}: a layer of {size} sigmoids"
@@ -61,9 +77,5 @@ def classes(sample: Sample, finding: Finding, layer: Layer, confirm: Flags | Non
             vectors[found_on], finding.y[found_on], finding.patients[found_on], size=size, seed=sample.settings.seed,
             progress=lambda said: sample.progress(f"{text}: {said}"),
         )  # fmt: skip
-        vectors = reduced(vectors)
-    return [
-        Class(side, finding.only(mine), vectors[mine], found_on[mine], shown_on[mine])
-        for side, label in SIDES
-        if (mine := finding.y == label).any()
-    ]
+        found = [each._replace(vectors=reduced(each.vectors)) for each in found]
+    return found
