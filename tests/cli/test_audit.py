@@ -103,7 +103,7 @@ def test_report_again(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_demo(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["demo", "--out", "runs/d", "--n-patients", "60", "--n-resamples", "20", "--steps", "6"]
+    small = ["demo", "--out", "runs/d", "--n-patients", "60", "--size", "64", "--n-resamples", "20", "--steps", "6"]
     assert cli.main(small) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "runs/d/report.html"
     assert cli.main(small) == 0  # the same again

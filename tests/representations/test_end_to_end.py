@@ -58,6 +58,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(twin: Path) -> Path:
     folder = twin / "run"
     flags = ["--embeddings", str(twin / "vectors.parquet"), "--pictures", str(twin / "data"), "--out", str(folder)]
+    flags += ["--only", "encoding,features,slices,shortcut"]
     assert cli.main(["audit", str(twin / "predictions.parquet"), *flags, *FLAGS]) == 0
     return folder
 
@@ -138,7 +139,8 @@ def test_credentialed_data_show_nobody(twin: Path, tmp_path: Path, capsys: pytes
     named = pa.repeat(pa.scalar("mimic_cxr_context"), len(table))
     closed = table.set_column(table.schema.get_field_index("dataset"), "dataset", named)
     write_table(closed, tmp_path / "closed.parquet")
-    flags = ["--embeddings", str(twin / "vectors.parquet"), "--only", "features,slices", *FLAGS]
+    flags = ["--embeddings", str(twin / "vectors.parquet"), "--only", "features,slices", *FLAGS[:2]]
+    flags += ["--findings", "cardiomegaly"]
     assert cli.main(["audit", str(tmp_path / "closed.parquet"), *flags, "--out", str(tmp_path / "run")]) == 0
     page = (tmp_path / "run" / "report.html").read_text()
     ids = set(read_table(tmp_path / "run" / "points.parquet")["image_id"].to_pylist())

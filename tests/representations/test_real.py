@@ -23,7 +23,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder: Path = tmp_path_factory.mktemp("nih")
     predictions = real_data("nih/predictions.csv.gz")
     images = nih()
-    frozen = new_backbone("imagenet", "tf_efficientnet_lite0", size=112, seed=0)
+    frozen = new_backbone("imagenet", "tf_efficientnet_lite0", size=80, seed=0)
     squares = open_squares(images, frozen.look, memory=0.0, progress=lambda _: None)
     seen = look_at(
         frozen.model, squares, len(images), make_accelerator(device="cpu"), batch_size=64, workers=0, vectors=True,
