@@ -57,5 +57,5 @@ def mean_gap(values: ArrayLike, has: ArrayLike, clusters: ArrayLike | None = Non
         sure = (float(gap <= 0), float(gap >= 0))
         return MeanGap(gap, gap, gap, *sure, *counts)
     half = float(stdtrit(freedom, 0.5 + level / 2)) * spread
-    p_more = float(stdtr(freedom, -gap / spread))
-    return MeanGap(gap, gap - half, gap + half, p_more, 1 - p_more, *counts)
+    p_more, p_less = (float(stdtr(freedom, sign * gap / spread)) for sign in (-1, 1))
+    return MeanGap(gap, gap - half, gap + half, p_more, p_less, *counts)

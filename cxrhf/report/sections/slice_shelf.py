@@ -151,8 +151,13 @@ def trait_words(trait: Trait) -> str:
     words = f"{trait_name(trait.name)}: {percent(trait.inside.value, 0)} against {percent(trait.rest.value, 0)}"
     if not known(trait.odds.value):
         return words
-    span = f" ({number(trait.odds.low, 1)} to {number(trait.odds.high, 1)})" if known(trait.odds.low) else ""
-    return f"{words}, odds ratio {number(trait.odds.value, 1)}{span}"
+    span = f" ({_odds(trait.odds.low)} to {_odds(trait.odds.high)})" if known(trait.odds.low) else ""
+    return f"{words}, odds ratio {_odds(trait.odds.value)}{span}"
+
+
+def _odds(value: float) -> str:
+    """An odds ratio; where a cell is all but empty its size says nothing more."""
+    return number(value, 1) if value < 100 else "over 1,000" if value > 1000 else f"{value:.0f}"
 
 
 def gap_words(trait: Trait) -> str:

@@ -66,9 +66,10 @@ Standing = list[tuple[Cut, Slice, Trait, str]]  # what was confirmed, and by whi
 
 
 def standing(found: Sequence[Cut]) -> Standing:
-    """What was confirmed, the clearest first; one attribute of a class is told once, where the error is higher.
+    """What was confirmed, the largest gap in error first; one attribute of a class is told once, where error is higher.
 
     The same is often found by several ways, and the other way round in the best slice (view PA there, AP in the worst).
+    With thousands of images a gap that nobody would miss is beyond chance too: it stands last.
     """
     alike: dict[tuple[str, str, str], list[tuple[Cut, Slice, Trait]]] = {}
     for cut in found:
@@ -79,7 +80,9 @@ def standing(found: Sequence[Cut]) -> Standing:
         several.sort(key=lambda each: (not each[2].gap.value > 0, _p_value(each[2])))
         ways = dict.fromkeys(cut.method for cut, _, trait in several if trait.name == several[0][2].name)
         out.append((*several[0], listed(list(ways))))
-    return sorted(out, key=lambda each: _p_value(each[2]))
+    return sorted(
+        out, key=lambda each: (-abs(each[2].gap.value) if known(each[2].gap.value) else 0.0, _p_value(each[2]))
+    )
 
 
 def _p_value(trait: Trait) -> float:
