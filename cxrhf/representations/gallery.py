@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,9 @@ def gallery(
     """
     rows = _wanted(results, slices)
     if not rows:
+        return None
+    if importlib.util.find_spec("PIL") is None:
+        notes.append("no thumbnails: pillow is not installed (pip install 'cxrhf[data]')")
         return None
     place = _places(build)
     there = [row for row in rows if row["image_id"] in place]
