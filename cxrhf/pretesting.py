@@ -116,7 +116,7 @@ class ContextRun:
 
     def lines(self) -> list[str]:
         """A short table of what was chosen for each finding and what it reaches on the test split."""
-        from cxrhf.auditing import shown_value
+        from cxrhf.report.lines import shown_value
 
         found = {
             row["finding"]: row

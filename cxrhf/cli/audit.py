@@ -111,8 +111,9 @@ def default_out(sources: Sequence[Path]) -> Path:
 
 def audit_into(run: Run, prepared: Prepared, looked: Looked, config: AuditConfig, show: Callable[[str], None]) -> Path:
     """Run the audits, write their tables and the page into an open run, print a summary."""
-    from cxrhf.auditing import summary_lines, write
+    from cxrhf.auditing import write
     from cxrhf.audits import run_audits
+    from cxrhf.report.lines import summary_lines
     from cxrhf.report.notes import note_lines
 
     output = run_audits(prepared.table, config, progress=show, material=looked.material)

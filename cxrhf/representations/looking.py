@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cxrhf.audits import AuditOutput
     from cxrhf.run import Run
 
+AUDITS = ("encoding", "features", "slices", "shortcut")
+
 
 @dataclass(frozen=True, slots=True)
 class Looked:
@@ -29,24 +31,21 @@ class Looked:
     terms: Terms
     notes: list[str]
 
-    @property
-    def empty(self) -> bool:
-        """Whether nothing lies there."""
-        m = self.material
-        return m.embeddings is None and m.attributes is None and m.characteristics is None and not m.probes
-
 
 def look_beside(config: AuditConfig, sources: Sequence[Path], predictions: pa.Table) -> Looked:
     """What lies beside the predictions: in the folders among `sources`, and where flags say."""
     from cxrhf.data.load import build_record
 
     folders = [each for each in sources if each.is_dir()]
-    notes: list[str] = []
+    notes, datasets = list[str](), predictions["dataset"].unique().to_pylist()
+    # Vectors are large: where nobody asks for what is made of them they are not read.
+    named = (config.embeddings, config.attributes, config.pictures, *config.annotations, *config.probes)
+    if config.only and not any(each in config.only for each in AUDITS) and not any(named):
+        return Looked(Material(), None, terms(datasets, None, config.may_show), notes)
     material = read_material(config, folders, predictions, notes)
     build = build_of(config, folders)
     record = None if build is None else build_record(build)
-    found = terms(predictions["dataset"].unique().to_pylist(), record, config.may_show)
-    return Looked(material, build, found, notes)
+    return Looked(material, build, terms(datasets, record, config.may_show), notes)
 
 
 def write_beside(

@@ -19,7 +19,7 @@ from cxrhf.errors import TableError
 from cxrhf.representations.sheets import merged, read_sheet
 from cxrhf.schema import ATTRIBUTE, EMBEDDING, IMAGE, RESULT, TABLES, check, read_table
 
-_PEOPLE = ("image_id", "patient_id", "split", "view", "age", "sex", "race", "dataset")
+_PEOPLE = ("image_id", "study_id", "patient_id", "dataset", "split", "view", "study_time", "age", "sex", "race")
 
 
 def read_material(config: AuditConfig, folders: Sequence[Path], predictions: pa.Table, notes: list[str]) -> Material:

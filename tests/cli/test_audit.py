@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from cxrhf import cli
-from cxrhf.auditing import progress_line, summary_lines
+from cxrhf.auditing import progress_line
 from cxrhf.cli.audit import default_out
 from cxrhf.metrics.ranking import auroc
+from cxrhf.report.lines import summary_lines
 from cxrhf.schema import PREDICTION, RESULT, read_predictions, read_table, table_of
 
 VENDOR = "id,patient,truth,ai,sex\n" + "".join(
