@@ -21,12 +21,12 @@ $(PY):
 
 # What the demo needs: the light core, the readers of pictures and of words, and what trains a network.
 $(CORE): | $(PY)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[data,words,train]"
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[data,words,train,vlm]"
 	touch $@
 
 # All that the tests run: also torch, transformers, gradio, and Chromium to look at the pages with.
 $(DEV): | $(PY)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,data,train,track,zeroshot,context,cluster,app]"
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,data,train,track,zeroshot,vlm,context,cluster,app]"
 	touch $@ $(CORE)
 
 # Debian's package; elsewhere name a browser with CHROMIUM=/path/to/chromium.

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ATTRIBUTE", "ATTRITION", "CURVE", "EMBEDDING", "GALLERY", "GENERATION", "IMAGE", "NOTE", "POINT", "PREDICTION",
-    "RESULT", "SLICE", "TABLES", "WORD", "Columns", "Loaded", "PredictionArrays", "Reading", "arrays", "check",
-    "display_name", "finding_name", "image_schema", "load_predictions", "read_predictions", "read_table", "table_of",
-    "write_table",
+    "REPORT_VECTOR", "RESULT", "SCORE", "SLICE", "TABLES", "WORD", "Columns", "Loaded", "PredictionArrays", "Reading",
+    "arrays", "check", "display_name", "finding_name", "image_schema", "load_predictions", "read_predictions",
+    "read_table", "table_of", "write_table",
 ]  # fmt: skip
 
 _ELSEWHERE = {
@@ -57,7 +57,8 @@ def _may(name: str, kind: pa.DataType, **rules: str) -> pa.Field:
     return pa.field(name, kind, nullable=True, metadata=rules or None)
 
 
-_GROUPS = [_may("age", _NUMBER, range="0 150"), _may("sex", _TEXT), _may("race", _TEXT)]
+_AGE, _SEX, _RACE = _may("age", _NUMBER, range="0 150"), _may("sex", _TEXT), _may("race", _TEXT)
+_GROUPS = [_AGE, _SEX, _RACE]
 
 # One more int8 column per finding follows: image_schema(findings). Raw labels: 1, 0, -1 (uncertain), null.
 IMAGE = pa.schema(
@@ -123,19 +124,43 @@ EMBEDDING = pa.schema(
     ],
     metadata={"table": "EMBEDDING"},
 )
+# Reports beside their references, one row for each image, model and way of decoding.
 GENERATION = pa.schema(
     [
         _need("image_id", _TEXT),
         _need("patient_id", _TEXT),
+        _may("dataset", _TEXT),
         _need("model", _TEXT),
         _need("strategy", _TEXT),
         _need("reference", _TEXT),
         _need("generated", _TEXT),
-        _may("sex", _TEXT),
-        _may("age", _NUMBER, range="0 150"),
-        _may("race", _TEXT),
+        _SEX,
+        _AGE,
+        _RACE,
     ],
     metadata={"table": "GENERATION"},
+)
+# What `cxrhf score` says of single reports (null: not defined for this one), and their vectors.
+SCORE = pa.schema(
+    [
+        _need("image_id", _TEXT),
+        _need("model", _TEXT),
+        _need("strategy", _TEXT),
+        _need("metric", _TEXT),
+        _may("value", _NUMBER),
+        _need("encoder", _TEXT),
+    ],
+    metadata={"table": "SCORE"},
+)
+REPORT_VECTOR = pa.schema(
+    [
+        _need("image_id", _TEXT),
+        _need("model", _TEXT),  # "" for references: they are nobody's
+        _need("strategy", _TEXT),  # "reference" for references
+        _need("encoder", _TEXT),
+        _need("vector", pa.list_(pa.float32())),
+    ],
+    metadata={"table": "REPORT_VECTOR"},
 )
 RESULT = pa.schema(
     [
@@ -143,6 +168,7 @@ RESULT = pa.schema(
         _need("metric", _TEXT),
         _may("dataset", _TEXT),
         _may("model", _TEXT),
+        _may("strategy", _TEXT),  # of reports: how they were decoded; "reference" = the references themselves
         _may("finding", _TEXT),
         _need("slice", _TEXT),  # "all" = the whole sample
         _may("versus", _TEXT),
@@ -163,6 +189,7 @@ RESULT = pa.schema(
 CURVE = pa.schema(
     [
         _may("model", _TEXT),
+        _may("strategy", _TEXT),
         _may("finding", _TEXT),
         _need("kind", _TEXT),
         _need("slice", _TEXT),
@@ -173,19 +200,29 @@ CURVE = pa.schema(
     ],
     metadata={"table": "CURVE"},
 )
+# Words of reports by group: tokens in references and generated reports, scores, and the category by each rule.
 WORD = pa.schema(
     [
+        _may("model", _TEXT),
+        _may("strategy", _TEXT),
         _need("word", _TEXT),
-        _need("group", _TEXT),
+        _need("group", _TEXT),  # "sex=F"
+        _may("versus", _TEXT),  # "sex=M", or "sex=not F" for all others
         _need("n_ref_group", _COUNT),
         _need("n_ref_other", _COUNT),
         _need("n_pred_group", _COUNT),
         _need("n_pred_other", _COUNT),
+        _may("n_patients", _COUNT),  # with the word in a reference or a generated report
         _may("z_ref", _NUMBER),
         _may("z_pred", _NUMBER),
         _may("z_disp", _NUMBER),
-        _may("q_value", _NUMBER),
+        _may("rate_ratio", _NUMBER),  # share of the generated tokens over share of the reference tokens
+        _may("q_value", _NUMBER),  # of the displacement
+        _may("q_reference", _NUMBER),
+        _may("q_omission", _NUMBER),
         _may("category", _TEXT),
+        _may("category_exact", _TEXT),
+        _may("category_paper", _TEXT),
     ],
     metadata={"table": "WORD"},
 )
@@ -250,6 +287,8 @@ TABLES: dict[str, pa.Schema] = {
     "characteristics": PREDICTION,  # of sex=F, race=Black, view=AP: outputs of image models that are no findings
     "embeddings": EMBEDDING,
     "generations": GENERATION,
+    "scores": SCORE,
+    "report_vectors": REPORT_VECTOR,
     "results": RESULT,
     "curves": CURVE,
     "words": WORD,

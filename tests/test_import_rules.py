@@ -31,7 +31,8 @@ SLOW = ("scipy.stats", "sklearn", "datasets")
 
 TABLES = {"schema", "tables", "errors", "findings"}
 SHARED = TABLES | {
-    "config", "config_build", "config_context", "config_models", "config_representations", "config_train", "run",
+    "config", "config_build", "config_context", "config_finetune", "config_generate", "config_models",
+    "config_reports", "config_representations", "config_score", "config_train", "run",
 }  # fmt: skip
 STAGE = SHARED | {"metrics", "calibrate", "encode"}
 # Part of cxrhf -> the parts it may import, besides itself. Data, context and models meet only through tables.
@@ -42,12 +43,16 @@ LAYERS = {
     "findings": set[str](),
     "schema": TABLES,
     "tables": TABLES,
-    "config": TABLES | {"config_representations"},
+    "config": TABLES | {"config_representations", "config_reports"},
     "config_representations": set[str](),
+    "config_reports": set[str](),
     "config_build": TABLES | {"config"},
     "config_context": TABLES | {"config"},
     "config_train": TABLES | {"config"},
     "config_models": TABLES | {"config", "config_train"},
+    "config_finetune": TABLES | {"config", "config_train"},
+    "config_generate": TABLES | {"config", "config_train"},
+    "config_score": TABLES | {"config", "config_train", "config_context"},
     "run": TABLES,
     "calibrate": SHARED | {"metrics"},
     "encode": SHARED,
@@ -66,6 +71,8 @@ LAYERS = {
     | {"metrics", "audits", "auditing", "context", "data", "encode", "calibrate", "report", "pretest_tables"},
     # A build and settings -> image models and their rows.
     "imaging": SHARED | {"metrics", "data", "models", "encode"},
+    # A build and settings -> models that write reports, their reports, and scores of them.
+    "writing": SHARED | {"metrics", "data", "models", "encode", "imaging"},
     "configs": set[str](),
 }
 METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}
@@ -79,8 +86,12 @@ LIGHT = {
         "config",
         "config_build",
         "config_context",
+        "config_finetune",
+        "config_generate",
         "config_models",
+        "config_reports",
         "config_representations",
+        "config_score",
         "config_train",
     },
 }

@@ -22,7 +22,10 @@ VERBS = {
     "calibrate": "a trained network -> probabilities that mean what they say",
     "probe": "frozen networks -> what they know of sex, race, view",
     "zeroshot": "images and prompts -> predictions of a CLIP-style model",
-    "audit": "predictions -> results with intervals, and one page",
+    "finetune": "images and reports of a build -> LoRA weights of a vision-language model",
+    "generate": "a vision-language model and images -> reports; or reports from elsewhere -> the same table",
+    "score": "generated reports -> what encoders say of each: BERTScore, vectors",
+    "audit": "predictions or generated reports -> results with intervals, and one page",
     "report": "a run folder -> its page, written again",
     "demo": "a made-up hospital -> dataset, predictions with known answers, audit",
 }
