@@ -11,7 +11,7 @@ from typing import Any
 
 BENCHMARKS = (
     "bootstrap", "engine", "matching", "audits", "words", "modules", "images", "linking", "encoding", "training",
-    "slices",
+    "slices", "generation", "reports",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Anybody's predictions -> audits, from the command line, a script or a notebook: `cxrhf.audit(table, ...)`.
+"""Anybody's predictions or generated reports -> audits, for the command line and notebooks: `cxrhf.audit(table, ...)`.
 
 The way is always the same: read, add what is known of the patient before the image (`--pretest from:...`, `--context`,
 `--notes`), audit, write. The command line does it with a run folder; `audit` does it in memory and returns results that
@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from cxrhf.config import AuditConfig, to_mapping
 
@@ -20,96 +20,50 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cxrhf.audits import AuditOutput
+    from cxrhf.preparing import Prepared
     from cxrhf.representations.looking import Looked
     from cxrhf.run import Input, Run
-    from cxrhf.schema import Loaded
 
 Progress = Callable[[str], None]
 NOTES = 16  # lines of notes that `repr` shows
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """PREDICTION rows with what is known before the image, how they were read, what must be said, what was fitted."""
-
-    table: pa.Table
-    reading: list[str]
-    notes: list[str]
-    fitted: dict[str, Any]
-
-
-def prepare(loaded: Loaded, config: AuditConfig, progress: Progress, folder: Path | None = None) -> Prepared:
-    """Add the pre-test probability and the mentions that the config asks for. `folder`: a run that may know times."""
-    table, notes, fitted = loaded.table, list(loaded.notes), dict[str, Any]()
-    reading = [line for each in loaded.readings for line in each.lines()]
-    times = loaded.times if loaded.times is not None else _times_of(folder)
-    if sources := config.pretest_sources():
-        from cxrhf.audits.pretest import fit_pretest
-
-        found = fit_pretest(table, sources, times=times, seed=config.seed, progress=progress)
-        table, fitted["pretest"] = found.table, found.about
-        notes += found.notes
-    if config.context is not None:
-        from cxrhf.context.predict import join_context
-
-        context = join_context(table, _context_rows(config.context))
-        table, fitted["context"] = context.table, context.about
-        notes += context.notes
-    if config.notes is not None:
-        from cxrhf.context.join import join_notes
-        from cxrhf.context.phrases import Rule
-
-        prior = _prior_notes(config.notes, table, times)
-        want = not sources and config.context is None
-        rule = cast(Rule, config.mention_rule)
-        joined = join_notes(table, prior, want_pretest=want, seed=config.seed, progress=progress, rule=rule)
-        table, fitted["notes"] = joined.table, joined.about
-        notes += joined.notes
-    return Prepared(table, reading, notes, fitted)
-
-
-def _times_of(folder: Path | None) -> pa.Table | None:
-    """Image times of a run folder that holds its dataset's images."""
+def run_all(
+    prepared: Prepared, config: AuditConfig, looked: Looked, say: Progress, workers: int | None = None
+) -> AuditOutput:
+    """The audits of predictions and of reports, as far as there are any and they are asked for."""
     import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
-    path = None if folder is None else folder / "images.parquet"
-    if path is None or not path.is_file():
-        return None
-    images = pq.read_table(path, columns=["image_id", "patient_id", "study_time"])
-    days = pc.divide(pc.cast(images["study_time"].cast(pa.timestamp("us")).cast(pa.int64()), pa.float64()), 86_400e6)
-    times = images.drop_columns(["study_time"]).append_column("time", days)
-    return times.replace_schema_metadata({"unit": "days since 1970"})
+    from cxrhf.audits import AuditOutput, run_audits
+    from cxrhf.audits.reports import AUDITS as OF_REPORTS
+    from cxrhf.errors import ConfigError
 
+    of_reports = tuple(name for name in config.only if name in OF_REPORTS)
+    others = tuple(name for name in config.only if name not in OF_REPORTS)
+    output = words = None
+    if prepared.table is not None and (others or not of_reports):
+        of_predictions = config if not of_reports else replace(config, only=others)
+        output = run_audits(prepared.table, of_predictions, say, workers=workers, material=looked.material)
+    if prepared.reports is not None and (of_reports or not others):
+        from cxrhf.audits.reports.audit import audit_reports
 
-def _context_rows(folder: str) -> pa.Table:
-    """The pre-test probabilities of a context run."""
-    from cxrhf.errors import RunError
-    from cxrhf.run import read_run
-
-    again = f"cxrhf context fit BUILD --out {folder}"
-    if not (Path(folder) / "run.json").is_file():
-        raise RunError(f"{folder} is no context run", next_step=f"make one: {again}")
-    run = read_run(folder)
-    if not run.record.get("finished"):
-        raise RunError(f"{folder} was not finished", next_step=f"the same command goes on where it was: {again}")
-    table = run.table("predictions")
-    if "context" not in table["model"].unique().to_pylist():
-        raise RunError(f"{folder} is no context run", next_step=f"make one: {again}")
-    return table
-
-
-def _prior_notes(source: str, table: pa.Table, times: pa.Table | None) -> Any:
-    """The notes that were known before each image: of a build, which linked them, or of a file by time."""
-    from cxrhf.context.prior import of_build, of_file
-
-    if Path(source).is_dir():
-        from cxrhf.data.load import load_images, load_notes
-
-        images = load_images(source, columns=["image_id", "prior_note_ids", "study_time"])
-        return of_build(images, load_notes(source), predictions=table)
-    return of_file(source, times=times, predictions=table)
+        words = audit_reports(prepared.reports.tables, config, say, may_show=looked.terms.may_show, only=of_reports)
+    if output is None and words is None:
+        what = "predictions" if prepared.table is None else "generated reports"
+        raise ConfigError(f"only: there are no {what} to audit", got=", ".join(config.only),
+                          next_step="leave --only out, or name audits of what is there")  # fmt: skip
+    if words is None or output is None:
+        found = output or words
+        assert found is not None
+        return AuditOutput(found.results, found.curves, found.notes, getattr(found, "points", None),
+                           getattr(found, "slices", None), words=None if words is None else words.words)  # fmt: skip
+    return replace(
+        output,
+        results=pa.concat_tables([output.results, words.results]),
+        curves=pa.concat_tables([output.curves, words.curves]),
+        notes=list(dict.fromkeys([*output.notes, *words.notes])),
+        words=words.words,
+    )
 
 
 def audit(
@@ -123,9 +77,10 @@ def audit(
     workers: int | None = None,
     **options: Any,
 ) -> Audit:
-    """Audit predictions: a DataFrame, an Arrow table, a dictionary of columns, a list of rows, or a file.
+    """Audit predictions or generated reports: a DataFrame, an Arrow table, columns, a list of rows, a file, a run.
 
     Columns are found by their usual names or named here; `pretest` may also be "from:age,sex,view,prior_labels".
+    Reports have `generated="hyp", reference="ref"` (or columns of such names).
     `options` are those of `cxrhf audit`, with underscores (n_resamples=500, only="overview", notes="notes.parquet",
     embeddings="vectors.parquet").
     The result displays itself in a notebook; `.results` is the RESULT table, `.save(folder)` writes a run and its page.
@@ -136,8 +91,9 @@ def audit(
     >>> found.value("auroc")
     0.49375
     """
-    from cxrhf.audits import run_audits
+    from cxrhf.auditing_reports import holds_predictions, holds_reports, read_reports
     from cxrhf.config import from_mapping
+    from cxrhf.preparing import prepare, prepare_reports
     from cxrhf.representations.looking import look_beside
     from cxrhf.run import fingerprint
     from cxrhf.schema import load_predictions
@@ -147,11 +103,19 @@ def audit(
     given = {"predictions": [str(table) if is_file else "table in memory"], **named, **options}
     config = from_mapping(AuditConfig, given, source="audit")
     say: Progress = progress if callable(progress) else (progress_line() if progress else lambda _: None)
-    loaded = load_predictions(table, findings=config.findings, columns=config.columns())
-    prepared = prepare(loaded, config, say, Path(table) if is_file and Path(table).is_dir() else None)
-    looked = look_beside(config, [Path(table)] if is_file else [], prepared.table)
-    output = run_audits(prepared.table, config, say, workers=workers, material=looked.material)
-    inputs = [fingerprint(table)] if is_file and Path(table).is_file() else [in_memory(prepared.table)]
+    prepared: Prepared | None = None
+    has_reports = holds_reports(table, config)
+    if holds_predictions(table, reports=has_reports):
+        loaded = load_predictions(table, findings=config.findings, columns=config.columns())
+        prepared = prepare(loaded, config, say, Path(table) if is_file and Path(table).is_dir() else None)
+    if has_reports:
+        prepared = prepare_reports(read_reports([table], config), prepared)
+    assert prepared is not None
+    reports = None if prepared.reports is None else prepared.reports.tables.generations
+    looked = look_beside(config, [Path(table)] if is_file else [], prepared.table, reports)
+    output = run_all(prepared, config, looked, say, workers)
+    tables = [each for each in (prepared.table, reports) if each is not None]
+    inputs = [fingerprint(table)] if is_file and Path(table).is_file() else [in_memory(each) for each in tables]
     return Audit(config, prepared, output, inputs, looked)
 
 
@@ -230,7 +194,7 @@ class Audit:
         from cxrhf.run import open_run
 
         run = open_run(folder, verb="audit", config=to_mapping(self.config), inputs=self.inputs, overwrite=overwrite)
-        run.add("predictions", self.prepared.table)
+        add_sources(run, self.prepared)
         return write(run, self.prepared, self.output, self.looked, self.config)
 
     def html(self) -> str:
@@ -238,7 +202,8 @@ class Audit:
         from cxrhf.report.html import render
 
         points = [] if self.output.points is None else self.output.points.to_pylist()
-        return render(self.results.to_pylist(), self.curves.to_pylist(), self._record(), points=points)
+        words = [] if self.output.words is None else self.output.words.to_pylist()
+        return render(self.results.to_pylist(), self.curves.to_pylist(), self._record(), points=points, words=words)
 
     def _record(self) -> dict[str, Any]:
         from cxrhf.run import new_record
@@ -264,6 +229,18 @@ class Audit:
         return "\n".join([*lines, *more, "Next: .save('runs/mine') writes the page; .results has every number."])
 
 
+def add_sources(run: Run, prepared: Prepared) -> None:
+    """What was audited, into an open run, so that it can be audited again on its own."""
+    if prepared.table is not None:
+        run.add("predictions", prepared.table)
+    if prepared.reports is not None:
+        tables = prepared.reports.tables
+        run.add("generations", tables.generations)
+        for name, each in (("scores", tables.scores), ("report_vectors", tables.vectors)):
+            if each is not None:
+                run.add(name, each)
+
+
 def write(
     run: Run,
     prepared: Prepared,
@@ -278,6 +255,8 @@ def write(
 
     run.add("results", with_probes(output.results, run.path))
     run.add("curves", output.curves)
+    if output.words is not None:
+        run.add("words", output.words)
     beside = write_beside(run, looked, output, config, progress)
     said = list(dict.fromkeys([*prepared.notes, *looked.notes, *output.notes, *beside]))
     run.finish(reading=prepared.reading, notes=said, **({"fitted": prepared.fitted} if prepared.fitted else {}))

@@ -12,7 +12,8 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cxrhf.config_representations import SHORTCUT_TESTS, SLICE_METHODS, SLICE_RECIPES, RepresentationFields
+from cxrhf.config_reports import WORD_GROUPS, ReportFields
+from cxrhf.config_representations import SHORTCUT_TESTS, SLICE_METHODS, SLICE_RECIPES
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.findings import finding_name
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 AUDITS = (
     "overview", "context", "matched", "reweighted", "imbalance", "subgroups", "encoding", "features", "slices",
-    "shortcut", "compare",
+    "shortcut", "compare", "reports", "decoding",
 )  # fmt: skip
 CORRECTIONS = ("bonferroni", "holm", "bh", "by", "max_t", "none")
 MENTION_RULES = ("words", "substring", "affirmed")
@@ -30,14 +31,14 @@ C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True)
-class AuditConfig(RepresentationFields):
-    """Predictions -> results with intervals and one page."""
+class AuditConfig(ReportFields):
+    """Predictions or generated reports -> results with intervals and one page."""
 
     predictions: tuple[str, ...] = field(
         metadata={
             "positional": True,
             "metavar": "PREDICTIONS",
-            "help": "One or more predictions files, or a run folder.",
+            "help": "One or more files of predictions or of generated reports, or a run folder.",
         }
     )
     out: str | None = field(
@@ -138,6 +139,8 @@ class AuditConfig(RepresentationFields):
         set_field(self, "findings", tuple(finding_name(each) for each in listed(self.findings)))
         set_field(self, "train_prevalence", listed(self.train_prevalence))
         set_field(self, "shortcuts", listed(self.shortcuts))
+        set_field(self, "generated", listed(self.generated))
+        set_field(self, "word_groups", tuple(each.replace(" ", "") for each in listed(self.word_groups)))
         methods = listed(self.slice_methods)
         set_field(self, "slice_methods", SLICE_METHODS if methods == ("all",) else tuple(dict.fromkeys(methods)))
         if not self.predictions:
@@ -154,6 +157,10 @@ class AuditConfig(RepresentationFields):
         one_of("slice_recipe: no such recipe", self.slice_recipe, SLICE_RECIPES)
         one_of("shortcut_test: no such test", self.shortcut_test, SHORTCUT_TESTS)
         within("reduce", self.reduce, 1, 100_000)
+        for name in self.word_groups:
+            one_of("word_groups: no such group", name, WORD_GROUPS)
+        within("p_star", self.p_star, 1e-9, 0.5)
+        within("alpha", self.alpha, 1e-6, 100)
         self.training_prevalence("")  # says now what is wrong with it
         if self.pretest_sources() and self.context is not None:
             raise ConfigError(

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 FORMAT = 1
 PACKAGES = ("cxrhf", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "polars", "jinja2", "torch", "timm",
             "accelerate", "transformers", "xgboost")  # fmt: skip
-# Besides the tables; then what a context run has, and what a run with image models has.
+# Besides the tables; then what a context run has, a run with image models, and one with models that write reports.
 _MADE = ("report.html", "results.json")
 _CONTEXT = ("context.json", "families.parquet", "local/examples.csv", "local/examples.txt", "models/context", "search")
 _IMAGING = ("models/seed-*", "checkpoints", "history-*.jsonl", "probes")
+_WRITING = ("adapter", "merged", "base")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ def clear_run(folder: Path) -> None:
     """Remove what runs write, and nothing else that lies in the folder."""
     from cxrhf.schema import TABLES
 
-    made = [each for pattern in _IMAGING for each in folder.glob(pattern)]
+    made = [each for pattern in (*_IMAGING, *_WRITING) for each in folder.glob(pattern)]
     for path in (*(folder / f"{table}.parquet" for table in TABLES), *(folder / name for name in (*_MADE, *_CONTEXT)),
                  *made):  # fmt: skip
         if path.is_dir():

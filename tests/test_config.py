@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cxrhf import audits
+from cxrhf.audits.reports import AUDITS as OF_REPORTS
 from cxrhf.config import AUDITS, AuditConfig, DemoConfig, ReportConfig, from_mapping, load_mapping, to_mapping
 from cxrhf.errors import ConfigError
 
@@ -105,4 +106,4 @@ def test_load_mapping(tmp_path: Path) -> None:
 
 
 def test_audits_are_those_that_exist() -> None:
-    assert audits.AUDITS == AUDITS
+    assert (*audits.AUDITS, *OF_REPORTS) == AUDITS

@@ -45,7 +45,7 @@ LAYERS = {
     "tables": TABLES,
     "config": TABLES | {"config_representations", "config_reports"},
     "config_representations": set[str](),
-    "config_reports": set[str](),
+    "config_reports": {"config_representations"},
     "config_build": TABLES | {"config"},
     "config_context": TABLES | {"config"},
     "config_train": TABLES | {"config"},
@@ -63,7 +63,10 @@ LAYERS = {
     "report": SHARED | {"metrics"},
     "hub": SHARED | {"metrics", "report", "paths"},
     # From a file or a table to the page: what the command line and notebooks share.
-    "auditing": SHARED | {"audits", "context", "data", "report", "representations"},
+    "auditing": SHARED | {"audits", "auditing_reports", "preparing", "report", "representations"},
+    "preparing": SHARED | {"audits", "auditing_reports", "context", "data"},
+    # Generated reports of files, tables and runs, to be audited.
+    "auditing_reports": SHARED | {"audits"},
     # What lies beside the predictions of a run: vectors, attributes, pictures.
     "representations": SHARED | {"audits", "data"},
     "pretest_tables": SHARED | {"metrics", "audits"},

@@ -27,16 +27,16 @@ def predictions(**changes: object) -> pa.Table:
 
 def test_every_table_of_the_house_is_declared() -> None:
     assert set(schema.TABLES) == {
-        "images", "attributes", "notes", "predictions", "characteristics", "embeddings", "generations", "results",
-        "curves", "words", "slices", "points", "gallery", "attrition",
+        "images", "attributes", "notes", "predictions", "characteristics", "embeddings", "generations", "scores",
+        "report_vectors", "results", "curves", "words", "slices", "points", "gallery", "attrition",
     }  # fmt: skip
     assert schema.PREDICTION.names == [
         "image_id", "study_id", "patient_id", "dataset", "split", "model", "seed", "finding", "label", "prob", "logit",
         "pretest", "mention", "weight", "age", "sex", "race", "view",
     ]  # fmt: skip
     assert schema.RESULT.names == [
-        "audit", "metric", "dataset", "model", "finding", "slice", "versus", "value", "ci_low", "ci_high", "p_value",
-        "n", "n_pos", "n_patients", "method", "seed", "higher_is_better", "note",
+        "audit", "metric", "dataset", "model", "strategy", "finding", "slice", "versus", "value", "ci_low", "ci_high",
+        "p_value", "n", "n_pos", "n_patients", "method", "seed", "higher_is_better", "note",
     ]  # fmt: skip
 
 

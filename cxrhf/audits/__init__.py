@@ -31,7 +31,8 @@ AUDITS = (*PREDICTIONS, "encoding", *REPRESENTATIONS, "compare")
 class AuditOutput:
     """What the audits found: RESULT and CURVE tables, and sentences a reader must see beside the numbers.
 
-    `points` and `slices` (POINT, SLICE) are None where no audit of representations ran.
+    `points` and `slices` (POINT, SLICE) are None where no audit of representations ran, `words` (WORD) where none of
+    generated reports did.
     """
 
     results: pa.Table
@@ -39,6 +40,7 @@ class AuditOutput:
     notes: list[str]
     points: pa.Table | None = None
     slices: pa.Table | None = None
+    words: pa.Table | None = None
 
 
 def run_audits(

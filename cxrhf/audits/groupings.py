@@ -6,9 +6,10 @@ image without a value is in no group of that grouping.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,17 @@ MOST, MOST_CROSSED = 12, 30
 # Patients, with and without the finding together, below which a value or a crossing is left out: such numbers say
 # nothing of a group and too much of its few patients.
 LEAST, LEAST_CROSSED = 10, 20
+
+
+class People(Protocol):
+    """What is known of the people in the images, one entry an image: `groups` as text, "" = not known."""
+
+    @property
+    def patients(self) -> Integers: ...
+    @property
+    def age(self) -> NDArray[np.float64] | None: ...
+    @property
+    def groups(self) -> Mapping[str, NDArray[np.str_]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +61,9 @@ def bins_of(data: PredictionArrays) -> Integers | None:
     return None if data.age is None or np.isnan(data.age).all() else age_bins(data.age)
 
 
-def groupings(data: PredictionArrays, notes: list[str]) -> list[Groups]:
+def groupings(data: People, notes: list[str], attributes: Sequence[str] = ATTRIBUTES) -> list[Groups]:
     """The attributes that the table has, then their pairs; what is left out is said in `notes`."""
-    single = [found for name in ATTRIBUTES if (found := _single(data, name, notes)) is not None]
+    single = [found for name in attributes if (found := _single(data, name, notes)) is not None]
     crossed = [found for pair in combinations(single, 2) if (found := _crossed(data, *pair, notes)) is not None]
     return [*single, *crossed]
 
@@ -61,7 +73,7 @@ def missing(data: PredictionArrays) -> list[str]:
     return [name for name in ATTRIBUTES if (data.age is None if name == "age" else name not in data.groups)]
 
 
-def _single(data: PredictionArrays, name: str, notes: list[str]) -> Groups | None:
+def _single(data: People, name: str, notes: list[str]) -> Groups | None:
     if name == "age" and data.age is not None:
         code = age_band(data.age)
         values: Sequence[str] = AGE_BANDS
@@ -90,7 +102,7 @@ def _single(data: PredictionArrays, name: str, notes: list[str]) -> Groups | Non
     return _kept(name, [f"{name}={value}" for value in values], code, kept)
 
 
-def _crossed(data: PredictionArrays, one: Groups, other: Groups, notes: list[str]) -> Groups | None:
+def _crossed(data: People, one: Groups, other: Groups, notes: list[str]) -> Groups | None:
     name, width = f"{one.name} & {other.name}", len(other.slices)
     code = np.where((one.group >= 0) & (other.group >= 0), one.group * width + other.group, -1)
     slices = [f"{a} & {b}" for a in one.slices for b in other.slices]
@@ -103,7 +115,7 @@ def _crossed(data: PredictionArrays, one: Groups, other: Groups, notes: list[str
     return _kept(name, slices, code, kept) if len(kept) > 1 else None
 
 
-def _patients(data: PredictionArrays, code: Integers, n_groups: int) -> Integers:
+def _patients(data: People, code: Integers, n_groups: int) -> Integers:
     """Patients of each group."""
     pairs = np.unique(code[code >= 0] * (int(data.patients.max(initial=0)) + 1) + data.patients[code >= 0])
     return np.bincount(pairs // (int(data.patients.max(initial=0)) + 1), minlength=n_groups).astype(np.int64)

@@ -1,4 +1,4 @@
-"""`cxrhf audit`: predictions -> a run folder with results, curves, figures, run.json and report.html."""
+"""`cxrhf audit`: predictions or generated reports -> a run folder with results, curves, figures and report.html."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cxrhf.config import AuditConfig
 from cxrhf.errors import RunError
 
 if TYPE_CHECKING:
-    from cxrhf.auditing import Prepared
+    from cxrhf.preparing import Prepared
     from cxrhf.representations.looking import Looked
     from cxrhf.run import Input, Run
 
@@ -32,6 +32,10 @@ patients (encoding), maps of them (features) and slices in which it fails; attri
 what slices are made of, and whether a shortcut explains a gap between the sexes. Labelling sheets for the worst and
 best slices are written to RUN/labelling; --annotations takes them back.
 
+Generated reports (a file with columns generated and reference, or a run of cxrhf generate) are audited for what they
+don't say: similarity, template collapse, lost words, and words that go with women or men, an age or a race in the
+references but no longer, or only now (CAD, WAE), with tests and what chance would give. cxrhf score adds BERTScore.
+
 examples:
   cxrhf audit predictions.csv --out runs/mine
   cxrhf audit vendor.csv --patient PID --label truth --score ai_score --finding pneumothorax
@@ -43,7 +47,9 @@ examples:
   cxrhf audit predictions.csv --embeddings vectors.parquet --attributes drains.csv
   cxrhf audit runs/mine --slice-methods mixture,domino --findings pneumothorax
   cxrhf audit runs/mine --annotations runs/mine/labelling/net-atelectasis-mixture-negative.csv
-  cxrhf audit runs/mine --n-resamples 10000"""
+  cxrhf audit runs/mine --n-resamples 10000
+  cxrhf audit reports.csv --generated hyp --reference ref --patient pid --sex gender
+  cxrhf audit runs/words --only reports,decoding --baseline-strategy greedy"""
 
 
 def main(args: Sequence[str]) -> int:
@@ -51,8 +57,10 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(AuditConfig, args, verb="audit", about=ABOUT)
-    from cxrhf.auditing import prepare, progress_line
+    from cxrhf.auditing import add_sources, progress_line
+    from cxrhf.auditing_reports import holds_predictions, holds_reports, read_reports
     from cxrhf.config import to_mapping
+    from cxrhf.preparing import prepare, prepare_reports
     from cxrhf.report.notes import printable
     from cxrhf.representations.looking import look_beside
     from cxrhf.run import check_folder, open_run
@@ -67,12 +75,22 @@ def main(args: Sequence[str]) -> int:
             next_step=f"cxrhf audit PREDICTIONS --context {folder} audits a model with it; or name another --out",
         )
     check_folder(folder, overwrite=config.overwrite or inside)  # before minutes are spent on what cannot be kept
-    loaded = load_predictions(sources, findings=config.findings, columns=config.columns())
-    for reading in loaded.readings:
-        print("\n".join(map(printable, reading.lines())))
     show = progress_line()
-    prepared = prepare(loaded, config, show, sources[0] if sources[0].is_dir() else None)
-    looked = look_beside(config, sources, prepared.table)
+    prepared = changed = None
+    of_reports = [each for each in sources if holds_reports(each, config)]
+    if of_predictions := [each for each in sources if holds_predictions(each, reports=each in of_reports)]:
+        loaded = load_predictions(of_predictions, findings=config.findings, columns=config.columns())
+        for reading in loaded.readings:
+            print("\n".join(map(printable, reading.lines())))
+        prepared = prepare(loaded, config, show, sources[0] if sources[0].is_dir() else None)
+        changed = prepared.table is not loaded.table and not config.findings
+    if of_reports:
+        found = read_reports(of_reports, config)
+        print("\n".join(map(printable, found.reading)))
+        prepared = prepare_reports(found, prepared)
+    assert prepared is not None
+    reports = prepared.reports.tables.generations if prepared.reports is not None else None
+    looked = look_beside(config, sources, prepared.table, reports)
     run = open_run(
         folder,
         verb="audit",
@@ -81,7 +99,9 @@ def main(args: Sequence[str]) -> int:
         overwrite=config.overwrite,
     )
     # A run that audits itself keeps its predictions; with --findings they are a part, and the rest must not be lost.
-    if not inside or (prepared.table is not loaded.table and not config.findings):
+    if not inside:
+        add_sources(run, prepared)
+    elif changed and prepared.table is not None:
         run.add("predictions", prepared.table)
     print(audit_into(run, prepared, looked, config, show))
     return 0
@@ -94,7 +114,12 @@ def inputs_of(sources: Sequence[Path], config: AuditConfig) -> list[Input]:
     """
     from cxrhf.run import fingerprint
 
-    files = [each / "predictions.parquet" if each.is_dir() else each for each in sources]
+    tables = ("predictions.parquet", "generations.parquet")
+    files = [
+        path
+        for each in sources
+        for path in ([each / name for name in tables if (each / name).is_file()] if each.is_dir() else [each])
+    ]
     named = {"notes": "build", "context": "predictions", "embeddings": "embeddings", "attributes": "attributes"}
     for flag, table in named.items():
         given, inside = getattr(config, flag), "build.json" if table == "build" else f"{table}.parquet"
@@ -111,12 +136,11 @@ def default_out(sources: Sequence[Path]) -> Path:
 
 def audit_into(run: Run, prepared: Prepared, looked: Looked, config: AuditConfig, show: Callable[[str], None]) -> Path:
     """Run the audits, write their tables and the page into an open run, print a summary."""
-    from cxrhf.auditing import write
-    from cxrhf.audits import run_audits
+    from cxrhf.auditing import run_all, write
     from cxrhf.report.lines import summary_lines
     from cxrhf.report.notes import note_lines
 
-    output = run_audits(prepared.table, config, progress=show, material=looked.material)
+    output = run_all(prepared, config, looked, show)
     show("writing the page and its figures")
     page = write(run, prepared, output, looked, config, show)
     print()

@@ -42,12 +42,13 @@ def main(args: Sequence[str]) -> int:
     config = parse(DemoConfig, args, verb="demo", about=ABOUT)
     import pyarrow as pa
 
-    from cxrhf.auditing import prepare, progress_line
+    from cxrhf.auditing import progress_line
     from cxrhf.cli.audit import audit_into
     from cxrhf.config import to_mapping
     from cxrhf.config_build import BuildConfig
     from cxrhf.config_context import ContextFitConfig
     from cxrhf.data.build import build
+    from cxrhf.preparing import prepare
     from cxrhf.pretesting import fit_run
     from cxrhf.representations.looking import look_beside
     from cxrhf.run import made_up, open_run

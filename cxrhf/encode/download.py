@@ -25,7 +25,7 @@ def hub_folder(place: Place, *, allow_bin: bool = False) -> Path:
     from transformers.utils.hub import cached_files, is_offline_mode
 
     hub_id = str(place.hub_id)
-    here = _kept(hub_id)
+    here = kept_folder(hub_id)
     if here is not None and _complete(here, allow_bin):
         return here
     offline = is_offline_mode()
@@ -39,13 +39,13 @@ def hub_folder(place: Place, *, allow_bin: bool = False) -> Path:
         names = {Path(each).name for each in found}
         if not names & set(SAFE) and allow_bin:
             names |= {Path(each).name for each in cached_files(hub_id, list(BIN), **said) or []}
-        here = _kept(hub_id)
+        here = kept_folder(hub_id)
         for index in sorted({SAFE[1], BIN[1]} & names):
             if here is not None:
                 cached_files(hub_id, _parts(here / index), **said)
     except Exception as error:  # of the Hub's client, of its web client, of the disk
         raise _refused(place, error) from None
-    here = _kept(hub_id)
+    here = kept_folder(hub_id)
     if here is None:
         raise CxrhfError(f"the encoder {_named(place)} has no {CONFIG} on the Hub", next_step="check its id")
     if not any((here / each).is_file() for each in (*SAFE, *BIN)) and not allow_bin:
@@ -70,7 +70,7 @@ def reachable(address: str) -> bool:
     return True
 
 
-def _kept(hub_id: str) -> Path | None:
+def kept_folder(hub_id: str) -> Path | None:
     """The folder of the Hub's cache, if the model's config is there."""
     from transformers.utils.hub import cached_file
 

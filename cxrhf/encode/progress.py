@@ -18,8 +18,8 @@ EVERY = 3.0  # seconds between lines
 class Clock:
     """Counts notes and work (characters); time left goes by work, for the longest notes come first."""
 
-    def __init__(self, name: str, notes: int, work: int, progress: Progress) -> None:
-        self.name, self.notes, self.work = name, notes, max(work, 1)
+    def __init__(self, name: str, notes: int, work: int, progress: Progress, what: str = "notes") -> None:
+        self.name, self.notes, self.work, self.what = name, notes, max(work, 1), what
         self.say = progress if callable(progress) and main_process() else None
         self.done_notes = 0
         self.done_work = 0.0
@@ -28,7 +28,7 @@ class Clock:
         if progress is True and main_process():
             from tqdm import tqdm
 
-            form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt} of {total_fmt} notes{postfix}"
+            form = f"{{desc}}: {{percentage:3.0f}}%|{{bar}}| {{n_fmt}} of {{total_fmt}} {what}{{postfix}}"
             self.bar = tqdm(total=notes, desc=name, bar_format=form)
 
     def advance(self, work: float, notes: int = 0) -> None:
@@ -42,7 +42,7 @@ class Clock:
         if self.say is not None and now - self.told >= EVERY:
             self.told = now
             share = min(self.done_work / self.work, 1.0)
-            self.say(f"{self.name}: {share:.0%} of {self.notes:,} notes{_shared()}, {self._speed(now)}")
+            self.say(f"{self.name}: {share:.0%} of {self.notes:,} {self.what}{_shared()}, {self._speed(now)}")
 
     def close(self) -> None:
         """The last line: what it took."""
@@ -51,13 +51,14 @@ class Clock:
         if self.say is not None and self.notes:
             seconds = time.monotonic() - self.start
             speed = self.done_notes / max(seconds, 1e-9)
-            self.say(f"{self.name}: {self.done_notes:,} notes{_shared()} in {_time(seconds)}, {speed:.3g} notes/s")
+            took = f"in {_time(seconds)}, {speed:.3g} {self.what}/s"
+            self.say(f"{self.name}: {self.done_notes:,} {self.what}{_shared()} {took}")
 
     def _speed(self, now: float) -> str:
         seconds = max(now - self.start, 1e-9)
         left = seconds * (self.work - self.done_work) / max(self.done_work, 1e-9)
         notes = self.notes * self.done_work / self.work  # finished ones come in blocks
-        return f"{notes / seconds:.3g} notes/s, {_time(max(left, 0.0))} left"
+        return f"{notes / seconds:.3g} {self.what}/s, {_time(max(left, 0.0))} left"
 
 
 def remark(text: str) -> None:

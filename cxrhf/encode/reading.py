@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -53,24 +54,37 @@ def forward(model: Any, encoder: Encoder, ids: Ids, mask: Ids, batch_tokens: int
     """One pass of the model: the mean last hidden state of each window."""
     import torch
 
+    with guarded(encoder, batch_tokens), torch.inference_mode():
+        seen = torch.from_numpy(mask).to(encoder.device)
+        read = model(input_ids=torch.from_numpy(ids).to(encoder.device), attention_mask=seen)
+        means = window_means(read.last_hidden_state, seen)
+    return finite(means, encoder)
+
+
+@contextlib.contextmanager
+def guarded(encoder: Encoder, batch_tokens: int) -> Iterator[None]:
+    """A full memory as an error that says what to do."""
+    import torch
+
     try:
-        with torch.inference_mode():
-            seen = torch.from_numpy(mask).to(encoder.device)
-            read = model(input_ids=torch.from_numpy(ids).to(encoder.device), attention_mask=seen)
-            means = window_means(read.last_hidden_state, seen)
+        yield
     except torch.OutOfMemoryError:
         raise CxrhfError(
             f"the memory of {encoder.device} is full",
             got=f"--batch-tokens {batch_tokens}",
             next_step=f"--batch-tokens {max(16, batch_tokens // 2)}; what was encoded is kept",
         ) from None
-    if not np.isfinite(means).all():
+
+
+def finite(values: Vectors, encoder: Encoder) -> Vectors:
+    """The values themselves, or an error if some are not finite."""
+    if not np.isfinite(values).all():
         raise CxrhfError(
             f"the encoder {encoder.name} gives values that are not finite",
             got=encoder.dtype,
             next_step="--dtype float32",
         )
-    return means
+    return values
 
 
 def ahead(make: Callable[[Each], Made], items: Iterable[Each]) -> Iterator[Made]:

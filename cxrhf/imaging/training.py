@@ -20,6 +20,7 @@ from cxrhf.errors import ConfigError, RunError
 from cxrhf.imaging.opened import check_packages, findings_of, open_images, splits_there
 
 if TYPE_CHECKING:
+    from cxrhf.config_finetune import FinetuneConfig
     from cxrhf.models.images import Images
     from cxrhf.models.pictures import Look
     from cxrhf.models.tasks import Task
@@ -112,13 +113,15 @@ def run_folder(config: TrainConfig) -> Path:
     return Path("runs") / f"{Path(config.build).resolve().name}-{config.backbone.split('.')[0]}"
 
 
-def open_training(folder: Path, config: TrainConfig, inputs: list[Any], content: dict[str, Any]) -> Run:
+def open_training(
+    folder: Path, config: TrainConfig | FinetuneConfig, inputs: list[Any], content: dict[str, Any], verb: str = "train"
+) -> Run:
     """The run, new or as it was left; other settings than before are an error, unless it is to be replaced."""
     from cxrhf.run import check_inputs, clear_run, open_run, public, read_run, record_of
 
     if (folder / "run.json").is_file() and not config.overwrite:
         check_inputs(folder, inputs, overwrite=False)
-        record = record_of(folder, "train")
+        record = record_of(folder, verb)
         if not record:
             made = read_run(folder).record.get("verb")
             raise RunError(f"{folder} holds a run of cxrhf {made}", next_step="choose another --out, or --overwrite")
@@ -133,7 +136,7 @@ def open_training(folder: Path, config: TrainConfig, inputs: list[Any], content:
             )
     if config.overwrite and folder.is_dir():
         clear_run(folder)
-    return open_run(folder, verb="train", config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
+    return open_run(folder, verb=verb, config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
 
 
 def gather(config: TrainConfig, split: str) -> tuple[list[Task], Images, Images | None, list[str]]:
@@ -155,7 +158,7 @@ def gather(config: TrainConfig, split: str) -> tuple[list[Task], Images, Images 
         notes.append(f"there is no split {config.validate_split}: nothing chooses the best epoch, the last one is kept")
         return tasks, train, None, notes
     validate = open_images(config.build, [config.validate_split], labels=config.labels)
-    _apart(train, validate)
+    apart(train, validate)
     try:
         validate = chosen(validate, config.only)
     except ConfigError:
@@ -164,7 +167,7 @@ def gather(config: TrainConfig, split: str) -> tuple[list[Task], Images, Images 
     return tasks, train, validate, notes
 
 
-def _apart(train: Images, validate: Images) -> None:
+def apart(train: Images, validate: Images) -> None:
     """A patient in both splits would let the network recognise people instead of findings."""
     both = set(train.table["patient_id"].to_pylist()) & set(validate.table["patient_id"].to_pylist())
     if both:

@@ -73,6 +73,7 @@ _FILES = {
         "type_token_ratio",
         "vocabulary_shift",
     ),
+    "overlap": ("corpus_bleu", "corpus_bleu_of", "overlap_scores", "rouge1", "rougeL", "sentence_bleu"),
     "diversity": ("measure_diversity", "measure_diversity_pair"),
     "association": (
         "cad",

@@ -9,10 +9,12 @@ Known gaps: one word is one token (no phrases, no negation scope, no spelling va
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from cxrhf.metrics.checks import InputError, as_count
+from cxrhf.metrics.ngrams import numbered, smoothed_bleu
 from cxrhf.metrics.stopwords import STOP_WORDS
 
 # De-identification brackets of older MIMIC notes, special tokens of generators, HTML leftovers: marks, not words.
@@ -104,15 +107,35 @@ def document_terms(texts: Iterable[str], vocabulary: Iterable[str] | None = None
     return DocumentTerms(matrix, columns)
 
 
+# The number of every word this process has met: a report is cut into words once, however many measures look at it.
+_NUMBER: dict[str, int] = {}
+_WORD_OF: dict[int, str] = {}
+_NEXT = itertools.count()
+
+
+@lru_cache(maxsize=2**15)
+def _numbers(text: str) -> NDArray[np.int64]:
+    """The words of one text by their numbers in this process."""
+    found = []
+    for word in tokenize(text):
+        number = _NUMBER.get(word)
+        if number is None:  # two threads may both draw a number here: one of them wins, the other is never used
+            number = _NUMBER.setdefault(word, next(_NEXT))
+            _WORD_OF[number] = word
+        found.append(number)
+    return np.array(found, dtype=np.int64)
+
+
 def _token_ids(texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
-    """Row pointers, the token numbers of all texts in one array, and the word of each number."""
-    number: dict[str, int] = {}
-    tokens: list[int] = []
-    rows = [0]
-    for text in texts:
-        tokens.extend([number.setdefault(word, len(number)) for word in tokenize(text)])
-        rows.append(len(tokens))
-    return np.array(rows, dtype=np.int64), np.array(tokens, dtype=np.int64), list(number)
+    """Row pointers, the token numbers of all texts in one array, and the word of each number, as they first appear."""
+    parts = [_numbers(text) for text in texts]
+    rows = np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64)
+    tokens = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+    kinds, first, which = np.unique(tokens, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(kinds), dtype=np.int64)
+    place[order] = np.arange(len(kinds))
+    return rows, place[which], [_WORD_OF[number] for number in kinds[order].tolist()]
 
 
 def template_diversity(texts: Iterable[str]) -> float:
@@ -153,7 +176,7 @@ def self_bleu(
     order = as_count(max_order, "max_order")
     if not 0 <= smoothing <= 1:
         raise InputError(f"smoothing is {smoothing!r}, allowed: a number from 0 to 1")
-    corpus = [text for text in as_texts(texts) if tokenize(text)]
+    corpus = [text for text in as_texts(texts) if len(_numbers(text))]
     if sample is not None and as_count(sample, "sample", 2) < len(corpus):
         rng = np.random.default_rng(np.random.SeedSequence(seed))
         corpus = [corpus[i] for i in np.sort(rng.choice(len(corpus), sample, replace=False))]
@@ -162,26 +185,10 @@ def self_bleu(
     rows, tokens, _ = _token_ids(corpus)
     length = np.diff(rows)
     document = np.repeat(np.arange(len(corpus)), length)
-    left = np.repeat(rows[1:], length) - np.arange(len(tokens))  # tokens from here to the end of the text
-    log_sum = np.zeros(len(corpus))
-    orders = np.minimum(length, order)
-    common = np.ones(len(corpus), dtype=bool)
-    gram = tokens
-    for n in range(1, order + 1):
-        start = np.flatnonzero(left >= n)
-        if n > 1:  # number the n-grams: the (n-1)-gram that starts here, followed by one more token
-            key = gram[start] * (int(tokens.max()) + 1) + tokens[start + n - 1]
-            gram = np.zeros(len(tokens), dtype=np.int64)
-            gram[start] = np.unique(key, return_inverse=True)[1]
-        matches = _clipped(document[start], gram[start], len(corpus))
-        if n == 1:
-            common = matches > 0
-        here = length >= n
-        with np.errstate(divide="ignore"):
-            share = np.where(matches > 0, matches, smoothing) / np.where(here, length - n + 1, 1)
-            log_sum[here] += np.log(share[here])
-    score = np.where(common, np.exp(log_sum / orders + _brevity(length)), 0.0)
-    return float(score.mean())
+    matches = np.array(
+        [_clipped(document[start], gram, len(corpus)) for _, start, gram in numbered(rows, tokens, order)]
+    )
+    return float(smoothed_bleu(matches, length, _closest(length), smoothing).mean())
 
 
 def _clipped(document: NDArray[Any], gram: NDArray[Any], n_texts: int) -> NDArray[np.float64]:
@@ -200,14 +207,13 @@ def _clipped(document: NDArray[Any], gram: NDArray[Any], n_texts: int) -> NDArra
     return np.asarray(np.bincount(document, np.minimum(count, elsewhere), n_texts), dtype=np.float64)
 
 
-def _brevity(length: NDArray[Any]) -> NDArray[np.float64]:
-    """Logarithm of the brevity penalty of each text against the closest length among the others."""
+def _closest(length: NDArray[Any]) -> NDArray[np.float64]:
+    """The length among the other texts that is closest to each text's, the shorter one of a tie."""
     sizes, which, times = np.unique(length, return_inverse=True, return_counts=True)
     below = np.concatenate([[-np.inf], sizes[:-1]])
     above = np.concatenate([sizes[1:], [np.inf]])
     closest = np.where(sizes - below <= above - sizes, below, above)
-    closest = np.where(times > 1, sizes, closest)[which]
-    return np.minimum(0.0, 1.0 - closest / length)
+    return np.asarray(np.where(times > 1, sizes, closest)[which], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

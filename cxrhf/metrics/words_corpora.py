@@ -37,14 +37,14 @@ class Corpora:
             return self
         first, second = pair_of(set(self.groups), groups)
         code = np.array([{first: 0, second: 1}.get(name, -1) for name in self.groups])[self.group]
-        return self._kept(code, (first, second))
+        return self.split(code, (first, second))
 
     def against_rest(self, group: str) -> Corpora:
         """Two groups: the named one (positive), and all others together."""
         if group not in self.groups:
             raise InputError(f"group is {group!r}, allowed: {', '.join(map(repr, self.groups))}")
         code = np.where(self.group == self.groups.index(group), 0, 1)
-        return self._kept(code, (group, f"not {group}"))
+        return self.split(code, (group, f"not {group}"))
 
     def counts(self) -> tuple[Counts, Counts]:
         """Tokens [group, word] of the references and of the predictions."""
@@ -61,7 +61,8 @@ class Corpora:
             out.append(np.asarray(((owner @ self.reference[here]) > 0).sum(axis=0)).ravel())
         return np.array(out, dtype=np.int64)
 
-    def _kept(self, code: NDArray[np.int64], groups: tuple[str, str]) -> Corpora:
+    def split(self, code: NDArray[np.int64], groups: tuple[str, str]) -> Corpora:
+        """Two groups by the code of each row: 0 the first of them, 1 the second, -1 neither; unused words go."""
         rows = np.flatnonzero(code >= 0)
         reference, prediction = self.reference[rows], self.prediction[rows]
         used = np.flatnonzero(np.asarray(reference.sum(axis=0) + prediction.sum(axis=0)).ravel())

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def write_report(run: str | Path) -> Path:
-    """Read results, curves, points and gallery.parquet and run.json of a run folder; write its page and figures/.
+    """Read results, curves, points, words, gallery.parquet and run.json of a run folder; write its page and figures/.
 
     Returns the page's path.
     """
@@ -23,15 +23,16 @@ def page_html(
     record: Mapping[str, Any],
     points: Sequence[Mapping[str, Any]] = (),
     gallery: Sequence[Mapping[str, Any]] = (),
+    words: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The whole page as text, from RESULT and CURVE rows and the facts of run.json.
 
-    `points` and `gallery`: POINT and GALLERY rows. Single patients and images get into the page only where the record
-    has `may_show`.
+    `points`, `gallery` and `words`: POINT, GALLERY and WORD rows. Single patients and images, and words that fewer than
+    five patients have, get into the page only where the record has `may_show`.
     """
     from cxrhf.report.html import render
 
-    return render(results, curves, record, points=points, gallery=gallery)
+    return render(results, curves, record, points=points, gallery=gallery, words=words)
 
 
 def summary_html(results: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> str:

@@ -18,12 +18,13 @@ def asset(name: str) -> str:
 
 def page_style() -> str:
     """The page's style sheet."""
-    return "\n".join(asset(name) for name in ("palette.css", "style.css", "maps.css", "figure.css"))
+    return "\n".join(asset(name) for name in ("palette.css", "style.css", "maps.css", "words.css", "figure.css"))
 
 
 def page_script(kinds: Collection[str]) -> str:
-    """The page's script; that of maps and galleries where there are such blocks."""
-    return "\n".join(asset(f"{name}.js") for name in ("page", "map", "gallery") if name == "page" or name in kinds)
+    """The page's script; that of maps, galleries and plots of words where there are such blocks."""
+    several = ("page", "map", "gallery", "words")
+    return "\n".join(asset(f"{name}.js") for name in several if name == "page" or name in kinds)
 
 
 def policy(script: str) -> str:

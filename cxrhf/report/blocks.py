@@ -57,6 +57,20 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Grid:
+    """A table whose rows are different numbers, in groups with titles, so that it cannot be sorted.
+
+    The first entry of a row is its name; the small text below it says which way the number points.
+    """
+
+    kind: ClassVar[str] = "grid"
+    caption: str
+    columns: Sequence[Column]
+    groups: Sequence[tuple[str, Sequence[Sequence[Entry]]]]
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     """A paragraph; `tone` is plain, muted or warnings."""
 
@@ -141,13 +155,33 @@ class Gallery:
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """A plot of words that the reader chooses from; `still` stands there without a script.
+
+    `legends`: for each rule its name, and each category with its mark and meaning. `everything`: words of single
+    patients too, since the data may be shown.
+    """
+
+    kind: ClassVar[str] = "words"
+    ident: str
+    models: Sequence[str]
+    pairs: Sequence[str]
+    strategies: Sequence[str]
+    legends: Sequence[tuple[str, Sequence[tuple[str, str, str]]]]
+    data: Markup
+    still: Markup
+    everything: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
-    """Sentences, one a finding: name, words, tag, tone."""
+    """Sentences, one a finding: name, words, tag, tone. `verbatim`: names are shown as they are."""
 
     kind: ClassVar[str] = "said"
     title: str
     sentences: Sequence[NamedTuple]
     by_finding: bool = True
+    verbatim: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +193,7 @@ class Fold:
     blocks: Sequence[Block]
 
 
-Block = Table | Text | Figure | Multiples | Simulator | Map | Gallery | Said | Fold
+Block = Table | Grid | Text | Figure | Multiples | Simulator | Map | Gallery | Words | Said | Fold
 
 
 @dataclass(frozen=True, slots=True)

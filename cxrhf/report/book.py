@@ -1,4 +1,7 @@
-"""RESULT rows -> books to look numbers up in, one per dataset and model; runs of one model stand together."""
+"""RESULT rows -> books to look numbers up in, one per dataset and model; runs of one model stand together.
+
+Of generated reports one per dataset, model and decoding strategy.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ from cxrhf.report.numbers import known, number
 MACRO = "macro"
 ALL = "all"
 # Audits whose books stand apart: context models are no image models; networks whose vectors are looked at need no
-# predictions, and their findings are characteristics (`sex=F`). `split` is what `cxrhf probe` writes.
-PRETEST, ENCODING, SPLIT = "pretest", "encoding", "split"
-_APART = (PRETEST, ENCODING, SPLIT)
+# predictions, and their findings are characteristics (`sex=F`). `split` is what `cxrhf probe` writes. Generated reports
+# have no findings but strategies; `decoding` is the same strategies against each other.
+PRETEST, ENCODING, SPLIT, REPORTS, DECODING = "pretest", "encoding", "split", "reports", "decoding"
+_APART = (PRETEST, ENCODING, SPLIT, REPORTS, DECODING)
 _RUN = re.compile(r"^(?P<model>.*) \(seed (?P<seed>.*)\)$", re.DOTALL)
 
 
@@ -60,6 +64,7 @@ class Book:
     model: str
     findings: list[str] = field(default_factory=list)
     cells: dict[Key, Cell] = field(default_factory=dict)
+    strategy: str = ""  # of generated reports: how they were decoded; "reference" = the references themselves
 
     def get(self, audit: str, finding: str, metric: str, versus: str = "", slice: str = ALL) -> Cell:
         """A number, or an empty cell."""
@@ -130,17 +135,19 @@ def _number(value: Any) -> float:
 
 
 def open_books(rows: Sequence[Mapping[str, Any]], *, apart: str = "") -> list[Book]:
-    """One book per dataset and model, in the order of the rows; findings in theirs. `apart`: PRETEST or ENCODING.
+    """One book per dataset and model, in the order of the rows; `apart`: of PRETEST, ENCODING or REPORTS.
 
-    Without the audit encoding, which takes them over, rows of `cxrhf probe` are read as its own.
+    Without the audit encoding, which takes them over, rows of `cxrhf probe` are read as its own. Books of REPORTS, one
+    for each strategy too, hold the rows of DECODING with them.
     """
-    books: dict[tuple[str, str], Book] = {}
-    wanted = [row for row in rows if (row["audit"] == apart if apart else row["audit"] not in _APART)]
+    books: dict[tuple[str, str, str], Book] = {}
+    own = (REPORTS, DECODING) if apart == REPORTS else (apart,)
+    wanted = [row for row in rows if (row["audit"] in own if apart else row["audit"] not in _APART)]
     if apart == ENCODING and not wanted:
         wanted = [row for row in rows if row["audit"] == SPLIT]
     for row in wanted:
-        name = (row["dataset"] or "", row["model"] or "")
-        book = books.setdefault(name, Book(*name))
+        name = (row["dataset"] or "", row["model"] or "", row.get("strategy") or "")
+        book = books.setdefault(name, Book(*name[:2], strategy=name[2]))
         finding = row["finding"] or MACRO
         if finding != MACRO and finding not in book.findings:
             book.findings.append(finding)
@@ -206,9 +213,11 @@ Lines = Mapping[tuple[str, str, str, str], Line]
 
 
 def open_lines(curves: Iterable[Mapping[str, Any]]) -> Lines:
-    """CURVE rows -> lines by model, finding, kind and slice."""
+    """CURVE rows -> lines by model, finding, kind and slice; those of decoding strategies stand elsewhere."""
     points: dict[tuple[str, str, str, str], list[tuple[float, ...]]] = {}
     for row in curves:
+        if row.get("strategy"):
+            continue
         key = (row["model"] or "", row["finding"] or "", row["kind"], row["slice"])
         points.setdefault(key, []).append(tuple(_number(row[name]) for name in ("x", "y", "low", "high")))
     return {key: Line(*(list(column) for column in zip(*rows, strict=True))) for key, rows in points.items()}

@@ -31,6 +31,12 @@ TITLES = {
     "features": "Maps of a network's vectors",
     "slices": "What the worst and best slices are made of",
     "shortcut": "Groups with a shortcut as it is and equally frequent",
+    "tradeoff": "What decoding strategies lose and add",
+    "diversity": "How varied generated reports are",
+    "vocabulary": "Vocabulary of generated reports",
+    "displacement": "Words that go with a group, in references and in generated reports",
+    "p_star": "Words counted at other levels of significance",
+    "report_groups": "Generated reports by patient group",
     "compare": "Paired differences",
     "runs": "Every run",
     "pretest": "What prior notes alone can tell",
@@ -53,7 +59,7 @@ def write_all(run: Path) -> Path:
     gallery = rows("gallery") if opened.record.get("may_show") is True else []
     flow = run / "figures" / "flow.svg"
     picture = flow.read_bytes() if steps and flow.is_file() else b""
-    page = make_page(results, curves, opened.record, rows("points"), gallery)
+    page = make_page(results, curves, opened.record, rows("points"), gallery, rows("words"))
     text = render(results, curves, opened.record, steps, picture, page)
     target = write_bytes(run / "report.html", text.encode())
     write_bytes(run / "results.json", results_json(results, opened.record).encode())

@@ -1,7 +1,8 @@
 """results, curves and run.json -> report.html: one file that loads nothing from anywhere.
 
 The page is built from aggregates: no row, image or patient id can reach it. Only where the record says that the data
-may be shown does it hold places of single patients in maps, and thumbnails with their ids; its foot says so. Everything
+may be shown does it hold places of single patients in maps, thumbnails with their ids, and words of reports that fewer
+than five patients have; its foot says so. Everything
 that comes from the user's data is escaped by the template engine or by `figures.ink`; a content policy in the page
 forbids every request and every script but the page's own.
 """
@@ -34,6 +35,7 @@ from cxrhf.report.sections.provenance import (
     provenance,
     summary,
 )
+from cxrhf.report.sections.reports import report_facts
 from cxrhf.report.sections.warnings import grouped
 from cxrhf.report.summary import summary_html
 
@@ -50,9 +52,21 @@ ALONE_ENCODED = "What networks know of their patients"
 ASKED_ENCODED = "What can be read of a patient from the vectors that a network makes of the image?"
 
 
-def page_html(results: Rows, curves: Rows, record: Mapping[str, Any], points: Rows = (), gallery: Rows = ()) -> str:
+# Of a page of generated reports alone.
+ALONE_WRITTEN = "What generated reports say, and what they leave out"
+ASKED_WRITTEN = "Do generated reports keep the words that patients of every group need, and which do they add?"
+
+
+def page_html(
+    results: Rows,
+    curves: Rows,
+    record: Mapping[str, Any],
+    points: Rows = (),
+    gallery: Rows = (),
+    words: Rows = (),
+) -> str:
     """The whole page as text, for whoever has the rows in memory."""
-    return render(results, curves, record, points=points, gallery=gallery)
+    return render(results, curves, record, points=points, gallery=gallery, words=words)
 
 
 def render(
@@ -64,16 +78,17 @@ def render(
     page: Page | None = None,
     points: Rows = (),
     gallery: Rows = (),
+    words: Rows = (),
 ) -> str:
     """The page as text; `steps` is the attrition of the dataset, `flow` its picture as SVG."""
-    page = page or make_page(results, curves, record, points, gallery)
+    page = page or make_page(results, curves, record, points, gallery, words)
     script = page_script({block.kind for block in page.blocks()})
     notes = [str(each) for each in record.get("notes") or []]
     books = [*page.books, *page.pretest]
     findings = list(dict.fromkeys(finding for book in books for finding in book.findings))
-    models = list(dict.fromkeys(book.model for book in [*books, *page.encoding]))
-    alone = not page.books and bool(page.pretest or page.encoding)  # context models, networks, and nothing else
-    missing = absent(page.subjects, record, encoded=bool(page.encoding))
+    models = list(dict.fromkeys(book.model for book in [*books, *page.encoding, *page.reports]))
+    alone = not page.books and bool(page.pretest or page.encoding or page.reports)  # and no predictions
+    missing = absent(page.subjects, record, encoded=bool(page.encoding), written=bool(page.reports))
     attrition = attrition_table(steps) if steps else None
     tail = [("Not on this page", "absent")] if missing else []
     tail += [("Data", "data")] if attrition else []
@@ -89,9 +104,9 @@ def render(
             script=Markup(script),
             policy=policy(script),
             title=_title(page, alone),
-            question=(ASKED_ALONE if page.pretest else ASKED_ENCODED) if alone else ASKED,
+            question=_alone(page)[1] if alone else ASKED,
             summary=_facts(page, record, alone),
-            held=held(page.blocks(), bool(page.pretest)),
+            held=held(page.blocks(), bool(page.pretest), bool(page.reports), record.get("may_show") is True),
             contents=[*_contents(page), *((name, target, ()) for name, target in tail)],
             chapters=page.chapters,
             shared=page.shared,
@@ -101,9 +116,7 @@ def render(
             attrition=attrition,
             flow=f"data:image/svg+xml;base64,{base64.b64encode(flow).decode()}" if flow else "",
             warnings=grouped(notes, models, findings),
-            methods=methods(
-                [*books, *page.encoding], str(mapping(record.get("config")).get("correction") or "bonferroni")
-            ),
+            methods=methods([*books, *page.encoding], _correction(record), page.reports),
             checklists=lists,
             inputs=inputs_table(record),
             provenance=provenance(record),
@@ -134,7 +147,7 @@ def _facts(page: Page, record: Mapping[str, Any], alone: bool) -> Facts:
     facts = summary(page.subjects, record)
     if not alone:
         return facts
-    own = pretest_facts(page.pretest)
+    own = pretest_facts(page.pretest) or report_facts(page.reports)
     return [*own, *(fact for fact in facts if fact[0] not in dict(own))]
 
 
@@ -150,9 +163,16 @@ def _fitted(page: Page, record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _title(page: Page, alone: bool) -> str:
     if alone:
-        return ALONE if page.pretest else ALONE_ENCODED
+        return _alone(page)[0]
     models = list(dict.fromkeys(subject.model for subject in page.subjects if subject.model))
     return f"Audit of {', '.join(models[:3])}{' and more' if len(models) > 3 else ''}" if models else "Audit"
+
+
+def _alone(page: Page) -> tuple[str, str]:
+    """Title and question of a page without predictions."""
+    if page.pretest:
+        return ALONE, ASKED_ALONE
+    return (ALONE_ENCODED, ASKED_ENCODED) if page.encoding else (ALONE_WRITTEN, ASKED_WRITTEN)
 
 
 def _contents(page: Page) -> list[tuple[str, str, Sequence[tuple[str, str]]]]:

@@ -1,28 +1,36 @@
-"""RESULT rows -> a short table for a terminal: a line for each model and finding."""
+"""RESULT rows -> a short table for a terminal: a line for each model and finding; of reports, for each strategy."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from cxrhf.report.book import REPORTS, open_books
 from cxrhf.report.notes import printable
-from cxrhf.report.numbers import letters, short
+from cxrhf.report.numbers import known, letters, number, percent, short
+from cxrhf.report.sections.reports_said import first_pair
+from cxrhf.report.sections.reports_shelf import Told, told
+from cxrhf.report.sections.reports_table import reports_of
 
 # The short table: what is left when context is controlled if that is known, else other views of the same scores.
 CONTEXT = ("auroc", "auroc_context", "auroc_att", "matched_auroc")
 PLAIN = ("auroc", "average_precision", "brier")
+LIKENESS = ("bertscore_f1", "rougeL", "bleu")
 LETTERS = 40  # of a name
 
 
 def summary_lines(results: pa.Table, level: float) -> list[str]:
-    """The whole-sample results as a short table: a row for each model and finding."""
-    rows = [row for row in results.to_pylist() if row["slice"] == "all" and not row["versus"]]
+    """The whole-sample results as a short table: a row for each model and finding, and for each strategy of reports."""
+    everything = results.to_pylist()
+    written = report_lines(told(open_books(everything, apart=REPORTS), (), ()))
+    rows = [row for row in everything if row["slice"] == "all" and not row["versus"] and not row.get("strategy")]
     there = {row["metric"] for row in rows}
     metrics = [name for name in (CONTEXT if "auroc_att" in there else PLAIN) if name in there]
     if not metrics:
-        return ["No whole-sample results."]
+        return written or ["No whole-sample results."]
     cells: dict[tuple[str, str, str], dict[str, Any]] = {}
     for row in rows:
         if row["metric"] in metrics:
@@ -40,12 +48,45 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
         name = printable(": ".join(short(part, LETTERS) for part in (*whose, finding)))
         values = [shown_value(by_metric.get(metric)) for metric in metrics]
         table.append([name, _count(any_row["n"]), _count(any_row["n_pos"]), *values])
+    head = f"Whole sample, with {100 * level:.4g}% intervals from resampled patients:"
+    return [head, *_aligned(table), *written]
+
+
+def report_lines(models: Sequence[Told]) -> list[str]:
+    """Generated reports: a line for each model and strategy; of words those of the first pair of groups."""
+    if not models:
+        return []
+    pairs = list(dict.fromkeys(pair for model in models if (pair := first_pair(model))))
+    likeness = [name for name in LIKENESS if any(model.has(name) for model in models)]
+    head = ["strategy", "reports", "different", *likeness]
+    table = [[*head, *(["erased", "new", "flipped"] if pairs else [])]]
+    several = len({(model.dataset, model.model) for model in models}) > 1
+    for model in models:
+        pair = first_pair(model)
+        for book in model.strategies:
+            whose = [part for part in (model.dataset, model.model) if part] if several else []
+            name = printable(": ".join(short(part, LETTERS) for part in (*whose, book.strategy)))
+            kinds, n = model.get(book, "n_templates").value, reports_of(model, book)
+            different = f"{kinds:,.0f} ({percent(kinds / n)})" if known(kinds) and n else ""
+            row = [name, f"{n:,}", different, *(number(model.get(book, each).value) for each in likeness)]
+            if pairs:
+                total = model.get(book, "n_associated", pair).value if pair else math.nan
+                counts = [
+                    model.get(book, each, pair).value if pair else math.nan for each in ("erasure", "new", "flip")
+                ]
+                of = f" of {total:,.0f}" if known(total) else ""
+                row += [f"{number(counts[0], 0)}{of}", *(number(value, 0) for value in counts[1:])]
+            table.append(row)
+    words = f"; words that go with {printable(pairs[0].people)}" if pairs else ""
+    return [f"Generated reports{words}:", *_aligned(table)]
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(letters(row[at]) for row in table) for at in range(len(table[0]))]
-    lines = [
+    return [
         "  ".join(cell + " " * (width - letters(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in table
     ]
-    return [f"Whole sample, with {100 * level:.4g}% intervals from resampled patients:", *lines]
 
 
 def _count(value: int | None) -> str:

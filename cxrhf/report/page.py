@@ -1,4 +1,4 @@
-"""RESULT, CURVE, POINT and GALLERY rows with run.json -> the parts of a page, before any markup is written."""
+"""RESULT, CURVE, POINT, GALLERY and WORD rows with run.json -> the parts of a page, before any markup is written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cxrhf.report.blocks import Block, Figure, Fold, Multiples, Section
-from cxrhf.report.book import ENCODING, PRETEST, Book, Subject, open_books, open_lines, subjects
+from cxrhf.report.book import ENCODING, PRETEST, REPORTS, Book, Subject, open_books, open_lines, subjects
 from cxrhf.report.sections.compare import compare
 from cxrhf.report.sections.context import context
 from cxrhf.report.sections.controlled import controlled
@@ -19,6 +19,7 @@ from cxrhf.report.sections.opening import opening
 from cxrhf.report.sections.overview import overview
 from cxrhf.report.sections.pretest import pretest
 from cxrhf.report.sections.provenance import Facts, mapping, size_of
+from cxrhf.report.sections.reports import reports
 from cxrhf.report.sections.runs import runs
 from cxrhf.report.sections.shortcut import shortcut
 from cxrhf.report.sections.slices import slices
@@ -51,6 +52,7 @@ class Page:
     level: str
     pretest: list[Book]  # of context models
     encoding: list[Book]  # of networks whose vectors were read
+    reports: list[Book]  # of generated reports, one a strategy
 
     def blocks(self) -> Iterator[Block]:
         """Every block of the page, folded ones too."""
@@ -67,11 +69,20 @@ def level_of(record: Mapping[str, Any]) -> str:
     return f"{100 * (given if isinstance(given, (int, float)) and given else 0.95):.4g}%"
 
 
-def make_page(results: Rows, curves: Rows, record: Mapping[str, Any], points: Rows = (), gallery: Rows = ()) -> Page:
+def make_page(
+    results: Rows,
+    curves: Rows,
+    record: Mapping[str, Any],
+    points: Rows = (),
+    gallery: Rows = (),
+    words: Rows = (),
+) -> Page:
     """Everything the page shows of the numbers; single patients and images only where the record says they may be."""
-    books, texts, networks = open_books(results), *(open_books(results, apart=each) for each in (PRETEST, ENCODING))
+    books = open_books(results)
+    texts, networks, written = (open_books(results, apart=each) for each in (PRETEST, ENCODING, REPORTS))
     found, lines, level = subjects(books), open_lines(curves), level_of(record)
     from_notes, encoded = pretest(texts, lines, level), encoding(networks, level)
+    told = reports(written, curves, words, record, level)
     may_show, because = record.get("may_show") is True, str(record.get("shown_because") or "")
     several = len(found) > 1
     several_datasets = len({subject.book.dataset for subject in found}) > 1
@@ -90,12 +101,12 @@ def make_page(results: Rows, curves: Rows, record: Mapping[str, Any], points: Ro
         if several:
             first, made = replace(first, title=name, short=name), [*made, *seen]
         else:
-            made = [first, *made, *encoded, *seen, *compared, *from_notes]
+            made = [first, *made, *encoded, *seen, *compared, *told, *from_notes]
         chapters.append(Chapter(view.ident, name, size_of(subject), first, made))
     across = datasets(found)
     shared = [*compared, *([across] if across else [])] if several else []
-    shared += [*encoded, *from_notes] if len(found) != 1 else []
-    return Page(books, found, chapters, shared, level, texts, networks)
+    shared += [*encoded, *told, *from_notes] if len(found) != 1 else []
+    return Page(books, found, chapters, shared, level, texts, networks, written)
 
 
 def pictures(sections: Sequence[Section]) -> Iterator[tuple[str, Figure | Multiples]]:

@@ -8,13 +8,14 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from cxrhf.report.blocks import Entry, Figure, Table, finding_name
-from cxrhf.report.book import PRETEST, Subject, open_books, subjects
+from cxrhf.report.blocks import Entry, Figure, Grid, Table, finding_name
+from cxrhf.report.book import PRETEST, REPORTS, Subject, open_books, subjects
 from cxrhf.report.figures.sheet import Group, sheet
 from cxrhf.report.page import Rows, level_of
 from cxrhf.report.sections.opening import controlled_table, opening
 from cxrhf.report.sections.overview import short_table
 from cxrhf.report.sections.pretest import pretest
+from cxrhf.report.sections.reports import reports
 from cxrhf.report.sections.view import View
 
 _CELL = "padding:3px 9px;text-align:right;border-top:1px solid #8884;white-space:nowrap"
@@ -25,7 +26,7 @@ def summary_html(results: Rows, record: Mapping[str, Any]) -> str:
     """What `cxrhf.audit(...)` shows of itself in a notebook."""
     found = subjects(open_books(results))
     if not found:
-        return _from_notes(results, level_of(record)) or "<p>No results.</p>"
+        return _from_notes(results, level_of(record)) or _of_reports(results, record) or "<p>No results.</p>"
     datasets = len({subject.book.dataset for subject in found}) > 1
     names = [subject.name(datasets) if len(found) > 1 else "" for subject in found]
     parts = [_of(subject, level_of(record), name) for subject, name in zip(found[:_MODELS], names, strict=False)]
@@ -43,6 +44,17 @@ def _from_notes(results: Rows, level: str) -> str:
         if table is not None:
             rows = [*table.rows, *([table.mean] if table.mean else [])]
             parts.append(_table([column.title for column in table.columns], rows))
+    return str(Markup('<div style="max-width:980px">{}</div>').format(Markup("").join(parts))) if parts else ""
+
+
+def _of_reports(results: Rows, record: Mapping[str, Any]) -> str:
+    """The same of generated reports: what is said of them, and the table of strategies."""
+    parts: list[Markup] = []
+    for section in reports(open_books(results, apart=REPORTS), (), (), record, level_of(record)):
+        parts += [Markup("<p>{}</p>").format(words) for words in section.lead]
+        for grid in (block for block in section.blocks if isinstance(block, Grid)):
+            rows = [row for _, group in grid.groups for row in group]
+            parts.append(_table([column.title for column in grid.columns], rows))
     return str(Markup('<div style="max-width:980px">{}</div>').format(Markup("").join(parts))) if parts else ""
 
 

@@ -32,12 +32,17 @@ class Looked:
     notes: list[str]
 
 
-def look_beside(config: AuditConfig, sources: Sequence[Path], predictions: pa.Table) -> Looked:
+def look_beside(
+    config: AuditConfig, sources: Sequence[Path], predictions: pa.Table | None, generations: pa.Table | None = None
+) -> Looked:
     """What lies beside the predictions: in the folders among `sources`, and where flags say."""
     from cxrhf.data.load import build_record
 
     folders = [each for each in sources if each.is_dir()]
-    notes, datasets = list[str](), predictions["dataset"].unique().to_pylist()
+    audited = [each for each in (predictions, generations) if each is not None]
+    notes, datasets = list[str](), [name for each in audited for name in each["dataset"].unique().to_pylist()]
+    if predictions is None:  # vectors of images and drains say nothing of reports
+        return Looked(Material(), None, terms(datasets, None, config.may_show), notes)
     # Vectors are large: where nobody asks for what is made of them they are not read.
     named = (config.embeddings, config.attributes, config.pictures, *config.annotations, *config.probes)
     if config.only and not any(each in config.only for each in AUDITS) and not any(named):

@@ -155,7 +155,7 @@ def plan_columns(names: Sequence[str], columns: Columns, source: str) -> Plan:
                 if role in shared
             ]
         return Plan("wide", shared, tuple(pairs), constants, tuple(notes))
-    if "label" not in roles and columns.finding and (at := _find(names, columns.finding, source)) is not None:
+    if "label" not in roles and columns.finding and (at := find_column(names, columns.finding, source)) is not None:
         roles["label"] = at  # --finding Edema beside a score column: the labels stand under the finding's name
         constants["finding"] = columns.finding
         roles.pop("finding", None)
@@ -175,13 +175,14 @@ def plan_columns(names: Sequence[str], columns: Columns, source: str) -> Plan:
     return Plan("single", roles, (alone,), constants)
 
 
-def _key(name: str) -> str:
+def column_key(name: str) -> str:
+    """A name by its letters and digits alone: how columns are compared."""
     return re.sub(r"[\W_]+", "", name).lower()
 
 
-def _find(names: Sequence[str], wanted: str, source: str) -> int | None:
+def find_column(names: Sequence[str], wanted: str, source: str) -> int | None:
     """The position of a column by exact name, else by its letters alone."""
-    for same in (str, _key):
+    for same in (str, column_key):
         hits = [at for at, name in enumerate(names) if same(name) == same(wanted) and same(wanted)]
         if len(hits) > 1:
             raise TableError(
@@ -200,7 +201,7 @@ def _roles(names: Sequence[str], columns: Columns, source: str) -> tuple[dict[st
     if fitted:
         del given["pretest"]
     for role, wanted in given.items():
-        at = _find(names, wanted, source)
+        at = find_column(names, wanted, source)
         if at is not None:
             roles[role] = at
         elif role in _CONSTANTS:
@@ -211,15 +212,17 @@ def _roles(names: Sequence[str], columns: Columns, source: str) -> tuple[dict[st
                 got=f"columns {', '.join(names)}",
                 next_step=did_you_mean(wanted, names) or f"give one of them to --{role}",
             )
-    keys = [_key(name) for name in names]
+    keys = [column_key(name) for name in names]
     taken = set(roles.values())
     for role, usual in SYNONYMS.items():
         if role in roles or role in constants or (role == "logit" and columns.score) or (role == "pretest" and fitted):
             continue
         for name in usual:
-            hits = [at for at, key in enumerate(keys) if key == _key(name)]
+            hits = [at for at, key in enumerate(keys) if key == column_key(name)]
             if len(hits) > 1:
-                _find(names, names[hits[0]], source)  # raises when the names are equal; padded twins: take the first
+                find_column(
+                    names, names[hits[0]], source
+                )  # raises when the names are equal; padded twins: take the first
             if hits and hits[0] not in taken:
                 roles[role] = hits[0]
                 taken.add(hits[0])

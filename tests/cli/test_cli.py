@@ -51,7 +51,7 @@ def test_no_verb_shows_help_and_fails(capsys: pytest.CaptureFixture[str]) -> Non
         (
             ["audti"],
             "no such verb 'audti'. Allowed: doctor, build, context, train, predict, embed, calibrate, probe, zeroshot, "
-            "audit, report, demo. Next: did you mean 'audit'?",
+            "finetune, generate, score, audit, report, demo. Next: did you mean 'audit'?",
         ),
         (["zzz"], "Next: cxrhf --help."),
         (["--audit"], "unknown option '--audit'"),

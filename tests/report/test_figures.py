@@ -164,7 +164,7 @@ def test_reliability_zooms_to_rare_findings() -> None:
 
 def test_marks_differ_by_shape() -> None:
     shapes = {mark_shape(kind, 0, 0).replace(kind, "") for kind in KINDS}
-    assert len(shapes) == len(KINDS) == 6
+    assert len(shapes) == len(KINDS) == 7
 
 
 ROW = DotRow("Edema", [("F", [Dot("overall", Mark(0.8, 0.7, 0.9), "as it is"), Dot("remains", Mark(0.7), "balanced")])])

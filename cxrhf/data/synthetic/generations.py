@@ -26,6 +26,8 @@ KINDS = {
     "faithful": "describes the same findings in words of its own choice, with the references' rates",
     "collapsed": "the same two sentences for everybody",
     "planted": "the reference with some of its sentences left out or put in, at rates by sex",
+    "mostly_men": "the reference, but women's own words as rare as in reports of men: it hardly ever read of them",
+    "mostly_women": "the reference, but men's own words as rare as in reports of women",
 }
 TEMPLATE = "The lungs are clear. No acute cardiopulmonary process."
 
@@ -63,6 +65,17 @@ EDITS: Mapping[str, Edit] = {
     "pneumothorax": Edit("new", ("apical", "seen", "small", "no"), kept={"F": 0.1, "M": 1.0}),
     "sternotomy": Edit("preserved"),
     "breast": Edit("preserved"),
+}
+
+# A writer that saw few of one sex and writes of them as of the others: their own words go, nothing else moves. (A
+# writer that mixes the sexes up instead would move the words of both, those of the majority more: docs/reports.md.)
+SKEWED: Mapping[str, Mapping[str, Edit]] = {
+    kind: {
+        word: Edit("omitted" if rate[few] > 2 * rate[many] else "neutralised", said=dict.fromkeys("FM", rate[many]))
+        for word, rate in SEX_WORDS.items()
+        if rate[few] > rate[many]
+    }
+    for kind, few, many in (("mostly_men", "F", "M"), ("mostly_women", "M", "F"))
 }
 
 
@@ -103,7 +116,8 @@ def generations(
     elif kind == "collapsed":
         generated = [TEMPLATE] * rows.height
     else:
-        generated = _edited(reference, rows.get_column("sex").to_list(), rng)
+        edits = SKEWED.get(kind, EDITS)
+        generated = _edited(reference, rows.get_column("sex").to_list(), rng, edits)
     table = pa.table(
         {
             "image_id": rows.get_column("image_id").to_arrow(),
@@ -129,6 +143,15 @@ def generation_truth(kind: str = "planted") -> dict[str, Any]:
     nothing; a collapsed one omits everything.
     """
     everywhere = {word: dict(rates) for word, rates in SEX_WORDS.items()}
+    if kind in SKEWED:
+        return {
+            word: {
+                "category": SKEWED[kind][word].category if word in SKEWED[kind] else "preserved",
+                "reference": everywhere[word],
+                "generated": dict(SKEWED[kind][word].said or {}) if word in SKEWED[kind] else everywhere[word],
+            }
+            for word in everywhere
+        }
     if kind != "planted":
         category = "preserved" if kind == "faithful" else "omitted"
         said = everywhere if kind == "faithful" else {word: {"F": 0.0, "M": 0.0} for word in everywhere}
@@ -152,16 +175,18 @@ def _texts(rows: pl.DataFrame, reports: pl.DataFrame) -> list[str]:
     return joined.select(text.str.strip_chars()).to_series().fill_null("").to_list()
 
 
-def _edited(reference: list[str], sexes: list[str], rng: np.random.Generator) -> list[str]:
+def _edited(
+    reference: list[str], sexes: list[str], rng: np.random.Generator, edits: Mapping[str, Edit] = EDITS
+) -> list[str]:
     """The references with the planted edits; a word that is put in comes with a sentence of the references.
 
     A report that loses everything gets the references' most frequent sentence that holds no edited word.
     """
     sentences = [[f"{each}." for each in text.removesuffix(".").split(". ") if each] for text in reference]
     female = np.array(sexes) == "F"
-    other = Counter(each for text in sentences for each in text if not any(word in each.lower() for word in EDITS))
+    other = Counter(each for text in sentences for each in text if not any(word in each.lower() for word in edits))
     plain = max(other, key=lambda each: (other[each], each), default=TEMPLATE)
-    for word, edit in EDITS.items():
+    for word, edit in edits.items():
         if edit.said is not None:
             example = next((each for text in sentences for each in text if word in each.lower()), f"{word.title()}.")
             says = _lot(edit.said, female, rng)

@@ -15,8 +15,8 @@ from markupsafe import Markup, escape
 from cxrhf.report.numbers import known
 
 # Style class of a mark -> its shape. The first three are those of the headline picture.
-OVERALL, CONTEXT, REMAINS, FOURTH, FIFTH, SIXTH = KINDS = (
-    "overall", "context", "remains", "fourth", "fifth", "sixth",
+OVERALL, CONTEXT, REMAINS, FOURTH, FIFTH, SIXTH, SEVENTH = KINDS = (
+    "overall", "context", "remains", "fourth", "fifth", "sixth", "seventh",
 )  # fmt: skip
 # Corners of the shapes that are polygons, as multiples of the size; the others are a circle and a square.
 _CORNERS = {
@@ -26,6 +26,9 @@ _CORNERS = {
     SIXTH: (
         (-0.4, -1.2), (0.4, -1.2), (0.4, -0.4), (1.2, -0.4), (1.2, 0.4), (0.4, 0.4), (0.4, 1.2), (-0.4, 1.2),
         (-0.4, 0.4), (-1.2, 0.4), (-1.2, -0.4), (-0.4, -0.4),
+    ),
+    SEVENTH: (
+        (0, -1.35), (0.4, -0.4), (1.35, 0), (0.4, 0.4), (0, 1.35), (-0.4, 0.4), (-1.35, 0), (-0.4, -0.4),
     ),
 }  # fmt: skip
 
@@ -108,6 +111,8 @@ def key_mark(kind: str) -> Markup:
         inside = line(0, 8, 16, 8, f"curve {kind}")
     elif kind in KINDS:
         inside = mark_shape(kind, 8, 8)
+    elif kind == "still-word":
+        inside = f'<circle class="{kind}" cx="8" cy="8" r="3"/>'
     else:
         inside = f'<rect class="part {kind}" x="1" y="3" width="14" height="10"/>'
     return Markup(f'<svg class="key" viewBox="0 0 16 16" aria-hidden="true">{inside}</svg>')

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cxrhf.report.blocks import Block, Gallery, Map
+from cxrhf.report.blocks import Block, Gallery, Map, Words
 from cxrhf.report.maps import LEAST
 from cxrhf.report.numbers import listed
 
 
-def held(blocks: Iterable[Block], some_words: bool) -> str:
-    """What the foot of the page says: true of this page, whatever is in it."""
+def held(blocks: Iterable[Block], some_words: bool, reports: bool = False, may_show: bool = False) -> str:
+    """What the foot of the page says: true of this page, whatever is in it.
+
+    `reports`: it is of generated reports; where they may be shown it has the text of the most frequent ones.
+    """
     found = list(blocks)
     thumbnails = sum(block.n for block in found if isinstance(block, Gallery))
     maps = [block for block in found if isinstance(block, Map)]
     single = sum(block.n for block in maps if not block.one_at_a_time)
-    lacks = ["no text"] if thumbnails else ["no image", "no text", "no id"]
+    words_shown = [block for block in found if isinstance(block, Words)]
+    everything = reports and may_show
+    lacks = [] if everything else ["no whole report"] if reports else ["no text"]
+    lacks = lacks if thumbnails else ["no image", *lacks, "no id"]
     has = []
     if thumbnails:
         has.append(f"{thumbnails:,} thumbnails of images with their ids, for labelling sheets")
@@ -23,8 +29,13 @@ def held(blocks: Iterable[Block], some_words: bool) -> str:
         has.append(f"the places of {single:,} patients in maps, with disease, sex, race and age band but no id")
     if any(block.one_at_a_time for block in maps):
         has.append(f"numbers of patients in cells of maps, never of fewer than {LEAST}")
-    words = f"This page holds {listed(lacks)} of any patient"
+    if words_shown:
+        few = "" if everything else ", each of at least five patients"
+        has.append(f"single words of reports{few}")
+    has += ["the reports that are generated most often"] if everything else []
+    words = f"This page holds {listed(lacks) or 'nothing more'} of any patient"
     words += " (single words of notes, if at least five patients have them)" if some_words else ""
     words += f"; it holds {listed(has)}" if has else ""
-    may = " It is made of data that may be shown; whoever has the page has these, too." if thumbnails or single else ""
+    may = " It is made of data that may be shown; whoever has the page has these, too."
+    may = may if thumbnails or single or everything else ""
     return f"{words}, and loads nothing from anywhere.{may}"

@@ -73,6 +73,34 @@ _AUDITS = (
     (("compare",), "Comparison", "Differences are taken within each resample of patients. Whole-sample numbers are "
      "tested; numbers of strata and groups have intervals only."),
 )  # fmt: skip
+_REPORTS = (
+    ("Generated reports", "Likeness is the mean over reports, each against its own reference. Words are lower-case and "
+     "alphabetic, without a fixed list of stop words. Intervals draw patients with all their reports, references and "
+     "generated ones together, so that differences between strategies and from the references are paired. Template "
+     "diversity and the type-token ratio fall as a corpus grows: compare them only between strategies on the same "
+     "images."),
+    ("Words that go with a group", "For every word the log ratio of its frequency between two groups (counts smoothed "
+     "by a small constant), in the references and in the generated reports; z is that over its standard error, and the "
+     "displacement is the difference of the two over its own. By our rule a word counts as erased only if its "
+     "association in the references passes a corrected test (Benjamini-Hochberg), and it is then generated at less "
+     "than half the rate (exact binomial test: omitted), or displaced to neutral (neutralised). New and flipped "
+     "associations must be displaced after correction."),
+    ("The printed rule", "As published: displaced beyond the level without correction, then bands of z (neutral below "
+     "1, strong above 2). A word that is never generated has so large a standard error that this rule calls it stable; "
+     "and of a large vocabulary dozens of words pass by chance. Both counts stand beside what they give when group "
+     "labels are shuffled between patients."),
+    ("WAE and other sums", "WAE is the mean squared displacement over the vocabulary, weighted by the counts of either "
+     "corpus. It has no direction: 0 for the same text, about 1 for faithful text by another hand, low again when all "
+     "reports are one template; its null is the references cut in two halves by patient. Two permutation tests: "
+     "exchanging reference and generated report within patients (no displacement), and exchanging groups between "
+     "patients (no association). ΔWAE is WAE over words of the first group less that over words of the second. WEAT "
+     "depends on the word vectors and sets that the results table names."),
+    ("Limits of counting words", "Counts know no negation (\"no effusion\" counts as effusion) and no meaning; whether "
+     "a lost word matters to a patient only a clinician can say. Groups differ in their diseases, so words that go "
+     "with one of them are expected. Q values of single words hold for independent tokens and are corrected within one "
+     "strategy and pair of groups; p values of WAE, counts and differences exchange whole patients, and all of one "
+     "audit and model are corrected together (Benjamini-Hochberg)."),
+)  # fmt: skip
 _LIMITS = (
     "Labels are taken as true; where they were read from reports by a program, its errors are in every number. "
     "Nothing here says how the model would change what a clinician does. Intervals are not corrected for their "
@@ -80,10 +108,11 @@ _LIMITS = (
 )
 
 
-def methods(books: Sequence[Book], correction: str) -> list[tuple[str, str]]:
-    """Paragraphs with their names, of the audits that were run."""
+def methods(books: Sequence[Book], correction: str, reports: Sequence[Book] = ()) -> list[tuple[str, str]]:
+    """Paragraphs with their names, of the audits that were run; `reports`: books of generated reports."""
     said = list(_ALWAYS)
     if any(cell.p_value == cell.p_value for book in books for cell in book.cells.values()):
         said.append(("Many comparisons", _CORRECTED.get(correction, _CORRECTED["bonferroni"])))
     said += [(name, words) for audits, name, words in _AUDITS if any(book.has(*audits) for book in books)]
-    return [*said, ("Limits", _LIMITS)]
+    said += _REPORTS if reports else ()
+    return [*said, *([("Limits", _LIMITS)] if books or not reports else [])]

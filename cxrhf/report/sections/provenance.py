@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cxrhf.report.blocks import Column, Entry, Table
-from cxrhf.report.book import MACRO, Subject
+from cxrhf.report.book import DECODING, MACRO, REPORTS, Subject
 from cxrhf.report.numbers import listed
 
 Facts = list[tuple[str, str]]
@@ -22,6 +22,7 @@ NEEDS = {
     "features": "vectors of the model (cxrhf embed RUN, then --embeddings RUN)",
     "slices": "vectors of the model (cxrhf embed RUN, then --embeddings RUN); --attributes FILE gives slices names",
     "shortcut": "what lies in the pictures (--attributes FILE with image_id, name, value), and a column sex",
+    "reports": "generated reports beside their references (cxrhf generate RUN, or a table with both)",
     "compare": "predictions of a second model on the same images",
 }
 
@@ -76,12 +77,16 @@ def summary(subjects: Sequence[Subject], record: Mapping[str, Any]) -> Facts:
     return [*facts, ("Made", made[:10])] if made else facts
 
 
-def absent(subjects: Sequence[Subject], record: Mapping[str, Any], encoded: bool = False) -> list[tuple[str, str]]:
-    """Audits that left nothing, and what they need; `encoded`: the one of networks left something."""
+def absent(
+    subjects: Sequence[Subject], record: Mapping[str, Any], encoded: bool = False, written: bool = False
+) -> list[tuple[str, str]]:
+    """Audits that left nothing, and what they need; `encoded`, `written`: those of networks, of reports left some."""
     only = mapping(record.get("config")).get("only") or ()
     out = []
     for name, needs in NEEDS.items():
         if any(subject.book.has(name) for subject in subjects) or not subjects or (encoded and name == "encoding"):
+            continue
+        if written and name in (REPORTS, DECODING):
             continue
         if name == "compare" and len({subject.model for subject in subjects}) < 2 and not only:
             continue  # nothing is missing where one model was given

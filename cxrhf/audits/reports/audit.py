@@ -1,0 +1,170 @@
+"""GENERATION (+ SCORE, REPORT_VECTOR) -> what the audits `reports` and `decoding` find in every model and strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cxrhf.audits.one_thread import one_thread
+from cxrhf.audits.reports import AUDITS
+from cxrhf.audits.reports.association_test import association_test, own_words, word_sets
+from cxrhf.audits.reports.decoding import Decoded, check_baseline, decoding
+from cxrhf.audits.reports.diversity import diversity
+from cxrhf.audits.reports.pairs import Pair, pairs_of
+from cxrhf.audits.reports.report_rows import RowMaker, correct_together
+from cxrhf.audits.reports.similarity import measure, similarity
+from cxrhf.audits.reports.varied import varied
+from cxrhf.audits.reports.words import associations, count_words, joined, left_out
+from cxrhf.audits.reports.written import REFERENCE, Progress, Tables, WordSettings, Written, written
+from cxrhf.audits.rows import Row, plain
+from cxrhf.errors import TableError
+from cxrhf.metrics.diversity_compared import Compared
+from cxrhf.metrics.words_resample import WordBootstrap
+from cxrhf.schema import CURVE, GENERATION, RESULT, check, table_of
+
+# Reports a patient from which on words of one patient may look like words of a group.
+REPEATED = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class WordOutput:
+    """RESULT, CURVE and WORD tables, and what a reader must be told."""
+
+    results: pa.Table
+    curves: pa.Table
+    words: pa.Table
+    notes: list[str]
+
+
+def audit_reports(
+    tables: Tables, settings: WordSettings, progress: Progress | None = None, *, may_show: bool = False,
+    only: Sequence[str] = (),
+) -> WordOutput:  # fmt: skip
+    """Audit every model and strategy of a GENERATION table. `may_show`: frequent reports may be quoted."""
+    generations = check(tables.generations, GENERATION, source="generations")
+    if generations.num_rows == 0:
+        raise TableError("there are no generated reports", next_step="cxrhf generate MODEL --build BUILD, or a file")
+    _check_once(generations)
+    check_baseline(settings.baseline_strategy, generations["strategy"].unique().to_pylist())
+    word_sets(settings.weat_words)  # says now what is wrong with them
+    say = progress or (lambda _: None)
+    tables = tables._replace(generations=generations)
+    rows, curves, notes = list[Row](), list[Row](), list[str]()
+    words = list[pa.Table]()
+    wanted = only or AUDITS
+    for _, same in groupby(written(tables), key=lambda each: (each.dataset, each.model)):
+        several, decoded = list(same), list[Decoded]()
+        with one_thread():
+            say(f"{several[0].model}: how varied its reports are")
+            study = varied(several, settings)
+            for each in several:
+                say(f"{each.model}, {each.strategy}: {len(each.images):,} reports of {each.n_patients:,} patients")
+                found = _audit_one(each, study[each.strategy], settings, first=not decoded, may_show=may_show,
+                                   notes=notes, say=say)  # fmt: skip
+                decoded.append(found.decoded)
+                rows += found.rows
+                curves += found.curves
+                words += found.words
+            if "decoding" in wanted and len(decoded) > 1:
+                say(f"{several[0].model}: strategies side by side")
+                rows += decoding(decoded, settings, notes)
+    rows = [row for row in rows if row["audit"] in wanted]
+    correct_together(rows)
+    return WordOutput(
+        table_of(plain(rows), RESULT, source="results"),
+        table_of(curves, CURVE, source="curves"),
+        joined(words),
+        list(dict.fromkeys(notes)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _One:
+    decoded: Decoded
+    rows: list[Row]
+    curves: list[Row]
+    words: list[pa.Table]
+
+
+def _audit_one(
+    each: Written, study: Compared, settings: WordSettings, *, first: bool, may_show: bool, notes: list[str],
+    say: Progress,
+) -> _One:  # fmt: skip
+    """All but the comparison of strategies; the references are told of once, with the first."""
+    make = RowMaker("reports", each, settings)
+    who = f"{each.model}, {each.strategy}"
+    said = list[str]()
+    groups = each.groups(settings, said)
+    # What is said of groups is said once a model: its strategies have the same people.
+    notes += [f"{each.model}: {note}" for note in said] if first else []
+    if not groups and first:
+        notes.append(
+            f"{each.model}: no two groups of patients to compare: what is said of words is without groups. "
+            "Columns sex, age, race add them"
+        )
+    measured = measure(each)
+    rows = similarity(each, measured, groups, settings)
+    rows += diversity(each, study, settings, reference=first, may_show=may_show)
+    counted = count_words(each)
+    rows += left_out(counted, make)
+    curves, words = list[Row](), list[pa.Table]()
+    drawn: dict[str, tuple[Pair, WordBootstrap]] = {}
+    for pair in (pair for group in groups for pair in pairs_of(group)):
+        say(f"{who}: words of {pair.first} against {pair.second}")
+        found = associations(counted, pair, make)
+        rows += found.rows
+        curves += found.curves
+        words.append(found.words)
+        if found.drawn is not None:
+            drawn[f"{pair.first}|{pair.second}"] = (pair, found.drawn)
+        if pair.by_sex:
+            sets = word_sets(settings.weat_words)
+            table = found.words
+            holders = dict(zip(table["word"].to_pylist(), table["n_patients"].to_pylist(), strict=True))
+            own = own_words(found.found, holders, sets)
+            if first:
+                rows += association_test(each.reference, sets, own, pair, make, REFERENCE)
+            rows += association_test(each.generated, sets, own, pair, make)
+    notes += _warnings(each, who, first)
+    return _One(Decoded(each, measured, study, drawn), rows, curves, words)
+
+
+def _warnings(each: Written, who: str, first: bool) -> list[str]:
+    notes = []
+    empty = sum(not text.strip() for text in each.generated)
+    if empty:
+        notes.append(f"{who}: {empty:,} of {len(each.generated):,} generated reports are empty; they score 0")
+    if first and len(each.images) / each.n_patients > REPEATED:
+        notes.append(
+            f"{each.model}: {len(each.images):,} reports of {each.n_patients:,} patients. Tests of words take every "
+            "word for a new one, so words that one patient's reports repeat may look like words of a group: read the "
+            "counts beside their level by chance, which shuffles whole patients, and beside the exact rule"
+        )
+    return notes
+
+
+def _check_once(generations: pa.Table) -> None:
+    """An image has one report by a model and strategy."""
+    keys = ("dataset", "model", "strategy", "image_id")
+    counts = generations.select(keys).group_by(list(keys), use_threads=False).aggregate([([], "count_all")])
+    twice = int(np.sum(counts["count_all"].to_numpy() > 1))
+    if twice:
+        raise TableError(
+            f"generations: {twice:,} images have several reports by one model and strategy",
+            next_step="keep one row for each image, model and strategy",
+        )
+
+
+def facts(table: pa.Table) -> dict[str, Any]:
+    """How many reports of how many patients there are, by model and strategy: for the record of a run."""
+    names = zip(table["model"].to_pylist(), table["strategy"].to_pylist(), strict=True)
+    out: dict[str, Any] = {}
+    for model, strategy in names:
+        out.setdefault(model, {}).setdefault(strategy, 0)
+        out[model][strategy] += 1
+    return out

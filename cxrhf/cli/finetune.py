@@ -1,0 +1,47 @@
+"""`cxrhf finetune`: a build with reports -> adapters. `accelerate launch -m cxrhf.models.finetune` is the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from cxrhf.config_finetune import FinetuneConfig
+
+ABOUT = """Fine-tune a vision-language model on images and reports of a build with LoRA, and write a run.
+
+Adapters sit on the attention and perceptron layers of the language model; vision tower and projector stay frozen. The
+loss is asked for on the reports only (findings and impression). Images without a report are left out and counted. The
+adapter with the lowest validation loss is kept; test images are not touched. A training that was stopped, or killed,
+goes on with the same command, exactly where its last checkpoint was. RUN/adapter is read by `cxrhf generate` and by
+peft: PeftModel.from_pretrained(base, "RUN/adapter"). It is as confidential as the data it learned from.
+
+Recipes for --config: rex_qwen (Qwen3-VL-8B, 60,000 examples, as many women as men), rex_qwen_male and rex_qwen_female
+(67% of one sex), tiny_qwen (a tiny Qwen3-VL from nothing, minutes on a CPU).
+
+examples:
+  cxrhf finetune data/twin --config tiny_qwen --out runs/tiny
+  cxrhf finetune data/rexgradient --config rex_qwen --out runs/rex
+  cxrhf finetune data/rexgradient --config rex_qwen_male --four-bit --gradient-checkpointing
+  cxrhf finetune data/mimic --model models/qwen3-vl-4b --prompt "Indication: {indication}. Write the report." --merge
+  accelerate launch -m cxrhf.models.finetune data/rexgradient --config rex_qwen     all GPUs of the machine
+  torchrun --nproc_per_node 2 -m cxrhf.models.finetune data/twin --config tiny_qwen  two processes, also without GPUs"""
+
+
+def main(args: Sequence[str]) -> int:
+    """Fine-tune, and end with the path of the run."""
+    from cxrhf.cli.flags import parse
+
+    config = parse(FinetuneConfig, args, verb="finetune", about=ABOUT)
+    from cxrhf.auditing import progress_line
+    from cxrhf.report.notes import printable
+    from cxrhf.writing.finetuning import finetune_run
+
+    done = finetune_run(config, progress_line())
+    if done is None:  # a process that only helped
+        return 0
+    print("\n".join(["", *map(printable, done.lines())]))
+    for note in done.notes:
+        print(printable(f"note: {note}"))
+    print(f"next: cxrhf generate {shlex.quote(str(done.path))} --build {shlex.quote(config.build)}")
+    print(done.path)
+    return 0

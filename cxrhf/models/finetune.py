@@ -1,0 +1,317 @@
+"""Pictures and reports -> adapters of a vision-language model: one loop on Accelerate and peft that goes on exactly.
+
+    cxrhf finetune BUILD --config rex_qwen
+    accelerate launch -m cxrhf.models.finetune BUILD --config rex_qwen
+
+are the same command. One process or several (DDP) see the same batches; the loss is the sum over the answers' tokens of
+the whole batch divided by their number, so a long report counts by its length, whichever process has it. Order and
+dropout follow from (seed, epoch or step): see seeding.py. Going on from a checkpoint gives the same adapters to the
+last bit on the same machine. One and several processes differ where something is dropped at random (--lora-dropout).
+
+Weights that are cut into parts (FSDP, DeepSpeed) are refused: the frozen model is meant to fit into each process, with
+--four-bit where it must.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cxrhf.config_finetune import FinetuneConfig
+from cxrhf.errors import CxrhfError
+from cxrhf.models.checkpoint import Checkpoint, checkpoints, prune, write_checkpoint
+from cxrhf.models.history import History
+from cxrhf.models.loader import Step
+from cxrhf.models.meter import Meter, Progress
+from cxrhf.models.optimize import learning_rate, set_rate
+from cxrhf.models.processes import summed
+from cxrhf.models.seeding import number
+from cxrhf.models.standing import State, best_weights, earlier, moments_of, restore, stand, standing
+from cxrhf.models.stopping import stopping
+from cxrhf.models.vlm import Vlm
+from cxrhf.models.vlm_batches import IGNORED
+from cxrhf.models.vlm_examples import Examples, LengthPlan, read_examples
+from cxrhf.models.vlm_lora import Tensors, adapter_weights, set_adapter_weights, vision_tower
+
+FLUSH = 10  # steps between two looks at the losses: a look makes a GPU wait
+
+
+@dataclass(frozen=True, slots=True)
+class Finetuned:
+    """A finished training: the adapters that were kept, and how it went."""
+
+    tensors: Tensors
+    notes: list[str]
+    facts: dict[str, Any]
+
+
+def fit(
+    vlm: Vlm,
+    train: Examples,
+    validate: Examples | None,
+    config: FinetuneConfig,
+    *,
+    accelerator: Any,
+    folder: Path,
+    history: Path,
+    key: str,
+    progress: Progress,
+) -> Finetuned:
+    """Train the adapters of `vlm.model` until the end, or from where an earlier call was stopped."""
+    whole_weights(accelerator)
+    plan = LengthPlan(
+        train.ids, config.seed, config.batch_size, config.accumulate, accelerator.num_processes,
+        accelerator.process_index, train.lengths if config.group_by_length else None,
+    )  # fmt: skip
+    steps = plan.steps_per_epoch * config.epochs
+    steps = steps if config.max_steps is None else min(steps, config.max_steps)
+    model = vlm.model
+    if config.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    found, notes = earlier(folder, key, accelerator)
+    state = State() if found is None else stand(found)
+    if found is not None:
+        set_adapter_weights(model, dict(found.tensors["model"]))
+    learning = [each for each in model.parameters() if each.requires_grad]
+    made = torch.optim.AdamW(learning, lr=config.learning_rate, weight_decay=config.weight_decay)
+    wrapped, optimizer = accelerator.prepare(model, made)
+    if found is not None:
+        restore(found, wrapped, optimizer, accelerator, folder)
+        progress(f"going on after step {state.step:,} of {steps:,}")
+    log = History(history, state.history) if accelerator.is_main_process else None
+    loop = _Loop(vlm, wrapped, optimizer, train, validate, config, plan, steps, accelerator, folder, key, state, log)
+    loop.go(progress)
+    tensors = best_weights(folder, state) if config.keep == "best" else None
+    facts = {
+        "steps": state.step, "epochs": math.ceil(state.step / plan.steps_per_epoch),
+        "steps_per_epoch": plan.steps_per_epoch, "examples": len(train), "validated_on": len(validate or ()),
+        "kept_step": state.step if tensors is None else state.best_step, "best_step": state.best_step,
+        "best": state.best, "processes": accelerator.num_processes,
+        "learned_parameters": sum(each.numel() for each in learning),
+        "parameters": sum(each.numel() for each in model.parameters()),
+    }  # fmt: skip
+    kept = adapter_weights(model) if tensors is None else tensors
+    return Finetuned(kept, notes, facts)
+
+
+def whole_weights(accelerator: Any) -> None:
+    """Launchers that cut weights into parts are refused."""
+    kind = str(accelerator.distributed_type).rsplit(".", maxsplit=1)[-1]
+    if kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM", "TP"):
+        raise CxrhfError(
+            "adapters are trained with the whole frozen model in each process", got=kind,
+            next_step="accelerate launch --multi_gpu -m cxrhf.models.finetune ..., with --four-bit if memory is short",
+        )  # fmt: skip
+
+
+def answer_loss(model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The sum of the losses of all tokens that have a label, each predicted from the tokens before it."""
+    labels = inputs["labels"]
+    rest = {name: each for name, each in inputs.items() if name != "labels"}
+    first = int((labels != IGNORED).any(dim=0).nonzero()[0])
+    if _keeps_logits(model):
+        # Words are scored only where an answer stands, not for every token of the picture.
+        rest["logits_to_keep"] = torch.arange(first - 1, labels.shape[1] - 1, device=labels.device)
+        logits = model(**rest, use_cache=False).logits
+    else:
+        logits = model(**rest, use_cache=False).logits[:, first - 1 : -1]
+    wanted = labels[:, first:]
+    return torch.nn.functional.cross_entropy(
+        logits.float().flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="sum"
+    )
+
+
+def _keeps_logits(model: Any) -> bool:
+    bare = getattr(model, "module", model)
+    bare = bare.get_base_model() if hasattr(bare, "get_base_model") else bare
+    return "logits_to_keep" in inspect.signature(type(bare).forward).parameters
+
+
+@dataclass(slots=True)
+class _Loop:
+    vlm: Vlm
+    wrapped: Any
+    optimizer: Any
+    train: Examples
+    validate: Examples | None
+    config: FinetuneConfig
+    plan: LengthPlan
+    steps: int
+    accelerator: Any
+    folder: Path
+    key: str
+    state: State
+    log: History | None
+    losses: list[tuple[Step, float, torch.Tensor]] = field(default_factory=list)
+    tokens: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def go(self, progress: Progress) -> None:
+        """All steps that are left."""
+        config, plan, state = self.config, self.plan, self.state
+        if state.step >= self.steps:
+            return
+        asks = (rows for step in plan.steps(state.step + 1, self.steps) for rows in step.mine)
+        batches = read_examples(self.vlm, self.train, asks, workers=self._workers())
+        meter = Meter((self.steps - state.step) * min(config.batch_size, len(self.train)), progress)
+        self.began = time.monotonic()
+        with stopping(alone=self.accelerator.num_processes == 1) as stop:
+            for step in plan.steps(state.step + 1, self.steps):
+                self._learning()
+                self._step(step, batches)
+                state.step = step.number
+                meter.add(len(step.rows), lambda step=step: self._told(step))  # type: ignore[misc]
+                if self._validates(step.number):
+                    self._flush()
+                    self._measure(step, progress)
+                    self._save()
+                elif step.number % plan.steps_per_epoch == 0 or step.number % config.save_every == 0:
+                    self._save()
+                elif len(self.losses) >= FLUSH:
+                    self._flush()
+                if stop:
+                    self._save()
+                    raise KeyboardInterrupt
+        batches.close()  # type: ignore[attr-defined]
+
+    def _workers(self) -> int:
+        """Threads that decode pictures: as asked, else a few; the model has the other cores."""
+        return min(4, torch.get_num_threads()) if self.config.workers is None else self.config.workers
+
+    def _validates(self, step: int) -> bool:
+        every = self.config.validate_every or self.plan.steps_per_epoch
+        return step == self.steps or step % every == 0
+
+    def _learning(self) -> None:
+        """Learning mode for what learns; the frozen vision tower stays as it is when it looks."""
+        if not self.wrapped.training:
+            self.wrapped.train()
+            tower = vision_tower(self.vlm.model.get_base_model())
+            if tower is not None:
+                tower.eval()
+
+    def _step(self, step: Step, batches: Any) -> None:
+        config, accelerator = self.config, self.accelerator
+        learned = int(self.train.learned[step.rows].sum())
+        rate = learning_rate(config, step.number, self.steps, step.epoch, 0)  # type: ignore[arg-type]
+        set_rate(self.optimizer, rate)
+        self.optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=accelerator.device)
+        for piece in range(len(step.mine)):
+            inputs = {name: each.to(accelerator.device) for name, each in next(batches).inputs.items()}
+            if config.lora_dropout:
+                torch.manual_seed(number(config.seed, "drop", step.number, piece, self.plan.process) % 2**63)
+            last = piece == len(step.mine) - 1
+            with nullcontext() if last else accelerator.no_sync(self.wrapped):
+                loss = answer_loss(self.wrapped, inputs) / learned
+                # Gradients are averaged over processes; this makes them the gradient of the sum.
+                accelerator.backward(loss * accelerator.num_processes)
+            total += loss.detach()
+        if config.clip is not None:
+            accelerator.clip_grad_norm_(self.wrapped.parameters(), config.clip)
+        self.optimizer.step()
+        self.tokens += int(self.train.lengths[step.rows].sum())
+        self.losses.append((step, rate, total))
+
+    def _told(self, step: Step) -> str:
+        loss = float(self.losses[-1][2]) if self.losses and self.accelerator.num_processes == 1 else math.nan
+        shown = "" if math.isnan(loss) else f", loss {loss:.3f}"
+        speed = self.tokens / max(time.monotonic() - self.began, 1e-9)
+        epochs = math.ceil(self.steps / self.plan.steps_per_epoch)
+        return (
+            f"epoch {step.epoch + 1} of {epochs}, step {step.number:,} of {self.steps:,}{shown}, {speed:,.0f} tokens/s"
+        )
+
+    def _flush(self) -> None:
+        """Losses of the last steps into the history; one that is no number ends the training."""
+        if not self.losses:
+            return
+        values = summed(self.accelerator, torch.stack([each for _, _, each in self.losses])).tolist()
+        for (step, rate, _), value in zip(self.losses, values, strict=True):
+            if not math.isfinite(value):
+                self._broken(step.number)
+            if self.log is not None:
+                self.log.add(step=step.number, epoch=step.epoch + 1, loss=value, learning_rate=rate)
+        if self.accelerator.trackers:
+            self.accelerator.log({"train/loss": values[-1], "train/learning_rate": self.losses[-1][1]},
+                                 step=self.losses[-1][0].number)  # fmt: skip
+        self.losses = []
+
+    def _broken(self, step: int) -> None:
+        before = [each.name for each in checkpoints(self.folder)]
+        intact = f"; {before[0]} is intact" if before else ""
+        raise CxrhfError(
+            f"the loss is no number at step {step:,}, the adapters have diverged{intact}",
+            next_step="a lower --learning-rate, --warmup 100 or --precision float32; with --overwrite, or other --out",
+        )
+
+    def _measure(self, step: Step, progress: Progress) -> None:
+        """The loss on validation reports; the adapters with the lowest one are set aside."""
+        if self.validate is None:
+            return
+        loss = self._validation_loss(self.validate)
+        if not math.isfinite(loss):
+            self._broken(step.number)
+        if self.log is not None:
+            self.log.add(step=step.number, epoch=step.epoch + 1, validate_loss=loss)
+        if self.accelerator.trackers:
+            self.accelerator.log({"validate/loss": loss}, step=step.number)
+        state = self.state
+        if state.best is None or loss < state.best:
+            state.best, state.best_step = loss, step.number
+            if self.accelerator.is_main_process:
+                weights = {"model": adapter_weights(self.vlm.model)}
+                write_checkpoint(self.folder, "best", Checkpoint(step.number, weights, {"key": self.key}))
+        progress(f"step {step.number:,}: validation loss {loss:.4f} (perplexity {math.exp(min(loss, 50)):.2f})"
+                 + (", the best so far" if state.best_step == step.number else ""))  # fmt: skip
+
+    def _validation_loss(self, examples: Examples) -> float:
+        """Every row once over all processes, rows of like lengths together."""
+        order = np.argsort(examples.lengths, kind="stable")
+        pieces = self.config.accumulate * self.accelerator.num_processes
+        size = max(1, self.config.batch_size // pieces)
+        mine = [order[at : at + size] for at in range(0, len(order), size)]
+        mine = mine[self.plan.process :: self.plan.processes]
+        total = torch.zeros((), dtype=torch.float64, device="cpu")
+        self.wrapped.eval()
+        with torch.no_grad(), self.accelerator.autocast():
+            for batch in read_examples(self.vlm, examples, mine, workers=self._workers()):
+                inputs = {name: each.to(self.accelerator.device) for name, each in batch.inputs.items()}
+                # Not the wrapped model: processes may have different numbers of batches.
+                total += answer_loss(self.vlm.model, inputs).double().cpu()
+        return float(summed(self.accelerator, total.float().to(self.accelerator.device))) / int(examples.learned.sum())
+
+    def _save(self) -> None:
+        """A checkpoint of this step; never one with adapters that are no numbers."""
+        self._flush()
+        state, accelerator = self.state, self.accelerator
+        moments, plain = moments_of(self.wrapped, self.optimizer, accelerator, self.folder, state.step)
+        if accelerator.scaler is not None:
+            state.scaler = dict(accelerator.scaler.state_dict())
+        if accelerator.is_main_process:
+            weights = adapter_weights(self.vlm.model)
+            if not all(bool(torch.isfinite(each).all()) for each in weights.values()):
+                self._broken(state.step)
+            assert self.log is not None
+            state.history = self.log.flush()
+            held = {**standing(state), "optimizer": plain, "key": self.key}
+            write_checkpoint(
+                self.folder, "step", Checkpoint(state.step, {"model": weights, "optimizer": moments}, held)
+            )
+            prune(self.folder)
+        accelerator.wait_for_everyone()
+
+
+if __name__ == "__main__":
+    from cxrhf.cli import main
+
+    sys.exit(main(["finetune", *sys.argv[1:]]))

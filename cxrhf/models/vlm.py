@@ -1,0 +1,275 @@
+"""A name -> a vision-language model that writes reports: any image-text-to-text model of transformers, with an adapter.
+
+A name is a model folder, ORG/NAME of the Hugging Face Hub, a run of `cxrhf finetune`, or the folder of an adapter, that
+says itself which model it belongs to. Weights are safetensors; code that comes with a model is never run. An adapter is
+put only onto the model that it was trained on: on another one its numbers would mean nothing, and nobody would notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cxrhf.encode.loading import quiet
+from cxrhf.errors import ConfigError, CxrhfError, shorten
+from cxrhf.models.vlm_batches import (
+    AnswerBatch,
+    answer_batch,
+    answer_tokens,
+    kept_tokens,
+    question_batch,
+    question_lengths,
+    question_text,
+)
+from cxrhf.models.vlm_files import (
+    ABOUT,
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    Place,
+    adapter_place,
+    fetched_adapter,
+    fingerprint,
+    model_place,
+    read_json,
+    weight_files,
+)
+from cxrhf.models.vlm_pictures import bound_tokens, rgb
+from cxrhf.models.vlm_prompts import DEFAULT_PROMPT, check_template, prompt_for, report_of
+
+__all__ = [
+    "DEFAULT_PROMPT", "SIZE", "AnswerBatch", "Vlm", "answer_batch", "answer_tokens", "check_template", "kept_tokens",
+    "load_vlm", "prompt_for", "question_batch", "question_lengths", "question_text", "report_of", "rgb",
+]  # fmt: skip
+
+SIZE = 512
+_INSTALL = 'pip install "cxrhf[vlm]"'
+
+
+@dataclass(slots=True)
+class Vlm:
+    """A model that is ready to write, its processor and tokenizer.
+
+    `about`: name, source, base (source and fingerprint), adapter (None or what it says of itself), prompt, size,
+    precision, four_bit.
+    """
+
+    model: Any
+    processor: Any
+    tokenizer: Any
+    about: dict[str, Any]
+
+
+def load_vlm(
+    source: str,
+    *,
+    adapter: str | Path | None = None,
+    device: str = "cpu",
+    precision: str = "auto",
+    four_bit: bool = False,
+    size: int | None = None,
+) -> Vlm:
+    """Open a model that writes. `size` is the side of its pictures: 512, or what its adapter was trained on.
+
+    Prompt and size that `cxrhf finetune` recorded stand in `about`.
+    """
+    with needed():
+        import torch  # noqa: F401
+        from transformers import AutoProcessor
+    own = adapter_place(source) if adapter is None else fetched_adapter(adapter)
+    said = adapter_facts(own) if own is not None else {}
+    place = base_of(own, said) if own is not None and adapter is None else model_place(source)
+    facts = fingerprint(place)
+    if own is not None:
+        same_base(said, facts, own, place)
+    merged = read_json(place.folder / ABOUT) if own is None and (place.folder / ABOUT).is_file() else {}
+    known = said or merged
+    side = size or int(known.get("size") or SIZE)
+    model = _model(place, device=device, precision=precision, four_bit=four_bit)
+    with quiet(), explained(place.name):
+        processor = AutoProcessor.from_pretrained(place.folder, local_files_only=True, trust_remote_code=False)
+    tokenizer = getattr(processor, "tokenizer", None)
+    if tokenizer is None or not getattr(processor, "chat_template", None):
+        raise CxrhfError(
+            f"the model {place.name} has no chat template: how a picture and a question are put to it is not known",
+            next_step="take an image-text-to-text model that follows instructions, like Qwen/Qwen3-VL-8B-Instruct",
+        )
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token  # hidden by the mask
+    bound_tokens(processor, side)
+    if own is not None:
+        model = with_adapter(model, own)
+    about = {
+        "name": str(known.get("name") or place.name), "source": place.source, "base": {"source": place.source, **facts},
+        "adapter": said or None, "prompt": str(known.get("prompt") or DEFAULT_PROMPT), "size": side,
+        "precision": str(model.dtype).removeprefix("torch."), "four_bit": four_bit,
+    }  # fmt: skip
+    return Vlm(model.eval(), processor, tokenizer, about)
+
+
+def adapter_facts(folder: Path) -> dict[str, Any]:
+    """What an adapter says of itself; one made by others than cxrhf names its base model, and no more."""
+    config = read_json(folder / ADAPTER_CONFIG)
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        raise CxrhfError(
+            f"the adapter {folder.name} has no {ADAPTER_WEIGHTS}", next_step="copy the folder again; other kinds of "
+            "weights are never read",
+        )  # fmt: skip
+    if (folder / ABOUT).is_file():
+        return read_json(folder / ABOUT)
+    return {"name": folder.name, "base": {"source": config.get("base_model_name_or_path")}}
+
+
+def base_of(folder: Path, said: Mapping[str, Any]) -> Place:
+    """The model an adapter was trained on: near the adapter or its run, below the working folder, or on the Hub.
+
+    Records hold no path outside the working folder, so a model that lies elsewhere must be named.
+    """
+    source = str(said.get("base", {}).get("source") or "")
+    for near in (folder, *folder.parents[:2]):
+        if source and (near / source / "config.json").is_file():
+            return model_place(str(near / source))
+    try:
+        return model_place(source)
+    except ConfigError:
+        raise CxrhfError(
+            f"the model that the adapter {said.get('name') or folder.name} was trained on is not found",
+            got=source or "its record names none",
+            next_step="name both: the model's folder or id as --model, this folder as --adapter",
+        ) from None
+
+
+def same_base(said: Mapping[str, Any], facts: Mapping[str, str], folder: Path, place: Place) -> None:
+    """An error if an adapter was trained on another model than this one."""
+    trained = said.get("base", {})
+    words = {
+        "architecture": "another architecture", "shapes": "layers of other shapes",
+        "weights": "the same shapes with other weights",
+    }  # fmt: skip
+    for key, what in words.items():
+        if trained.get(key) is not None and trained[key] != facts[key]:
+            shown = f" ({facts[key]}, trained on {trained[key]})" if key == "architecture" else ""
+            raise CxrhfError(
+                f"the adapter {said.get('name') or folder.name} was trained on another model than {place.name}",
+                got=f"{what}{shown}",
+                next_step=f"the model it was trained on: {trained.get('source') or 'see its adapter_config.json'}",
+            )
+
+
+def with_adapter(model: Any, folder: Path) -> Any:
+    """The model with an adapter on it, frozen; every tensor of the adapter must find its place."""
+    with needed():
+        from peft import PeftModel, get_peft_model_state_dict
+        from safetensors import safe_open
+
+    wrong = CxrhfError(
+        f"the adapter {folder.name} does not fit onto the model", got="layers of other names or shapes",
+        next_step="put it onto the model that its adapter_config.json names",
+    )  # fmt: skip
+    try:
+        with quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = PeftModel.from_pretrained(model, str(folder), is_trainable=False)
+    except (ValueError, RuntimeError, KeyError):
+        raise wrong from None
+    with safe_open(folder / ADAPTER_WEIGHTS, framework="pt") as file:
+        there = set(file.keys())
+    if there - set(get_peft_model_state_dict(made, save_embedding_layers=False)):
+        raise wrong
+    return made
+
+
+def _model(place: Place, *, device: str, precision: str, four_bit: bool) -> Any:
+    with needed():
+        import torch
+        from transformers import AutoConfig, AutoModelForImageTextToText
+
+    weight_files(place)
+    safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with quiet(), explained(place.name):
+        config = AutoConfig.from_pretrained(place.folder, **safely)
+        if type(config) not in AutoModelForImageTextToText._model_mapping:
+            raise CxrhfError(
+                f"the model {place.name} does not answer to a picture and a text", got=config.model_type,
+                allowed="any image-text-to-text model of transformers", next_step="Qwen/Qwen3-VL-8B-Instruct is one",
+            )  # fmt: skip
+    kind = dtype_of(precision, device)
+    more: dict[str, Any] = {"quantization_config": _four_bits(kind)} if four_bit else {}
+    if four_bit or device.startswith("cuda"):
+        more["device_map"] = {"": device}  # straight to where it runs, without a copy in the memory of the machine
+    with quiet(), explained(place.name), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, found = AutoModelForImageTextToText.from_pretrained(
+            place.folder, config=config, use_safetensors=True, dtype=kind, output_loading_info=True, **safely, **more
+        )
+    if found["missing_keys"]:
+        raise CxrhfError(
+            f"the weights of the model {place.name} lack {len(found['missing_keys'])} parts, which would be random",
+            got=f"no {sorted(found['missing_keys'])[0]}",
+            next_step="name a folder or an id with the whole model",
+        )
+    model.requires_grad_(False)
+    return model if "device_map" in more else model.to(torch.device(device))
+
+
+def dtype_of(precision: str, device: str) -> Any:
+    """bf16 on a GPU that has it, float32 elsewhere, unless one is asked for."""
+    import torch
+
+    kinds = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    if precision == "auto":
+        fast = device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if fast else torch.float32
+    if precision not in kinds:
+        raise ConfigError("precision: not known", got=precision, allowed=", ".join(("auto", *kinds)))
+    return kinds[precision]
+
+
+def _four_bits(kind: Any) -> Any:
+    import importlib.util
+
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise CxrhfError(
+            "4-bit weights need the Python package bitsandbytes, which is not installed",
+            next_step="pip install bitsandbytes, or leave --four-bit away",
+        )
+    from transformers import BitsAndBytesConfig
+
+    return BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=kind
+    )
+
+
+@contextlib.contextmanager
+def needed() -> Iterator[None]:
+    """A missing package as an error that says how to get it."""
+    try:
+        yield
+    except ImportError as error:
+        raise CxrhfError(
+            f"vision-language models need the Python package {error.name or 'transformers'}, which cannot be imported",
+            got=shorten(str(error), 160),
+            next_step=_INSTALL,
+        ) from None
+
+
+@contextlib.contextmanager
+def explained(name: str) -> Iterator[None]:
+    """What the libraries say of a model they cannot read, as one sentence."""
+    try:
+        yield
+    except CxrhfError:
+        raise
+    except Exception as error:  # of many kinds: damaged files, unknown architectures, missing packages
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        if "trust_remote_code" in str(error):
+            what = f"the model {name} comes with code of its own, which is never run here"
+            raise CxrhfError(what, next_step="take a model that transformers knows") from None
+        raise CxrhfError(
+            f"the model {name} cannot be read",
+            got=f"{type(error).__name__}: {shorten(said, 200)}",
+            next_step="download or copy its folder again, or take another model",
+        ) from None

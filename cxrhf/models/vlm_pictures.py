@@ -1,0 +1,60 @@
+"""Pictures of a build -> what a vision-language model looks at: RGB, size x size, the whole film."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cxrhf.errors import TableError
+from cxrhf.models.pictures import Look, square
+
+Picture = NDArray[np.uint8] | bytes | Any  # grey levels, a coded file, or an image of Pillow
+
+
+def rgb(picture: Picture, size: int) -> Any:
+    """One picture as Pillow's RGB image; it is squeezed to the square, so that nothing of the film is cut off."""
+    from PIL import Image, UnidentifiedImageError
+
+    if isinstance(picture, (bytes, bytearray, memoryview)):
+        try:
+            grey = np.asarray(Image.open(io.BytesIO(picture)).convert("L"), dtype=np.uint8)
+        except (UnidentifiedImageError, OSError, ValueError) as error:
+            raise TableError(
+                f"a picture cannot be read ({' '.join(str(error).split()[:8])})", next_step="build the dataset again"
+            ) from None
+    elif isinstance(picture, Image.Image):
+        grey = np.asarray(picture.convert("L"), dtype=np.uint8)
+    else:
+        grey = np.asarray(picture, dtype=np.uint8)
+    if grey.ndim != 2 or not grey.size:
+        raise TableError("a picture has no rows and columns of grey levels", got=f"shape {grey.shape}")
+    return Image.fromarray(np.ascontiguousarray(square(grey, Look(size, "squash")))).convert("RGB")
+
+
+def bound_tokens(processor: Any, size: int) -> None:
+    """Processors that keep the size of a picture (Qwen's) may make no more tokens of it than size x size pixels need.
+
+    Those that bring every picture to a size of their own are left alone.
+    """
+    look = getattr(processor, "image_processor", None)
+    limits = getattr(look, "size", None)
+    areas = getattr(look, "merge_size", None) is not None and limits is not None
+    if areas and limits["longest_edge"] and limits["shortest_edge"]:
+        most = size * size
+        kind = type(limits)
+        least = min(int(limits["shortest_edge"]), most)
+        look.size = kind(shortest_edge=least, longest_edge=most)  # type: ignore[union-attr]
+
+
+def blank(size: int) -> Any:
+    """A black picture, to count the tokens of one."""
+    return rgb(np.zeros((size, size), dtype=np.uint8), size)
+
+
+def all_rgb(pictures: Sequence[Picture], size: int) -> list[Any]:
+    """Several, in order."""
+    return [rgb(each, size) for each in pictures]

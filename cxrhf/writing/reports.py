@@ -1,0 +1,135 @@
+"""A build and settings -> images with a prompt and a report each, to learn from and to validate on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cxrhf.config_finetune import FinetuneConfig
+from cxrhf.errors import ConfigError, RunError
+from cxrhf.imaging.opened import open_images
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from cxrhf.models.images import Images
+
+TEXTS = ("indication", "comparison", "findings", "impression")
+FRONTAL = ("AP", "PA")
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Images whose reports are known, and what is asked of each."""
+
+    images: Images
+    prompts: list[str]
+    answers: list[str]
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def counts(self) -> dict[str, int]:
+        """Images of each sex, patients, and all."""
+        table = self.images.table
+        sexes = Counter(each or "unknown" for each in table["sex"].to_pylist())
+        patients = len(set(table["patient_id"].to_pylist()))
+        return {"images": len(self), "patients": patients, **dict(sorted(sexes.items()))}
+
+
+def open_reports(config: FinetuneConfig, split: str) -> tuple[Reports, Reports | None, list[str]]:
+    """Examples of training and of validation, and what must be said of them."""
+    from cxrhf.data.load import splits_of
+    from cxrhf.imaging.training import apart
+
+    notes: list[str] = []
+    train = _with_reports(config, split, notes)
+    if not len(train):
+        raise RunError(
+            f"{config.build}: no image of split {split!r} has a report that could be learned",
+            got="; ".join(notes) or "no images",
+            next_step="build a dataset with reports: cxrhf build rexgradient, mimic_cxr_context, synthetic",
+        )
+    train = _mixed(train, config, notes)
+    if config.validate_split not in splits_of(config.build):
+        notes.append(f"there is no split {config.validate_split}: the last adapter is kept")
+        return train, None, notes
+    validate = _with_reports(config, config.validate_split, notes)
+    if not len(validate):
+        notes.append("no validation image has a report: the last adapter is kept")
+        return train, None, notes
+    apart(train.images, validate.images)
+    return train, _fewer(validate, config.max_validate, config.seed), notes
+
+
+def _with_reports(config: FinetuneConfig, split: str, notes: list[str]) -> Reports:
+    """All images of a split that are of the views asked for and have a report; the others are counted."""
+    import numpy as np
+
+    from cxrhf.models.vlm import DEFAULT_PROMPT, prompt_for, report_of
+
+    images = open_images(config.build, [split])
+    texts = _texts(config.build, split)
+    views = images.table["view"].to_pylist()
+    seen = [config.views == "all" or view in FRONTAL for view in views]
+    answers = [report_of(text) if use else "" for text, use in zip(texts, seen, strict=True)]
+    rows = np.array([at for at, answer in enumerate(answers) if answer], dtype=np.int64)
+    if other := len(seen) - sum(seen):
+        notes.append(f"split {split}: {other:,} of {len(seen):,} images are not frontal and were left out")
+    if without := sum(seen) - len(rows):
+        notes.append(f"split {split}: {without:,} images have no report and were left out")
+    chosen = images.take(rows)
+    known = chosen.table.select(["age", "sex", "view"]).to_pylist()
+    template = config.prompt or DEFAULT_PROMPT
+    prompts = [prompt_for(template, {**texts[at], **row}) for at, row in zip(rows.tolist(), known, strict=True)]
+    return Reports(chosen, prompts, [answers[at] for at in rows])
+
+
+def _texts(build: str, split: str) -> list[dict[str, Any]]:
+    """Report sections of every row; a build may lack some of the columns."""
+    from cxrhf.data.load import load_images
+
+    table = load_images(build, split=split, labels="raw")
+    columns = [each for each in TEXTS if each in table.column_names]
+    rows: list[dict[str, Any]] = table.select(columns).to_pylist() if columns else [{}] * table.num_rows
+    return rows
+
+
+def _mixed(reports: Reports, config: FinetuneConfig, notes: list[str]) -> Reports:
+    """At most so many examples, with the share of women that was asked for."""
+    from cxrhf.data.mixes import sex_mix
+
+    before = len(reports)
+    if config.female is None:
+        reports = _fewer(reports, config.max_examples, config.seed)
+    else:
+        rows = sex_mix(reports.images.table, config.female, config.max_examples, config.seed)
+        if not len(rows):
+            raise ConfigError("female: no mix with this share can be drawn", got=config.female,
+                              next_step="another share; the build has images of one sex only")  # fmt: skip
+        reports = _taken(reports, rows)
+    if len(reports) < before:
+        counts = reports.counts()
+        share = counts.get("F", 0) / max(counts.get("F", 0) + counts.get("M", 0), 1)
+        notes.append(f"{len(reports):,} of {before:,} examples are learned from, {share:.1%} of them of women")
+    return reports
+
+
+def _fewer(reports: Reports, most: int | None, seed: int) -> Reports:
+    import numpy as np
+
+    from cxrhf.models.images import Images, fewer
+
+    numbers = np.arange(len(reports))
+    if most is None or len(reports) <= most:
+        return reports
+    kept = fewer(Images(reports.images.table.append_column("at", [numbers]), reports.images.pictures), most, seed)
+    return _taken(reports, np.asarray(kept.table["at"]))
+
+
+def _taken(reports: Reports, rows: np.ndarray[Any, Any]) -> Reports:
+    places = [int(row) for row in rows]
+    return Reports(
+        reports.images.take(rows), [reports.prompts[at] for at in places], [reports.answers[at] for at in places]
+    )

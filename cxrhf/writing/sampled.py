@@ -1,0 +1,162 @@
+"""A build -> the images that reports are written about, each with its reference: frontal, one a study, sexes balanced.
+
+WORDS takes 2,000 frontal test images, half of women. Patients come in an order drawn by the seed, each with all of his
+studies, until there are enough; of the last one only some may be taken. The same seed and build give the same images,
+and fewer of them are a part of more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cxrhf.errors import ConfigError, TableError
+from cxrhf.imaging.opened import CARRIED, splits_there
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cxrhf.models.images import Images, Integers
+
+FRONTAL = ("PA", "AP")
+SECTIONS = ("indication", "comparison", "findings", "impression")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Images with the references of their reports, and what must be said of how they were chosen."""
+
+    images: Images
+    references: list[str]
+    notes: list[str]
+
+
+def open_reports(build: str | Path, splits: Sequence[str]) -> Images:
+    """The images of these splits with the sections of their reports; every image id once."""
+    import pyarrow as pa
+
+    from cxrhf.data.load import RAW, load_images
+    from cxrhf.data.pixels import Pixels, open_shards
+    from cxrhf.models.images import Images, unique_ids
+
+    tables = []
+    for split in splits:
+        table = load_images(build, split=split, labels=RAW)
+        tables.append(table.select([name for name in (*CARRIED, *SECTIONS) if name in table.column_names]))
+    files = [file for split in splits for file in open_shards(Path(build) / "images", split).files]
+    table = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    if not {"findings", "impression"} & set(table.column_names):
+        raise TableError(
+            f"{build} has no reports: neither findings nor impression",
+            next_step="build a dataset that has them: rexgradient, chexpert_plus, mimic_cxr_context",
+        )
+    images = Images(table.replace_schema_metadata(None), Pixels(files))
+    unique_ids(images)
+    return images
+
+
+def sample_images(
+    build: str | Path,
+    *,
+    split: str = "test",
+    views: str = "frontal",
+    n: int = 2000,
+    balance: str = "sex",
+    seed: int = 0,
+) -> Sample:
+    """The images of a study of reports; `n` 0 takes all that are left."""
+    import numpy as np
+
+    from cxrhf.models.seeding import number
+    from cxrhf.models.vlm import report_of
+
+    images = open_reports(build, splits_there(build, [split], all_of=split != "all"))
+    table, notes = images.table, list[str]()
+    rows = np.arange(len(images))
+    said = [f"{len(rows):,} images of split {split}"]
+    if views == "frontal":
+        rows = _frontal(table, build)
+        said.append(f"{len(rows):,} frontal")
+        rows = _first_of_study(table, rows)
+        said.append(f"{len(rows):,} studies")
+    sections = [
+        table[name].to_pylist() if name in table.column_names else [None] * len(images) for name in SECTIONS[2:]
+    ]
+    references = [report_of({"findings": one, "impression": two}) for one, two in zip(*sections, strict=True)]
+    written = np.array([bool(each) for each in references], dtype=bool)
+    if missing := int((~written[rows]).sum()):
+        notes.append(f"{missing:,} images without a reference report are left out")
+    rows = rows[written[rows]]
+    said.append(f"{len(rows):,} with a reference report")
+    if not len(rows):
+        raise TableError(
+            f"{build}: no image of split {split} has a reference report", next_step="choose another --split"
+        )
+    patients = table["patient_id"].to_pylist()
+    drawn = {each: number(seed, "patient", each) for each in {patients[row] for row in rows}}
+    order = rows[np.argsort([drawn[patients[row]] for row in rows], kind="stable")]
+    if balance == "sex":
+        order, more = _balanced(table, order, n)
+        notes += more
+    elif n and len(order) > n:
+        order = order[:n]
+    elif n:
+        notes.append(f"{n:,} images were asked for, {len(order):,} are there")
+    kept = np.sort(order)
+    said.append(f"{len(kept):,} taken")
+    return Sample(images.take(kept), [references[row] for row in kept], [", ".join(said), *notes])
+
+
+def _frontal(table: pa.Table, build: str | Path) -> Integers:
+    """Rows of frontal views; one whose view is not known is none."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    view = table["view"] if "view" in table.column_names else pa.nulls(table.num_rows, pa.string())
+    rows = np.flatnonzero(np.asarray(pc.fill_null(pc.is_in(view, value_set=pa.array(FRONTAL)), False)))
+    if not len(rows):
+        raise TableError(f"{build}: no image is known to be frontal (view PA or AP)", next_step="--views all")
+    return rows
+
+
+def _first_of_study(table: pa.Table, rows: Integers) -> Integers:
+    """The first image of each study; one whose study is not known is its own."""
+    import numpy as np
+
+    seen: set[tuple[object, object]] = set()
+    kept = []
+    studies = table["study_id"].to_pylist() if "study_id" in table.column_names else [None] * table.num_rows
+    patients = table["patient_id"].to_pylist()
+    for row in rows:
+        study = (patients[row], studies[row] if studies[row] is not None else int(row))
+        if study not in seen:
+            seen.add(study)
+            kept.append(row)
+    return np.array(kept, dtype=np.int64)
+
+
+def _balanced(table: pa.Table, order: Integers, n: int) -> tuple[Integers, list[str]]:
+    """As many images of women as of men, the first in the order."""
+    import numpy as np
+
+    sexes = np.array(table["sex"].to_pylist() if "sex" in table.column_names else [None] * table.num_rows, dtype=object)
+    own = {sex: order[sexes[order] == sex] for sex in ("F", "M")}
+    unknown = len(order) - sum(map(len, own.values()))
+    notes = [f"{unknown:,} images of a sex that is not known to be F or M are left out"] if unknown else []
+    there = min(map(len, own.values()))
+    if not there:
+        raise ConfigError(
+            "balance: images of both sexes are needed",
+            got=", ".join(f"{len(rows):,} of {sex}" for sex, rows in own.items()),
+            next_step="--balance none",
+        )
+    each = min(n // 2, there) if n else there
+    if not each:
+        raise ConfigError("n_images is too small for both sexes", got=n, allowed="2 or more, or 0 for all")
+    if n and there < n // 2:
+        counts = " and ".join(f"{len(rows):,} of {sex}" for sex, rows in own.items())
+        notes.append(f"{n:,} images were asked for; {counts} are there, so {each:,} of each are taken")
+    return np.concatenate([rows[:each] for rows in own.values()]), notes

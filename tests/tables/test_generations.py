@@ -1,0 +1,212 @@
+"""Anybody's file of reports becomes GENERATION, or an error a person can act on."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cxrhf.errors import TableError
+from cxrhf.schema import GENERATION, write_table
+from cxrhf.tables.generations import LoadedGenerations, is_generations, load_generations
+from tests.real_data import real_data
+
+ROWS: dict[str, list[Any]] = {
+    "image_id": ["a", "b", "c"],
+    "patient_id": ["p", "p", "q"],
+    "reference": ["Clear lungs.", "Large heart.", "Herz groß, 心臓."],
+    "generated": ["Clear.", "Effusion.", "Herz groß."],
+    "sex": ["F", "female", "Male"],
+    "age": [61, 62, 30],
+}
+
+
+def changed(**columns: list[Any]) -> dict[str, list[Any]]:
+    return {name: values for name, values in {**ROWS, **columns}.items() if values}
+
+
+def said(loaded: LoadedGenerations) -> str:
+    return "\n".join(loaded.lines())
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "tsv", "jsonl", "jsonl.gz", "parquet"])
+def test_every_format_agrees(tmp_path: Path, ending: str) -> None:
+    path = write_table(pa.table(ROWS), tmp_path / f"theirs.{ending}")
+    loaded = load_generations(path)
+    assert loaded.table.schema.equals(GENERATION)
+    assert loaded.table["sex"].to_pylist() == ["F", "F", "M"]
+    assert loaded.table["reference"][2].as_py() == "Herz groß, 心臓."
+    assert set(loaded.table["model"].to_pylist()) == {"theirs"}
+    assert set(loaded.table["strategy"].to_pylist()) == {"as given"}
+    assert loaded.notes == ()
+    assert f"theirs.{ending}: 3 rows, 3 reports, 3 images, 2 patients\n" in said(loaded)
+
+
+def test_a_run_folder_and_what_python_has(tmp_path: Path) -> None:
+    table = load_generations(ROWS, model="m", strategy="greedy", dataset="here").table
+    assert table["dataset"].to_pylist() == ["here"] * 3
+    write_table(table, tmp_path / "generations.parquet")
+    assert load_generations(tmp_path).table.equals(table)
+    assert load_generations(table).table.equals(table)
+    assert load_generations(table.to_pylist()).table.equals(table)
+    with pytest.raises(TableError, match=r"without generations\.parquet"):
+        load_generations(tmp_path.parent)
+
+
+def test_columns_that_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.csv"
+    path.write_text("hyp,f,i,pid,gender\nClear.,Lungs clear.,,7,F\nBad.,,Edema.,8,M\nWorse.,,,9,M\n")
+    loaded = load_generations(path, generated="hyp", reference="f+i", patient="pid", sex="gender")
+    assert loaded.table["reference"].to_pylist() == ["Lungs clear.", "Edema."]
+    assert loaded.table["patient_id"].to_pylist() == ["7", "8"]
+    assert loaded.table["image_id"].to_pylist() == ["row-1", "row-2"]
+    assert "1 of 3 rows have no reference report: left out" in said(loaded)
+    assert "rows are numbered" in said(loaded)
+    with pytest.raises(TableError, match="did you mean 'hyp'"):
+        load_generations(path, generated="hypp", reference="f")
+    with pytest.raises(TableError, match="no such column role 'genrated'"):
+        load_generations(path, genrated="hyp")
+
+
+def test_findings_and_impression_are_the_reference() -> None:
+    rows = changed(reference=[], findings=["A.", None, "C."], impression=["X.", "Y.", None])
+    assert load_generations(rows).table["reference"].to_pylist() == ["A. X.", "Y.", "C."]
+
+
+@pytest.mark.parametrize("generated", [None, "greedy=generated_greedy,rich=generated_rich"])
+def test_wide(generated: str | None) -> None:
+    rows = changed(generated=[], generated_greedy=["1a", "", "1c"], generated_rich=["2a", "2b", None])
+    loaded = load_generations(rows, generated=generated)
+    found = [(row["strategy"], row["image_id"], row["generated"]) for row in loaded.table.to_pylist()]
+    assert found == [
+        ("greedy", "a", "1a"), ("greedy", "b", ""), ("greedy", "c", "1c"),
+        ("rich", "a", "2a"), ("rich", "b", "2b"), ("rich", "c", ""),
+    ]  # fmt: skip
+    assert "2 of 6 generated reports are empty: kept" in said(loaded)
+    with pytest.raises(TableError, match="several generated columns and a strategy"):
+        load_generations(rows, generated=generated, strategy="greedy")
+
+
+def test_long_with_models_and_strategies() -> None:
+    rows = [
+        {
+            "study_id": image,
+            "subject_id": "p",
+            "decoding": how,
+            "model_name": "m",
+            "report": "R.",
+            "hyp": f"{image} {how}",
+        }
+        for image in "ab"
+        for how in ("greedy", "rich")
+    ]
+    table = load_generations(rows).table
+    assert table.num_rows == 4
+    assert set(zip(table["strategy"].to_pylist(), table["generated"].to_pylist(), strict=True)) >= {("rich", "a rich")}
+    with pytest.raises(TableError, match="twice for one model and strategy: row 1 and row 3") as error:
+        load_generations([rows[0], rows[1], dict(rows[0], hyp="another")])
+    assert "another" not in str(error.value)
+    with pytest.raises(TableError, match="an image has two patients: row 1 and row 2"):
+        load_generations([rows[0], dict(rows[1], subject_id="q")])
+
+
+def test_nobody_is_dropped_without_a_word() -> None:
+    rows = changed(
+        patient_id=[None, "p", "q"], sex=["U", None, "F"], age=["061Y", "old", "9"], generated=["x", " ", None]
+    )
+    loaded = load_generations(rows)
+    assert loaded.table["patient_id"].to_pylist() == ["image:a", "p", "q"]
+    assert loaded.table["sex"].to_pylist() == [None, None, "F"]
+    assert loaded.table["generated"].to_pylist() == ["x", "", ""]
+    assert loaded.table["age"].to_pylist() == [61.0, None, 9.0]
+    notes = said(loaded)
+    for expected in ("1 rows without a patient id", "2 of 3 images without a known sex", "1 ages not understood",
+                     "2 of 3 generated reports are empty"):  # fmt: skip
+        assert expected in notes
+    assert "NO PATIENT COLUMN" in said(load_generations(changed(patient_id=[])))
+    assert "different references" in said(load_generations(changed(image_id=["a", "a", "c"], strategy=["x", "y", "x"])))
+
+
+def test_a_very_long_report(tmp_path: Path) -> None:
+    long = "opacity " * 50_000
+    path = tmp_path / "long.csv"
+    path.write_text(f'id,generated,reference\n1,"{long}","He said ""no"",\nthen left."\n2,b,{long}\n')
+    table = load_generations(path).table
+    assert table["generated"][0].as_py() == long.strip()
+    assert table["reference"][0].as_py() == 'He said "no",\nthen left.'
+
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        (changed(generated=[1, 2, 3]), "column 'generated' holds no text"),
+        (changed(generated=["0.1", "0.5", "1e-3"]), "holds numbers, not reports"),
+        (changed(reference=[[1], [2], [3]]), "none|no column with the reference"),
+        (changed(generated=[]), "no column with the generated reports"),
+        (changed(reference=["", None, " "]), "no row has a reference"),
+        (changed(image_id=["a", None, "c"]), "row 2: the cell is blank"),
+        ({"generated": pa.array([], pa.string()), "reference": pa.array([], pa.string())}, "no rows"),
+        ([], "no reports were given"),
+        (7, "cannot be read as a table"),
+    ],
+)
+def test_what_is_wrong(rows: Any, what: str) -> None:
+    with pytest.raises(TableError, match=what):
+        load_generations(rows)
+
+
+def test_an_id_is_no_model() -> None:
+    rows = {
+        "id": [str(n) for n in range(150)], "model": [f"uid{n}" for n in range(150)],
+        "reference": ["r"] * 150, "generated": ["g"] * 150,
+    }  # fmt: skip
+    with pytest.raises(TableError, match="cannot be the model"):
+        load_generations(rows)
+
+
+def test_several_files_are_several_models(tmp_path: Path) -> None:
+    for name in ("llava", "qwen"):
+        pq.write_table(pa.table(ROWS), tmp_path / f"{name}.parquet")
+    paths = [tmp_path / "llava.parquet", tmp_path / "qwen.parquet"]
+    assert load_generations(paths).table["model"].to_pylist() == ["llava"] * 3 + ["qwen"] * 3
+    with pytest.raises(TableError, match=r"llava\.parquet and qwen\.parquet both hold"):
+        load_generations(paths, model="m")
+
+
+@pytest.mark.parametrize(
+    ("names", "reports"),
+    [
+        (["id", "generated", "reference"], True),
+        (["sample", "reference", "generated", "uid", "sex_from_indication"], True),
+        (["uid", "Findings", "Impression", "prediction"], True),
+        (["id", "generated_greedy", "generated_rich", "report"], True),
+        (["id", "hyp", "ground_truth"], True),
+        (list(GENERATION.names), True),
+        (["id", "prediction", "ground_truth"], False),
+        (["id", "patient", "label", "score"], False),
+        (["image_id", "finding", "label", "prob", "report"], False),
+        (["image_id", "Edema", "prob_Edema"], False),
+        (["id", "generated"], False),
+    ],
+)
+def test_reports_are_told_from_predictions(names: list[str], reports: bool) -> None:
+    assert is_generations(names) is reports
+
+
+@pytest.mark.real
+def test_real_reports() -> None:
+    path = real_data("iu/generated.csv.gz")
+    loaded = load_generations(path)
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        header = file.readline().strip().split(",")
+    assert is_generations(header)
+    table = loaded.table
+    assert table.num_rows == loaded.readings[0].n_images == 1334
+    assert table["sex"].null_count == 856
+    assert {each for each in table["sex"].to_pylist() if each} == {"F", "M"}
+    assert "sex = sex_from_indication" in said(loaded)
+    assert "patient = uid" in said(loaded)
