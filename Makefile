@@ -6,6 +6,8 @@ WORKERS ?= 2
 DEMO ?= runs/demo
 PY := $(VENV)/bin/python
 export PYTHONPATH := $(CURDIR)
+# Virtual machines may name AMX and not grant it: torch would die of an illegal instruction (see cxrhf/models/__init__.py).
+export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
 .PHONY: demo test test-slow bench lint check format clean
 

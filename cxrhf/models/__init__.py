@@ -11,3 +11,6 @@ import os
 # spinning threads take each other's time: a step of a small network took 3 s instead of .25 s. Alone it costs nothing
 # that could be measured. Whoever sets the variable decides.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Some virtual machines name AMX among the processor's abilities and then kill whoever uses it ("illegal instruction").
+# Without it only bfloat16 on a processor is slower, which nobody gets unasked. Whoever sets the variable decides.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")

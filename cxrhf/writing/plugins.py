@@ -79,6 +79,8 @@ def _custom(name: str) -> Plugin:
 
 def _ratescore(device: str, progress: Callable[[str], None]) -> Plugin:
     module = _package("RaTEScore", "ratescore")
+    if "loguru" in sys.modules:  # its sentence splitter would print every report
+        sys.modules["loguru"].logger.disable("PyRuSH")
     ner, synonyms = (_weights(each, "ratescore") for each in (RATE_NER, RATE_SYNONYMS))
     made: list[Any] = []
 
@@ -86,9 +88,18 @@ def _ratescore(device: str, progress: Callable[[str], None]) -> Plugin:
         if not made:
             gpu = _device(device).startswith("cuda")
             made.append(module.RaTEScore(bert_model=str(ner), eval_model=str(synonyms), batch_size=16, use_gpu=gpu))
-        # One pair a call: the package loses a report in which it finds no sentence, and all after it move up.
-        found = [made[0].compute_score([g], [r]) for r, g in zip(references, generated, strict=True)]
-        return [float(each[0]) if len(each) == 1 else float("nan") for each in found]
+        return [one(reference, report) for reference, report in zip(references, generated, strict=True)]
+
+    def one(reference: str, report: str) -> float:
+        # One pair a call: the package loses a report in which it finds no sentence ("ok"), and all after it move up.
+        try:
+            found = made[0].compute_score([report], [reference])
+        except IndexError:
+            split = importlib.import_module("RaTEScore.utils").sentence_split
+            if all(split([text])[0] for text in (reference, report)):
+                raise
+            found = []
+        return float(found[0]) if len(found) == 1 else float("nan")
 
     key = {"plugin": "ratescore", "package": _version("RaTEScore"), "weights": [_hash(ner), _hash(synonyms)]}
     return Plugin(("ratescore",), "RaTEScore", _stepwise("ratescore", score, 1, progress), key, empty=0.0)

@@ -257,11 +257,15 @@ def test_ratescore_is_asked_pair_by_pair_on_local_weights(bert: str, monkeypatch
 
         def compute_score(self, candidate_list: list[str], reference_list: list[str]) -> list[float]:
             asked.extend(zip(candidate_list, reference_list, strict=True))
-            return [] if "lung" in candidate_list[0] else [0.25]  # a report without a sentence gives nothing
+            if "lung" in candidate_list[0]:  # what it does with a report in which it finds no sentence
+                raise IndexError
+            return [0.25]
 
-    stand = types.ModuleType("RaTEScore")
+    stand, utils = types.ModuleType("RaTEScore"), types.ModuleType("RaTEScore.utils")
     stand.RaTEScore = Stand  # type: ignore[attr-defined]
+    utils.sentence_split = lambda texts: ([text for text in texts if "lung" not in text], [])  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "RaTEScore", stand)
+    monkeypatch.setitem(sys.modules, "RaTEScore.utils", utils)
     folder = make_run(Path("runs/words"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(CxrhfError, match="needs Angelakeke/RaTE-NER-Deberta, which is not on this machine"):
