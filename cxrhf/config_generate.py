@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 VIEWS = ("frontal", "all")
 BALANCE = ("sex", "none")
+PER = ("patient", "study", "image")
 COLUMNS = ("image", "patient", "generated", "reference", "sex", "age", "race", "strategy", "dataset")
 _COLUMN: dict[str, Any] = {"metavar": "COLUMN"}
 
@@ -52,7 +53,14 @@ class GenerateConfig:
     split: str = field(default="test", metadata={"metavar": "SPLIT", "help": "Split of the images, or all."})
     views: str = field(
         default="frontal",
-        metadata={"metavar": "WHICH", "help": "frontal (PA or AP, one image a study), or all (every image)."},
+        metadata={"metavar": "WHICH", "help": "frontal (PA or AP), or all."},
+    )
+    per: str = field(
+        default="patient",
+        metadata={
+            "metavar": "WHOM",
+            "help": "One image a patient (tests of words count every word as a new one), a study, or every image.",
+        },
     )
     # Not --n alone: torchrun would take that for an abbreviation of its own options.
     n_images: int = field(
@@ -145,6 +153,7 @@ class GenerateConfig:
             raise ConfigError("--from reads reports that are written: no build, adapter or prompt is needed")
         one_of("views: not known", self.views, VIEWS)
         one_of("balance: not known", self.balance, BALANCE)
+        one_of("per: not known", self.per, PER)
         one_of("precision: not known", self.precision, PRECISIONS)
         one_of("device: not known", self.device, DEVICES)
         within("n_images", self.n_images, 0, 1_000_000_000)

@@ -9,7 +9,7 @@ from cxrhf.config_generate import GenerateConfig
 ABOUT = """Reports of chest X-rays in several ways of decoding, beside the radiologists' own, in a run folder.
 
 MODEL is a run of cxrhf finetune, the folder of a model or an adapter, or ORG/NAME of the Hugging Face Hub. It writes
-about one frontal image a study of the test split, as many of women as of men. Strategies: greedy, beam (4),
+about one frontal image of each patient of the test split, as many women as men. Strategies: greedy, beam (4),
 conservative (T .3, top-p .95), rich (T .7, top-p .95), top_k (50), top_p (.9), or a YAML file with your own:
 
   warm: {do_sample: true, temperature: 1.2, top_p: 0.95, max_new_tokens: 512}

@@ -64,8 +64,8 @@ def _write(config: GenerateConfig, show: Progress) -> Written | None:
     say: Progress = show if main_process() else (lambda _: None)
     say(f"reading {config.build}")
     sample = sample_images(
-        config.build, split=config.split, views=config.views, n=config.n_images, balance=config.balance,
-        seed=config.seed,
+        config.build, split=config.split, views=config.views, per=config.per, n=config.n_images,
+        balance=config.balance, seed=config.seed,
     )  # fmt: skip
     say(f"opening {source}")
     vlm = first(

@@ -1,8 +1,10 @@
-"""A build -> the images that reports are written about, each with its reference: frontal, one a study, sexes balanced.
+"""A build -> the images that reports are written about, each with its reference: frontal, one a patient, sexes balanced.
 
-WORDS takes 2,000 frontal test images, half of women. Patients come in an order drawn by the seed, each with all of his
-studies, until there are enough; of the last one only some may be taken. The same seed and build give the same images,
-and fewer of them are a part of more.
+WORDS takes 2,000 frontal test images, half of women, and does not say of how many patients. Tests of words count every
+word as a new one, so words that one patient's reports repeat would look like words of a group: one image a patient,
+drawn by the seed, unless more are asked for. Patients come in an order drawn by the seed, until there are enough; of
+the last one only some images may be taken. The same seed and build give the same images, and fewer of them are a part
+of more.
 """
 
 from __future__ import annotations
@@ -62,6 +64,7 @@ def sample_images(
     *,
     split: str = "test",
     views: str = "frontal",
+    per: str = "patient",
     n: int = 2000,
     balance: str = "sex",
     seed: int = 0,
@@ -79,8 +82,6 @@ def sample_images(
     if views == "frontal":
         rows = _frontal(table, build)
         said.append(f"{len(rows):,} frontal")
-        rows = _first_of_study(table, rows)
-        said.append(f"{len(rows):,} studies")
     sections = [
         table[name].to_pylist() if name in table.column_names else [None] * len(images) for name in SECTIONS[2:]
     ]
@@ -94,7 +95,13 @@ def sample_images(
         raise TableError(
             f"{build}: no image of split {split} has a reference report", next_step="choose another --split"
         )
+    if per != "image":
+        rows = _first_of_study(table, rows)
+        said.append(f"{len(rows):,} studies")
     patients = table["patient_id"].to_pylist()
+    if per == "patient":
+        rows = _one_a_patient(images.ids, patients, rows, seed)
+        said.append(f"{len(rows):,} patients")
     drawn = {each: number(seed, "patient", each) for each in {patients[row] for row in rows}}
     order = rows[np.argsort([drawn[patients[row]] for row in rows], kind="stable")]
     if balance == "sex":
@@ -136,6 +143,19 @@ def _first_of_study(table: pa.Table, rows: Integers) -> Integers:
             seen.add(study)
             kept.append(row)
     return np.array(kept, dtype=np.int64)
+
+
+def _one_a_patient(ids: Sequence[str], patients: Sequence[str], rows: Integers, seed: int) -> Integers:
+    """One image of each patient, drawn by the seed and the image, whatever else is there."""
+    import numpy as np
+
+    from cxrhf.models.seeding import number
+
+    best: dict[str, tuple[int, int]] = {}
+    for row in rows.tolist():
+        drawn = (number(seed, "image", ids[row]), row)
+        best[patients[row]] = min(drawn, best.get(patients[row], drawn))
+    return np.sort(np.array([row for _, row in best.values()], dtype=np.int64))
 
 
 def _balanced(table: pa.Table, order: Integers, n: int) -> tuple[Integers, list[str]]:

@@ -177,19 +177,23 @@ def test_what_differs_is_not_mixed(whole: Path, tiny: Path, twin: Path, tmp_path
 
 
 def test_the_sample(twin: Path) -> None:
-    full = sample_images(twin, split="all", n=0)
+    alone = sample_images(twin, split="all", n=0)
+    whose = alone.images.table["patient_id"].to_pylist()
+    assert len(set(whose)) == len(whose)
+    full = sample_images(twin, split="all", n=0, per="study")
     sexes = full.images.table["sex"].to_pylist()
     assert sexes.count("F") == sexes.count("M") == len(sexes) // 2
     studies = list(zip(*(full.images.table[name].to_pylist() for name in ("patient_id", "study_id")), strict=True))
     assert len(set(studies)) == len(studies)
-    some = sample_images(twin, split="all", n=10)
+    assert len(full.images) > len(alone.images)
+    some = sample_images(twin, split="all", n=10, per="study")
     assert set(some.images.ids) < set(full.images.ids)
     assert len(some.images) == 10
-    assert sample_images(twin, split="all", n=10, seed=1).images.ids != some.images.ids
-    many = sample_images(twin, split="all", n=100_000)
+    assert sample_images(twin, split="all", n=10, seed=1, per="study").images.ids != some.images.ids
+    many = sample_images(twin, split="all", n=100_000, per="study")
     assert many.images.ids == full.images.ids
     assert any("100,000 images were asked for" in note for note in many.notes)
-    every = sample_images(twin, split="all", n=0, balance="none", views="all")
+    every = sample_images(twin, split="all", n=0, balance="none", views="all", per="image")
     assert len(every.images) == load_images(twin, labels="raw").num_rows
     with pytest.raises(ConfigError, match="too small for both sexes"):
         sample_images(twin, split="all", n=1)
