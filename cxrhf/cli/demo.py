@@ -20,14 +20,16 @@ the image is seen, train a small network on the films, and audit what it says of
 simulated models whose flaws are known (data/source/truth.json in the run folder says what was planted): one reads
 picture and chart, one the picture alone, one ranks like the first but is too sure of disease. Vectors of the network
 and of the first of these, and what lies in the films (drains, wires), show what is encoded, which slices fail, and
-whether a shortcut explains a gap.
+whether a shortcut explains a gap. Last, a tiny vision-language model learns to write the reports, writes about the test
+films in six ways of decoding, and the page tells what they leave out, beside a simulated writer with known flaws.
 
 A demo that was stopped goes on with the same command.
 
 examples:
   cxrhf demo
   cxrhf demo --out runs/small --n-patients 100 --n-resamples 200 --steps 20
-  cxrhf demo --steps 0                                     simulated models only: no torch is needed"""
+  cxrhf demo --report-steps 0                              without the vision-language model
+  cxrhf demo --steps 0 --report-steps 0                    simulated models only: no torch is needed"""
 
 
 # Kind of simulated model -> its name on the page.
@@ -42,13 +44,14 @@ def main(args: Sequence[str]) -> int:
     config = parse(DemoConfig, args, verb="demo", about=ABOUT)
     import pyarrow as pa
 
-    from cxrhf.auditing import progress_line
+    from cxrhf.auditing import add_sources, progress_line
     from cxrhf.cli.audit import audit_into
+    from cxrhf.cli.demo_reports import reports
     from cxrhf.config import to_mapping
     from cxrhf.config_build import BuildConfig
     from cxrhf.config_context import ContextFitConfig
     from cxrhf.data.build import build
-    from cxrhf.preparing import prepare
+    from cxrhf.preparing import prepare, prepare_reports
     from cxrhf.pretesting import fit_run
     from cxrhf.representations.looking import look_beside
     from cxrhf.run import made_up, open_run
@@ -59,7 +62,14 @@ def main(args: Sequence[str]) -> int:
         verb="demo",
         config=to_mapping(config),
         inputs=[
-            made_up("synthetic", n_patients=config.n_patients, seed=config.seed, size=config.size, steps=config.steps)
+            made_up(
+                "synthetic",
+                n_patients=config.n_patients,
+                seed=config.seed,
+                size=config.size,
+                steps=config.steps,
+                report_steps=config.report_steps,
+            )
         ],
         overwrite=config.overwrite,
     )
@@ -92,7 +102,9 @@ def main(args: Sequence[str]) -> int:
     audit = AuditConfig(predictions=(str(written),), out=config.out, context=str(chart.path), pictures=str(folder),
                         attributes=str(folder), n_resamples=config.n_resamples, seed=config.seed)  # fmt: skip
     prepared = prepare(loaded, audit, show)
-    run.add("predictions", prepared.table)
+    if config.report_steps and (found := reports(config, folder, run.path / "writer", show)) is not None:
+        prepared = prepare_reports(found, prepared)
+    add_sources(run, prepared)
     print("\n".join(prepared.reading))
     looked = look_beside(audit, [run.path], prepared.table)
     print(audit_into(run, prepared, looked, audit, show))

@@ -104,7 +104,8 @@ def test_report_again(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_demo(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["demo", "--out", "runs/d", "--n-patients", "60", "--size", "64", "--n-resamples", "20", "--steps", "6"]
+    small = ["demo", "--out", "runs/d", "--n-patients", "60", "--size", "64", "--n-resamples", "20", "--steps", "6",
+             "--report-steps", "4"]  # fmt: skip
     assert cli.main(small) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "runs/d/report.html"
     assert cli.main(small) == 0  # the same again

@@ -81,7 +81,14 @@ def test_semantic_spread_is_a_jackknife_over_patients() -> None:
 
 
 def test_word_vectors_put_together_what_stands_together() -> None:
-    texts = ["large heart effusion", "clear lungs normal", "large heart", "clear normal", "heart effusion", "lungs normal"]
+    texts = [
+        "large heart effusion",
+        "clear lungs normal",
+        "large heart",
+        "clear normal",
+        "heart effusion",
+        "lungs normal",
+    ]
     words, vectors = cooccurrence_vectors(texts * 5, dim=3)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosine = {(a, b): unit[i] @ unit[j] for i, a in enumerate(words) for j, b in enumerate(words)}

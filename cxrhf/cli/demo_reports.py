@@ -1,0 +1,68 @@
+"""The demo's generated reports: a tiny vision-language model learns to write; a simulated writer has known flaws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cxrhf.config import DemoConfig
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cxrhf.auditing_reports import ReadReports
+
+WRITER, SIMULATED = "writer", "writer with planted flaws"
+
+
+def reports(config: DemoConfig, data: Path, out: Path, show: Callable[[str], None]) -> ReadReports | None:
+    """Reports by six strategies and by the simulated writer; None where the packages are not there."""
+    import pyarrow as pa
+
+    from cxrhf.auditing_reports import ReadReports
+    from cxrhf.audits.reports.written import Tables
+    from cxrhf.config import load_mapping
+    from cxrhf.config_finetune import FinetuneConfig
+    from cxrhf.config_generate import GenerateConfig
+    from cxrhf.config_score import ScoreConfig
+    from cxrhf.errors import CxrhfError
+    from cxrhf.run import read_run
+    from cxrhf.writing.finetuning import check_vlm_packages, finetune_run
+    from cxrhf.writing.generating import generate_run
+    from cxrhf.writing.scoring import score_run
+
+    try:
+        check_vlm_packages()
+    except CxrhfError as error:
+        print(f"No reports are written: {error}", end="\n\n")
+        return None
+    recipe = load_mapping("tiny_qwen") | {"max_steps": config.report_steps, "seed": config.seed}
+    learned = finetune_run(
+        FinetuneConfig(str(data), out=str(out / "model"), overwrite=config.overwrite, **recipe), show
+    )
+    assert learned is not None
+    print("\n".join(["A tiny vision-language model, LoRA on the reports of the training patients:", *learned.lines()]))
+    generate = GenerateConfig(str(out / "model"), build=str(data), model=WRITER, out=str(out / "reports"),
+                              seed=config.seed, overwrite=config.overwrite)  # fmt: skip
+    written = generate_run(generate, show)
+    score_run(ScoreConfig(str(out / "reports")), show)
+    assert written is not None
+    print("\n".join(written.lines), end="\n\n")
+    run = read_run(out / "reports")
+    made = pa.concat_tables([run.table("generations"), simulated(config)])
+    return ReadReports(Tables(made, run.table("scores"), run.table("report_vectors")), [], list(written.notes))
+
+
+def simulated(config: DemoConfig) -> pa.Table:
+    """The simulated writer's reports of all patients: enough of them to show what it moved."""
+    import pyarrow as pa
+
+    from cxrhf.data.synthetic.generations import generations
+    from cxrhf.data.synthetic.people import people
+
+    table = generations(people(config.n_patients, config.seed), kind="planted", seed=config.seed)
+    for name, value in (("model", SIMULATED), ("strategy", "simulated"), ("dataset", "synthetic")):
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(at), pa.repeat(pa.scalar(value), table.num_rows))
+    return table
