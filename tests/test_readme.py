@@ -114,6 +114,31 @@ def test_context_commands_run_one_after_the_other(tmp_path, monkeypatch):
         assert (tmp_path / "runs" / run / "report.html").is_file()
 
 
+def test_report_commands_run_one_after_the_other(tmp_path, monkeypatch, capsys):
+    """On a small twin, a few steps, two strategies; and somebody's file."""
+    from cxrhf.config_build import BuildConfig
+    from cxrhf.data.build import build
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CXRHF_CACHE", str(tmp_path / "cache"))
+    build(BuildConfig("synthetic", out="data/twin", n_patients=40, seed=2, size=64, configuration="images"))
+    rows = [f"{k},p{k},{'FM'[k % 2]},Clear lungs and heart {'ab'[k % 2]}.,Clear lungs." for k in range(60)]
+    (tmp_path / "theirs.csv").write_text("\n".join(["id,pid,gender,ref,hyp", *rows]) + "\n")
+    several = [block for block in blocks("bash") if "cxrhf finetune" in block or "theirs.csv" in block]
+    assert len(several) == 2
+    more = {
+        "finetune": ["--max-steps", "4", "--max-examples", "16", "--max-validate", "4"],
+        "generate": ["--strategies", "greedy,top_p", "--max-new-tokens", "12", "--n-images", "8"],
+        "audit": ["--n-resamples", "20"],
+    }
+    for line in "\n".join(several).splitlines():
+        words = line.split("#")[0].split()
+        if words[:1] == ["cxrhf"]:
+            assert cli.main([*words[1:], *more.get(words[1], [])]) == 0, (line, capsys.readouterr().err)
+    assert (tmp_path / "runs" / "words" / "report.html").is_file()
+    assert (tmp_path / "runs" / "theirs" / "report.html").is_file()
+
+
 def test_functions_of_the_table_exist():
     import cxrhf.metrics
 

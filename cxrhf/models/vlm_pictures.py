@@ -40,14 +40,14 @@ def bound_tokens(processor: Any, size: int) -> None:
 
     Those that bring every picture to a size of their own are left alone.
     """
-    look = getattr(processor, "image_processor", None)
-    limits = getattr(look, "size", None)
-    areas = getattr(look, "merge_size", None) is not None and limits is not None
-    if areas and limits["longest_edge"] and limits["shortest_edge"]:
+    look: Any = getattr(processor, "image_processor", None)
+    limits: Any = getattr(look, "size", None)
+    if limits is None or getattr(look, "merge_size", None) is None:
+        return
+    if limits["longest_edge"] and limits["shortest_edge"]:
         most = size * size
-        kind = type(limits)
         least = min(int(limits["shortest_edge"]), most)
-        look.size = kind(shortest_edge=least, longest_edge=most)  # type: ignore[union-attr]
+        look.size = type(limits)(shortest_edge=least, longest_edge=most)
 
 
 def blank(size: int) -> Any:

@@ -1,4 +1,4 @@
-"""A build -> the images that reports are written about, each with its reference: frontal, one a patient, sexes balanced.
+"""A build -> the images that reports are written about, with their references: frontal, one a patient, sexes balanced.
 
 WORDS takes 2,000 frontal test images, half of women, and does not say of how many patients. Tests of words count every
 word as a new one, so words that one patient's reports repeat would look like words of a group: one image a patient,
