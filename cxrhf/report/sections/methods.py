@@ -99,7 +99,7 @@ _REPORTS = (
      "a lost word matters to a patient only a clinician can say. Groups differ in their diseases, so words that go "
      "with one of them are expected. Q values of single words hold for independent tokens and are corrected within one "
      "strategy and pair of groups; p values of WAE, counts and differences exchange whole patients, and all of one "
-     "audit and model are corrected together (Benjamini-Hochberg)."),
+     "audit and model are corrected by Benjamini-Hochberg, women against men apart from other groups."),
 )  # fmt: skip
 _LIMITS = (
     "Labels are taken as true; where they were read from reports by a program, its errors are in every number. "
