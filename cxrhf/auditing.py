@@ -181,7 +181,7 @@ class Audit:
                 f"{len(rows)} rows of {metric!r}",
                 got=", ".join(f"{name}={each!r}" for name, each in where.items()),
                 next_step=(None if metric in metrics else did_you_mean(metric, metrics))
-                or "say which: finding=, model=, audit=, slice=, versus=; .results has all rows",
+                or "say which: finding=, model=, strategy=, audit=, slice=, versus=; .results has all rows",
             )
         return float(rows[0]["value"])
 

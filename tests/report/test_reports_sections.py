@@ -89,7 +89,7 @@ def test_words_follow_the_rows(rows, changes, words) -> None:
 
 
 def test_the_table_of_strategies_has_every_number(closed) -> None:
-    table = closed.split('<table class="numbers">')[1].split("</table>")[0]
+    table = closed.split('<table class="numbers')[1].split("</table>")[0]
     page = Page(f"<table>{table}</table>")
     for words in ("Reference", "greedy", ODD, "Likeness to the references", "ROUGE-L", "0.340 0.330 to 0.350",
                   "my_score", "Template diversity", "82.0%", "0.75%", "Erased", "chance 0.3 (0–2)",
