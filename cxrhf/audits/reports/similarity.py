@@ -15,8 +15,8 @@ from cxrhf.audits.rows import Row, beyond_resamples
 from cxrhf.metrics.drawn_means import mean_replicates, patients_behind
 from cxrhf.metrics.intervals import UnitCount, difference_interval, interval
 
-# Metrics whose groups are compared; of precision and recall the F1 speaks.
-COMPARED = ("rouge1", "rougeL", "bleu", "bertscore_f1", "ratescore", "radgraph_f1")
+# Parts of a score whose groups are not compared: its F1 speaks for them.
+PARTS = ("_precision", "_recall")
 _UNIT = (0.0, 1.0)
 
 
@@ -50,7 +50,7 @@ def similarity(written: Written, measured: Measured, groups: Sequence[Groups], s
     for name in names:
         columns.append(measured.values[name])
         keys.append((name, "all"))
-        for pair in pairs if name in COMPARED or "." in name else ():
+        for pair in () if name.partition(".")[0].endswith(PARTS) else pairs:
             for code, slice in ((0, pair.first), (1, pair.second)):
                 if (name, slice) not in keys:
                     columns.append(np.where(pair.code == code, measured.values[name], np.nan))
