@@ -95,10 +95,12 @@ def test_accelerate_gives_the_same_from_one_process_and_from_two(tmp_path):
     rows = one["rows"]
     n = len(rows["labels"])
     assert n % 16  # the last batches do not divide evenly
-    assert one["gathered"] == two["gathered"]
+    # A batch of another size may change the last bit of a logit, on some processors: 5e-7 of one below 8, a quarter of
+    # that of a probability, and of a mean over all rows less still.
+    assert_close(one["gathered"], two["gathered"], rel=1e-7)
     assert printed.splitlines()[1:] == printed_by_two.splitlines()[1:]
     assert_close(one["gathered"], one["by_files"])
-    assert_close(one["gathered"], two["by_files"])
+    assert_close(one["gathered"], two["by_files"], rel=1e-7)
     rows["context"] = np.array(rows["context"], dtype=np.float32).astype(float)  # as it travels
     for k, finding in enumerate(("pleural_effusion", "cardiomegaly")):
         y, p, q, _ = columns(rows, k, np.array(rows["probability"]))
@@ -108,13 +110,13 @@ def test_accelerate_gives_the_same_from_one_process_and_from_two(tmp_path):
         assert found["balanced_brier_per_label"][finding] == pytest.approx(balanced_brier(y, p), abs=1e-6)
 
 
-def assert_close(one: dict[str, Any], other: dict[str, Any]) -> None:
+def assert_close(one: dict[str, Any], other: dict[str, Any], rel: float = 1e-9) -> None:
     assert list(one) == list(other)
     for key, value in one.items():
         if isinstance(value, dict):
-            assert_close(value, other[key])
+            assert_close(value, other[key], rel)
         else:
-            assert other[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-9, abs=1e-12)), key
+            assert other[key] == (value if isinstance(value, str) else pytest.approx(value, rel=rel, abs=1e-12)), key
 
 
 def test_scikit_learn(tmp_path):
