@@ -6,6 +6,8 @@ WORKERS ?= 2
 DEMO ?= runs/demo
 PY := $(VENV)/bin/python
 export PYTHONPATH := $(CURDIR)
+# Where a shell forbids bytecode, every process of the tests would compile all sources again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-slow bench lint check format clean
 
