@@ -8,6 +8,8 @@ PY := $(VENV)/bin/python
 export PYTHONPATH := $(CURDIR)
 # Virtual machines may name AMX and not grant it: torch would die of an illegal instruction (see cxrhf/models/__init__.py).
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
+# Where a shell forbids bytecode, every process of the tests would compile all sources again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-slow bench lint check format clean
 

@@ -6,6 +6,7 @@ asks of any machine but this one, and what it complains of, is kept for the test
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -59,16 +60,26 @@ class Seen:
 
 
 @contextmanager
-def page(width: int = 1440, height: int = 900, dark: bool = False) -> Iterator[Seen]:
-    """A blank page in a new browser. Requests that leave loopback are recorded and refused."""
+def browser() -> Iterator[Any]:
+    """A Chromium for several pages of `page(..., within=it)`, which share nothing else."""
     from playwright.sync_api import sync_playwright
 
     path = chromium()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        started = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
         try:
-            scheme = "dark" if dark else "light"
-            context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+            yield started
+        finally:
+            started.close()
+
+
+@contextmanager
+def page(width: int = 1440, height: int = 900, dark: bool = False, within: Any = None) -> Iterator[Seen]:
+    """A blank page in a new browser, or in the given one. Requests that leave loopback are recorded and refused."""
+    with nullcontext(within) if within else browser() as started:
+        scheme = "dark" if dark else "light"
+        context = started.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        try:
             seen = Seen(context.new_page())
 
             def judge(route: Any) -> None:
@@ -84,7 +95,7 @@ def page(width: int = 1440, height: int = 900, dark: bool = False) -> Iterator[S
             seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
             yield seen
         finally:
-            browser.close()
+            context.close()
 
 
 def free_port() -> int:
@@ -120,8 +131,8 @@ def serve(
 
 
 @contextmanager
-def host(*, hf_home: Path) -> Iterator[Callable[[Path], str]]:
-    """A process that serves every app.py it is given; each call returns the address of one more page."""
+def host(*, hf_home: Path) -> Iterator[Callable[[Path], tuple[str, dict[str, str]]]]:
+    """A process that serves every app.py it is given; each call returns one more address, and what its button gives."""
     env = _environment(hf_home, ROOT, {})
     with TemporaryFile() as said:
         server = subprocess.Popen(
@@ -129,13 +140,14 @@ def host(*, hf_home: Path) -> Iterator[Callable[[Path], str]]:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said,
         )  # fmt: skip
 
-        def start(app: Path) -> str:
+        def start(app: Path) -> tuple[str, dict[str, str]]:
             assert server.stdin is not None
             assert server.stdout is not None
             print(app, file=server.stdin, flush=True)
             for line in server.stdout:
-                if line.startswith("serving at "):
-                    return f"http://127.0.0.1:{int(line.split()[-1])}/"
+                if line.startswith("serving "):
+                    port, pressed = json.loads(line.removeprefix("serving "))
+                    return f"http://127.0.0.1:{port}/", pressed
             said.seek(0)
             raise RuntimeError(f"{app} was not served:\n{said.read().decode(errors='replace')[-5000:]}")
 

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,12 +29,19 @@ needs_torch = pytest.mark.skipif(
 )
 
 
-def run(name: str, folder: Path, *options: str, launcher: tuple[str, ...] = ()) -> tuple[str, dict[str, Any]]:
-    """What an example prints and what it writes."""
+def run(
+    name: str, folder: Path, *options: str, launcher: tuple[str, ...] = (), transformers: bool = True
+) -> tuple[str, dict[str, Any]]:
+    """What an example prints and what it writes; with transformers to be found, or without."""
     out = folder / "out.json"
     out.unlink(missing_ok=True)
+    paths = [ROOT]
+    if not transformers:
+        paths.append(folder / "without")
+        paths[-1].mkdir(exist_ok=True)
+        shutil.copy(ROOT / "tests" / "without_transformers.py", paths[-1] / "sitecustomize.py")
     settings = {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "HF_HOME": str(folder / "home"),
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -88,17 +96,20 @@ def test_trainer(tmp_path):
 @needs_torch
 def test_accelerate_gives_the_same_from_one_process_and_from_two(tmp_path):
     options = ("--cpu", "--n-resamples", "200")
-    printed, one = run("accelerate_metrics.py", tmp_path, *options)
-    printed_by_two, two = run("accelerate_metrics.py", tmp_path, *options, launcher=TORCHRUN)
+    # It needs no transformers; that evaluate imports it all the same would be a third of the time of each process.
+    printed, one = run("accelerate_metrics.py", tmp_path, *options, transformers=False)
+    printed_by_two, two = run("accelerate_metrics.py", tmp_path, *options, launcher=TORCHRUN, transformers=False)
     # A launcher may start one process without saying so; then the rest of this test would compare nothing.
     assert (one["processes"], two["processes"]) == (1, 2)
     rows = one["rows"]
     n = len(rows["labels"])
     assert n % 16  # the last batches do not divide evenly
-    assert one["gathered"] == two["gathered"]
+    # A batch of another size may change the last bit of a logit, on some processors: 5e-7 of one below 8, a quarter of
+    # that of a probability, and of a mean over all rows less still.
+    assert_close(one["gathered"], two["gathered"], rel=1e-7)
     assert printed.splitlines()[1:] == printed_by_two.splitlines()[1:]
     assert_close(one["gathered"], one["by_files"])
-    assert_close(one["gathered"], two["by_files"])
+    assert_close(one["gathered"], two["by_files"], rel=1e-7)
     rows["context"] = np.array(rows["context"], dtype=np.float32).astype(float)  # as it travels
     for k, finding in enumerate(("pleural_effusion", "cardiomegaly")):
         y, p, q, _ = columns(rows, k, np.array(rows["probability"]))
@@ -108,13 +119,13 @@ def test_accelerate_gives_the_same_from_one_process_and_from_two(tmp_path):
         assert found["balanced_brier_per_label"][finding] == pytest.approx(balanced_brier(y, p), abs=1e-6)
 
 
-def assert_close(one: dict[str, Any], other: dict[str, Any]) -> None:
+def assert_close(one: dict[str, Any], other: dict[str, Any], rel: float = 1e-9) -> None:
     assert list(one) == list(other)
     for key, value in one.items():
         if isinstance(value, dict):
-            assert_close(value, other[key])
+            assert_close(value, other[key], rel)
         else:
-            assert other[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-9, abs=1e-12)), key
+            assert other[key] == (value if isinstance(value, str) else pytest.approx(value, rel=rel, abs=1e-12)), key
 
 
 def test_scikit_learn(tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import doctest
+import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from cxrhf.hub import widget
-from tests.browser import ROOT, host, page
+from tests.browser import ROOT, browser, host, page
 
 FOLDERS = sorted(path.parent for path in (ROOT / "metrics").glob("*/app.py"))
 
@@ -35,17 +37,39 @@ def words(html: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], str]]:
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], tuple[str, dict[str, str]]]]:
     with host(hf_home=tmp_path_factory.mktemp("hf")) as start:
         yield start
 
 
+@pytest.fixture(scope="module")
+def started() -> Iterator[Callable[[], Any]]:
+    """One Chromium for all pages, not before the first of them asks for it: without one, the rest is tested."""
+    with ExitStack() as stack:
+        made: list[Any] = []
+
+        def start_once() -> Any:
+            made[:] = made or [stack.enter_context(browser())]
+            return made[0]
+
+        yield start_once
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_page_computes_the_example_of_the_card(folder: Path, start: Callable[[Path], str]) -> None:
+def test_page_computes_the_example_of_the_card(
+    folder: Path, start: Callable[[Path], tuple[str, dict[str, str]]], started: Callable[[], Any]
+) -> None:
     result = card_example(folder)
     assert (folder / "app.py").read_text(encoding="utf-8").endswith('if __name__ == "__main__":\n    app.launch()\n')
-    with page() as seen:
-        seen.page.goto(start(folder / "app.py"))
+    address, pressed = start(folder / "app.py")
+    assert pressed["problem"] == ""
+    assert pressed["title"] != ""
+    assert folder.name in pressed["top"], pressed["top"]
+    assert '"value">undefined' not in pressed["top"], "an example should have a number"
+    assert any(key.startswith(folder.name) for key in json.loads(pressed["result"]))
+    assert f'cxrhf.metric_path("{folder.name}")' in pressed["code"]
+    with page(within=started()) as seen:
+        seen.page.goto(address)
         seen.page.locator("#compute").click()
         number = words(widget.headline(folder.name, result, 0.95))
         seen.page.wait_for_function(

@@ -478,6 +478,7 @@ def test_two_processes_agree_with_one(tmp_path: Path) -> None:
             assert same(found[f"{name}, {form}"], here), (name, form)
 
 
+WITHOUT_TRANSFORMERS = (ROOT / "tests" / "without_transformers.py").read_text(encoding="utf-8")
 WITHOUT_NETWORK = """
 import socket, sys
 def refuse(*arguments, **options):
@@ -516,7 +517,7 @@ def computed(script: str, cases: dict[str, Any], home: Path, *, path: str) -> di
     file = home / "cases.json"
     file.write_text(json.dumps(cases), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", script + COMPUTE, str(file)],
+        [sys.executable, "-c", WITHOUT_TRANSFORMERS + script + COMPUTE, str(file)],
         cwd=home,
         env=subprocess_environment(home, path=path),
         text=True,

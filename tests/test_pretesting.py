@@ -37,6 +37,12 @@ def material(twin: Twin) -> Material:
 
 
 @pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    """Edema in a smaller hospital, for what holds in any: who plays a part in a fit, what is said and kept."""
+    return read_build(make_twin(tmp_path_factory.mktemp("small"), 800, SEED).built, ("cardiomegaly", "edema"))
+
+
+@pytest.fixture(scope="module")
 def run(twin: Twin, tmp_path_factory: pytest.TempPathFactory) -> ContextRun:
     return fit_context(
         twin.built, out=tmp_path_factory.mktemp("run") / "context", features=["words"], findings=list(FINDINGS),
@@ -147,10 +153,10 @@ def test_permuted_labels_find_nothing(material):
         assert np.std(p) < 0.25 * np.std(mixed.y[:, at])
 
 
-def test_no_label_outside_training_plays_a_part(material):
+def test_no_label_outside_training_plays_a_part(small):
     """Other labels of validation and test: the same models, and the same probabilities of training images."""
     config = ContextFitConfig("-", features=("words",), findings=("edema",), workers=1)
-    some = replace(material, findings=("edema",), y=material.y[:, [1]])
+    some = replace(small, findings=("edema",), y=small.y[:, [1]])
     flipped = some.y.copy()
     test = some.split("test")
     flipped[test] = 1 - flipped[test]
@@ -169,9 +175,9 @@ def _without_seconds(found):
     return families
 
 
-def test_a_stopped_fit_goes_on(material, tmp_path, monkeypatch):
+def test_a_stopped_fit_goes_on(small, tmp_path, monkeypatch):
     config = ContextFitConfig("-", features=("words",), findings=("edema",), workers=1)
-    some = replace(material, findings=("edema",), y=material.y[:, [1]])
+    some = replace(small, findings=("edema",), y=small.y[:, [1]])
     first = fitting.fit_context(some, config, checkpoint=tmp_path, inputs="a")
     monkeypatch.setattr("cxrhf.context.sweep.sweep", lambda *_, **__: pytest.fail("fitted again"))
     again = fitting.fit_context(some, config, checkpoint=tmp_path, inputs="a")
@@ -266,12 +272,12 @@ def test_bad_input(run, twin, tmp_path, capsys):
     assert "build.json" in capsys.readouterr().err
 
 
-def test_a_finding_with_three_positives_is_left_out_and_the_others_are_not(material):
-    y = material.y.copy()
+def test_a_finding_with_three_positives_is_left_out_and_the_others_are_not(small):
+    y = small.y.copy()
     y[:, 0] = 0
-    few = np.flatnonzero(material.split("train"))[:3]
+    few = np.flatnonzero(small.split("train"))[:3]
     y[few, 0] = 1
-    some = replace(material, findings=("cardiomegaly", "edema"), y=y[:, :2])
+    some = replace(small, findings=("cardiomegaly", "edema"), y=y[:, :2])
     config = ContextFitConfig("-", features=("words",), workers=1)
     found = fitting.fit_context(some, config)
     assert found is not None
@@ -284,9 +290,9 @@ def test_a_finding_with_three_positives_is_left_out_and_the_others_are_not(mater
         fitting.fit_context(replace(some, findings=("cardiomegaly",), y=y[:, :1]), config)
 
 
-def test_pooled_choice_cross_fits_validation_images_too(material):
+def test_pooled_choice_cross_fits_validation_images_too(small):
     config = ContextFitConfig("-", features=("words",), findings=("edema",), choose="pooled", workers=1)
-    some = replace(material, findings=("edema",), y=material.y[:, [1]])
+    some = replace(small, findings=("edema",), y=small.y[:, [1]])
     found = fitting.fit_context(some, config)
     assert found is not None
     assert found.choices["splits"]["learned"] == ["train", "validate"]

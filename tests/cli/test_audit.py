@@ -104,7 +104,7 @@ def test_report_again(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_demo(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["demo", "--out", "runs/d", "--n-patients", "60", "--size", "64", "--n-resamples", "20", "--steps", "6",
+    small = ["demo", "--out", "runs/d", "--n-patients", "40", "--size", "64", "--n-resamples", "20", "--steps", "4",
              "--report-steps", "4"]  # fmt: skip
     assert cli.main(small) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "runs/d/report.html"
@@ -113,7 +113,7 @@ def test_demo(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "made from other inputs" in capsys.readouterr().err
     record = json.loads((vendor.parent / "runs" / "d" / "run.json").read_text())
     assert record["verb"] == "demo"
-    assert record["config"]["n_patients"] == 60
+    assert record["config"]["n_patients"] == 40
     table = read_table(vendor.parent / "runs" / "d" / "predictions.parquet", PREDICTION)
     assert table["pretest"].null_count < table.num_rows
 

@@ -88,6 +88,7 @@ tags:
 # Context gap
 """
 
+WITHOUT_TRANSFORMERS = (ROOT / "tests" / "without_transformers.py").read_text(encoding="utf-8")
 # The same computation with the repository's module and with the copy; run where cxrhf can and cannot be imported.
 RUN = """
 import json, sys
@@ -157,7 +158,7 @@ def answers_of(staged: Path) -> list[list[Any]]:
         env |= {"PYTHONPATH": str(ROOT)} if how == "repository" else {}
         running.append(
             subprocess.Popen(
-                [sys.executable, "-c", RUN, str(script), how],
+                [sys.executable, "-c", WITHOUT_TRANSFORMERS + RUN, str(script), how],
                 env=env,
                 cwd=base / "elsewhere",
                 stdout=subprocess.PIPE,

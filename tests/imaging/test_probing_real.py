@@ -54,7 +54,7 @@ def nih() -> Images:
 @pytest.mark.real
 def test_sex_and_view_are_read_from_a_network_of_photographs() -> None:
     config = ProbeConfig(
-        "nih", ("imagenet",), targets=("sex", "view", "race"), folds=5, architecture="tf_efficientnet_lite0", size=112,
+        "nih", ("imagenet",), targets=("sex", "view", "race"), folds=5, architecture="tf_efficientnet_lite0", size=80,
         n_resamples=500,
     )  # fmt: skip
     study = study_of(nih(), [], config)

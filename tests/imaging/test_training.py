@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -255,29 +255,56 @@ def test_the_same_command_goes_on_and_then_leaves_it(
     assert not (tmp_path / "run/models/seed-2").exists()
 
 
+# A process that has imported everything; for every line it is given, the command in a new process of its own.
+TRAININGS = """
+import os, runpy, sys
+import cxrhf.imaging.training, cxrhf.models.train, cxrhf.models.weights
+for _ in sys.stdin:
+    child = os.fork()
+    if not child:
+        try:
+            runpy.run_module("cxrhf.models.train", run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            os._exit(end.code or 0)
+        os._exit(1)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
 def test_kill_9_at_random_steps(twin: Path, tmp_path: Path) -> None:
     """The process is gone without a word, twice, at moments nobody chose; the loss curve continues exactly."""
     words = [twin, *TINY, "--findings", "edema,support_devices", "--epochs", "3", "--save-every", "3"]
     words += ["--flip", "0.5", "--rotation", "10"]
-    base = [sys.executable, "-m", "cxrhf.models.train", *map(str, words)]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     assert run("train", *words, "--out", tmp_path / "whole") == 0
     last = json.loads((tmp_path / "whole/history-0.jsonl").read_text().splitlines()[-1])["step"]
-    parts = [*base, "--out", str(tmp_path / "parts")]
+    command = [sys.executable, "-c", TRAININGS, *map(str, words), "--out", str(tmp_path / "parts")]
     chance = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID", "0"))
     history = tmp_path / "parts/history-0.jsonl"
-    for at in sorted(chance.sample(range(4, last), 2)):
-        process = subprocess.Popen(parts, env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        end = time.monotonic() + 120
-        while process.poll() is None and time.monotonic() < end:
-            seen = history.read_text().splitlines() if history.is_file() else []
-            if seen and json.loads(seen[-1])["step"] >= at - 3:
-                time.sleep(chance.random() * 0.15)
-                break
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert subprocess.run(parts, env=env, capture_output=True, check=False, timeout=200).returncode == 0
+    with subprocess.Popen(
+        command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as trainings:
+        assert trainings.stdin is not None
+        assert trainings.stdout is not None
+        said = (line for line in trainings.stdout if line.strip().lstrip("-").isdigit())  # the command prints, too
+        ends = []
+        for at in (*sorted(chance.sample(range(4, last), 2)), None):
+            print(file=trainings.stdin, flush=True)
+            process = int(next(said))
+            end = time.monotonic() + 120
+            while at is not None and time.monotonic() < end:
+                seen = history.read_text().splitlines() if history.is_file() else []
+                if seen and json.loads(seen[-1])["step"] >= at - 3:
+                    time.sleep(chance.random() * 0.15)
+                    break
+                time.sleep(0.005)
+            if at is not None:
+                with suppress(ProcessLookupError):  # it may have come to its end meanwhile
+                    os.kill(process, signal.SIGKILL)
+            ends.append(int(next(said)))
+    assert set(ends[:2]) <= {0, -signal.SIGKILL}
+    assert ends[2] == 0
     assert history.read_bytes() == (tmp_path / "whole/history-0.jsonl").read_bytes()
     weights = [(tmp_path / name / "models/seed-0/model.safetensors").read_bytes() for name in ("whole", "parts")]
     assert weights[0] == weights[1]
