@@ -144,6 +144,9 @@ def test_report_commands_run_one_after_the_other(tmp_path, monkeypatch, capsys):
         if words[:1] == ["cxrhf"]:
             assert cli.main([*words[1:], *more.get(words[1], [])]) == 0, (line, capsys.readouterr().err)
     assert (tmp_path / "runs" / "words" / "report.html").is_file()
+    rows = pq.read_table(tmp_path / "runs" / "words" / "results.parquet").to_pylist()
+    different = {row["strategy"]: row["value"] for row in rows if row["metric"] == "n_templates"}
+    assert different["greedy"] < different["top_p"] <= 8
     assert (tmp_path / "runs" / "theirs" / "report.html").is_file()
 
 
