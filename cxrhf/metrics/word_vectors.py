@@ -26,9 +26,9 @@ def cooccurrence_vectors(
     At most `dim` directions, fewer where there are fewer words. Words that stand with no other more often than by
     chance have no direction and are left out.
 
-    >>> words, vectors = cooccurrence_vectors(["large heart", "clear lungs"] * 5, dim=2)
+    >>> words, vectors = cooccurrence_vectors(["large heart", "clear lungs"] * 5, dim=4)
     >>> words, vectors.shape
-    (['clear', 'heart', 'large', 'lungs'], (4, 2))
+    (['clear', 'heart', 'large', 'lungs'], (4, 4))
     """
     as_count(dim, "dim")
     as_count(min_texts, "min_texts")

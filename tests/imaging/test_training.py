@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import sqlite3
@@ -262,6 +263,7 @@ import cxrhf.imaging.training, cxrhf.models.train, cxrhf.models.weights
 for _ in sys.stdin:
     child = os.fork()
     if not child:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what it prints is not what is said here
         try:
             runpy.run_module("cxrhf.models.train", run_name="__main__", alter_sys=True)
         except SystemExit as end:
@@ -282,27 +284,27 @@ def test_kill_9_at_random_steps(twin: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", TRAININGS, *map(str, words), "--out", str(tmp_path / "parts")]
     chance = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID", "0"))
     history = tmp_path / "parts/history-0.jsonl"
+    # Without a buffer, so that select sees all that can be read.
     with subprocess.Popen(
-        command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as trainings:
         assert trainings.stdin is not None
         assert trainings.stdout is not None
-        said = (line for line in trainings.stdout if line.strip().lstrip("-").isdigit())  # the command prints, too
         ends = []
         for at in (*sorted(chance.sample(range(4, last), 2)), None):
-            print(file=trainings.stdin, flush=True)
-            process = int(next(said))
-            end = time.monotonic() + 120
-            while at is not None and time.monotonic() < end:
-                seen = history.read_text().splitlines() if history.is_file() else []
+            trainings.stdin.write(b"\n")
+            process = int(trainings.stdout.readline())
+            assert process > 1
+            end = time.monotonic() + (120 if at else 200)
+            while not select.select([trainings.stdout], [], [], 0.005)[0] and time.monotonic() < end:
+                seen = history.read_text().splitlines() if at and history.is_file() else []
                 if seen and json.loads(seen[-1])["step"] >= at - 3:
                     time.sleep(chance.random() * 0.15)
                     break
-                time.sleep(0.005)
-            if at is not None:
+            if at or time.monotonic() >= end:
                 with suppress(ProcessLookupError):  # it may have come to its end meanwhile
                     os.kill(process, signal.SIGKILL)
-            ends.append(int(next(said)))
+            ends.append(int(trainings.stdout.readline()))
     assert set(ends[:2]) <= {0, -signal.SIGKILL}
     assert ends[2] == 0
     assert history.read_bytes() == (tmp_path / "whole/history-0.jsonl").read_bytes()

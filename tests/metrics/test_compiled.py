@@ -19,7 +19,8 @@ print(sum(draw_lanes.stats.cache_hits.values()))
 
 
 def run(folder: Path) -> list[str]:
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    # Python's own bytecode goes by size and time, so it would not see the change that this is about.
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("NUMBA_CACHE_DIR", None)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=folder, env=environment, capture_output=True, text=True, check=False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -19,7 +21,7 @@ from cxrhf.audits.reports.pairs import Pair, pairs_of
 from cxrhf.audits.reports.report_rows import RowMaker, correct_together
 from cxrhf.audits.reports.similarity import measure, similarity
 from cxrhf.audits.reports.varied import varied
-from cxrhf.audits.reports.words import associations, count_words, joined, left_out
+from cxrhf.audits.reports.words import Associations, Counted, associations, count_words, joined, left_out
 from cxrhf.audits.reports.written import REFERENCE, Progress, Tables, WordSettings, Written, written
 from cxrhf.audits.rows import Row, plain
 from cxrhf.errors import TableError
@@ -29,6 +31,7 @@ from cxrhf.schema import CURVE, GENERATION, RESULT, check, table_of
 
 # Reports a patient from which on words of one patient may look like words of a group.
 REPEATED = 1.2
+MOST_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +117,8 @@ def _audit_one(
     rows += left_out(counted, make)
     curves, words = list[Row](), list[pa.Table]()
     drawn: dict[str, tuple[Pair, WordBootstrap]] = {}
-    for pair in (pair for group in groups for pair in pairs_of(group)):
-        say(f"{who}: words of {pair.first} against {pair.second}")
-        found = associations(counted, pair, make)
+    pairs = [pair for group in groups for pair in pairs_of(group)]
+    for pair, found in zip(pairs, _in_turn(counted, pairs, make, lambda text: say(f"{who}: {text}")), strict=True):
         rows += found.rows
         curves += found.curves
         words.append(found.words)
@@ -132,6 +134,17 @@ def _audit_one(
             rows += association_test(each.generated, sets, own, pair, make)
     notes += _warnings(each, who, first)
     return _One(Decoded(each, measured, study, drawn), rows, curves, words)
+
+
+def _in_turn(counted: Counted, pairs: Sequence[Pair], make: RowMaker, say: Progress) -> Iterator[Associations]:
+    """The associations of all pairs, a thread a core: counting is done outside of Python's lock."""
+
+    def one(pair: Pair) -> Associations:
+        say(f"words of {pair.first} against {pair.second}")
+        return associations(counted, pair, make)
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as threads:
+        yield from threads.map(one, pairs)
 
 
 def _warnings(each: Written, who: str, first: bool) -> list[str]:

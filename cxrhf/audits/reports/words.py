@@ -1,6 +1,6 @@
 """Written reports and pairs of groups -> categories of words, WAE and its companions, with their tests and nulls.
 
-Resampling: of two groups 1,000 replicates, of each of several groups 300, of crossings 200 without a bootstrap: there
+Resampling: of two groups 1,000 replicates, of each of several groups 300, of crossings 200 for the tests alone: there
 are dozens of them, and none is a headline.
 """
 
@@ -169,7 +169,7 @@ def _erasure(
     drawn = None if pair.crossed else bootstrap_words(two, **options)
     swapped = swap_corpora(two, **options)
     permuted = None if shared else permute_groups(two, **options)
-    halves = split_half(two, **options)
+    halves = None if pair.crossed else split_half(two, **options)
     rows = []
     for name in STATISTICS:
         value = swapped.observed[name]
@@ -188,7 +188,7 @@ def _erasure(
         else:
             rows.append(make.row(f"{name}.association", value, method=_ABOUT[name], **here,
                                  note=f"not tested: {shared} patients have reports in both groups"))  # fmt: skip
-        if name.startswith("wae"):
+        if name.startswith("wae") and halves is not None:
             rows.append(_null(make, name, halves[name], here))
     rows += _own(swapped.observed, pair, make, here)
     return rows, drawn
