@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -171,13 +170,3 @@ def _check_once(generations: pa.Table) -> None:
             f"generations: {twice:,} images have several reports by one model and strategy",
             next_step="keep one row for each image, model and strategy",
         )
-
-
-def facts(table: pa.Table) -> dict[str, Any]:
-    """How many reports of how many patients there are, by model and strategy: for the record of a run."""
-    names = zip(table["model"].to_pylist(), table["strategy"].to_pylist(), strict=True)
-    out: dict[str, Any] = {}
-    for model, strategy in names:
-        out.setdefault(model, {}).setdefault(strategy, 0)
-        out[model][strategy] += 1
-    return out

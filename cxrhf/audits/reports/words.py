@@ -246,7 +246,7 @@ def _sweep(found: Displacement, pair: Pair, of: Written) -> list[Row]:
     for rule, suffix in (("default", ""), ("paper", ".paper")):
         for step in sweep(found, SWEPT, rule):
             for kind, y in (("erasure", step["erasure"]), ("emergent", step["new"] + step["flip"])):
-                curves.append({"model": of.model, "strategy": of.strategy, "kind": f"p_star.{kind}{suffix}",
+                curves.append({"model": of.label, "strategy": of.strategy, "kind": f"p_star.{kind}{suffix}",
                                "slice": pair.first, "x": step["p_star"], "y": float(y)})  # fmt: skip
     return curves
 
@@ -259,7 +259,7 @@ def _words(two: Corpora, found: Displacement, pair: Pair, of: Written) -> pa.Tab
     size = len(found.words)
     table = pa.table(
         {
-            "model": pa.repeat(of.model, size),
+            "model": pa.repeat(of.label, size),
             "strategy": pa.repeat(of.strategy, size),
             "word": pa.array(found.words, pa.string()),
             "group": pa.repeat(pair.first, size),

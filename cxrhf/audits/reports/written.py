@@ -61,12 +61,14 @@ class Who(NamedTuple):
 class Written:
     """Reports of one model and strategy beside their references, in the order of image ids, so of no file.
 
+    `label` is the model's name in tables without a dataset (WORD, CURVE): with several of them, `model on dataset`.
     `patients` are numbers in the order of patient ids. `scores`: metric -> value of each report, NaN where there is
     none, and the encoder's name. `vectors`, `reference_vectors`: by encoder.
     """
 
     dataset: str | None
     model: str
+    label: str
     strategy: str
     images: list[str]
     patient_ids: list[str]
@@ -109,14 +111,16 @@ def written(tables: Tables) -> Iterator[Written]:
     )
     # Strategies of one model stand together, whatever the order of the rows.
     order = {key: at for at, key in enumerate(dict.fromkeys(each[:2] for each in keys))}
+    several = len({dataset for dataset, _, _ in keys}) > 1
     for dataset, model, strategy in sorted(keys, key=lambda each: order[each[:2]]):
         same = pc.and_(pc.equal(table["model"], model), pc.equal(table["strategy"], strategy))
         where = pc.is_null(table["dataset"]) if dataset is None else pc.equal(table["dataset"], dataset)
         rows = table.filter(pc.fill_null(pc.and_(same, where), False)).sort_by("image_id")
-        yield _written(rows, dataset, model, strategy, tables)
+        label = f"{model} on {dataset}" if several and dataset else model
+        yield _written(rows, dataset, model, label, strategy, tables)
 
 
-def _written(rows: pa.Table, dataset: str | None, model: str, strategy: str, tables: Tables) -> Written:
+def _written(rows: pa.Table, dataset: str | None, model: str, label: str, strategy: str, tables: Tables) -> Written:
     images, owners = rows["image_id"].to_pylist(), rows["patient_id"].to_pylist()
     number = {name: at for at, name in enumerate(sorted(set(owners)))}
     patients = np.array([number[name] for name in owners], dtype=np.int64)
@@ -126,6 +130,7 @@ def _written(rows: pa.Table, dataset: str | None, model: str, strategy: str, tab
     return Written(
         dataset=dataset,
         model=model,
+        label=label,
         strategy=strategy,
         images=images,
         patient_ids=owners,

@@ -292,3 +292,12 @@ def test_bad_tables_are_refused() -> None:
     with pytest.raises(ConfigError, match="no such strategy"):
         audited(one, table(made.reference, made.generated, strategy="rich", sex=made.group), baseline_strategy="ritch",
                 **FAST)  # fmt: skip
+
+
+def test_datasets_of_one_model_stay_apart() -> None:
+    made = word_reports(60, seed=0)
+    both = [table(made.reference, made.generated, sex=made.group, dataset=[name] * 60) for name in ("a", "b")]
+    out = audited(*both, **FAST)
+    assert set(out.words["model"].to_pylist()) == {"writer on a", "writer on b"}
+    assert {row["model"] for row in out.curves.to_pylist()} == {"writer on a", "writer on b"}
+    assert {(row["dataset"], row["model"]) for row in out.results.to_pylist()} == {("a", "writer"), ("b", "writer")}
