@@ -80,7 +80,7 @@ def _semantic(make: RowMaker) -> list[Row]:
         rows.append(own)
         if vectors.encoder in beside:
             other = _spread(make, beside[vectors.encoder])
-            rows.append(make.row("semantic_diversity", own["value"] - other["value"], versus=REFERENCE,
+            rows.append(make.row(own["metric"], own["value"] - other["value"], versus=REFERENCE,
                                  method=f"1 - mean cosine of pairs of reports, {vectors.encoder}"))  # fmt: skip
     return rows
 
@@ -92,8 +92,10 @@ def _semantic_reference(make: RowMaker) -> list[Row]:
 def _spread(make: RowMaker, vectors: Vectors, **where: Any) -> Row:
     found = semantic_spread(vectors.matrix, make.of.patients[vectors.at], level=make.settings.level)
     ends = None if np.isnan(found.low) else Ends(found.low, found.high, "jackknife over patients")
+    several = len({each.encoder for each in (*make.of.vectors, *make.of.reference_vectors)}) > 1
+    name = f"semantic_diversity.{vectors.encoder}" if several else "semantic_diversity"
     return make.row(
-        "semantic_diversity", found.value, ends=ends, n=len(vectors.at), n_patients=found.n_patients,
+        name, found.value, ends=ends, n=len(vectors.at), n_patients=found.n_patients,
         method=f"1 - mean cosine of pairs of reports, {vectors.encoder}",
         note=None if not np.isnan(found.value) else "undefined: fewer than two reports have a vector", **where,
     )  # fmt: skip
