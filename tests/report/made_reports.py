@@ -155,7 +155,7 @@ def _size(made: Written, strategy: str, share: float, kinds: int) -> None:
         kept = round(20 + 600 * share)
         for metric, value in (("kept", kept), ("lost", 700 - kept), ("new", round(150 * share))):
             made.add(f"vocabulary_{metric}", value, strategy)
-        for metric in ("lost_mass", "new_mass", "omitted_mass", "never_generated_mass"):
+        for metric in ("lost_mass", "new_mass", "omitted_mass"):
             made.add(metric, (1 - share) / 2, strategy)
 
 

@@ -70,20 +70,16 @@ def count_words(written: Written) -> Counted:
 
 
 def left_out(counted_words: Counted, make: RowMaker) -> list[Row]:
-    """Shares of the reference tokens in words that the model leaves out, and never writes at all, of all reports."""
+    """The share of the reference tokens in words that the model leaves out, of all reports together."""
     texts = counted_words.corpora
-    n_ref, n_pred = (np.asarray(side.sum(axis=0)).ravel() for side in (texts.reference, texts.prediction))
-    blank = np.zeros(len(texts.group), dtype=np.int64)
-    found = cad_corpora(texts.split(blank, ("all", "nobody")), alpha=make.settings.alpha, p_star=make.settings.p_star)
-    never = n_ref[n_pred == 0].sum() / n_ref.sum() if n_ref.sum() else NAN
-    why = None if n_ref.sum() and n_pred.sum() else "undefined: no words in one of the corpora"
-    return [
-        make.row("omitted_mass", omitted_mass(found), note=why,
-                 method="share of reference tokens in words written at less than half their rate (exact test, "
-                 "Benjamini-Hochberg)"),
-        make.row("never_generated_mass", float(never), note=why,
-                 method="share of reference tokens in words that are never written"),
-    ]  # fmt: skip
+    everybody = np.zeros(len(texts.group), dtype=np.int64)
+    found = cad_corpora(
+        texts.split(everybody, ("all", "nobody")), alpha=make.settings.alpha, p_star=make.settings.p_star
+    )
+    value = omitted_mass(found)
+    method = "share of reference tokens in words written at less than half their rate (exact test, Benjamini-Hochberg)"
+    why = "undefined: no words in one of the corpora" if np.isnan(value) else None
+    return [make.row("omitted_mass", value, note=why, method=method)]
 
 
 def associations(counted_words: Counted, pair: Pair, make: RowMaker) -> Associations:

@@ -118,8 +118,6 @@ GROUPS = (
     ("Words that go with a group", WORDS),
     ("Displacement and fairness", FAIRNESS),
 )
-# The same number by another name: it is in results.parquet.
-TWINS = ("never_generated_mass",)
 _KNOWN = {metric.name: metric for _, metrics in GROUPS for metric in metrics}
 
 
@@ -135,4 +133,4 @@ def metric_of(name: str, pair: bool = False) -> Metric:
 
 def is_known(name: str) -> bool:
     """Whether this page has words for a metric, whatever stands behind its first dot."""
-    return name in _KNOWN or name in TWINS
+    return name in _KNOWN
