@@ -130,7 +130,7 @@ def displaced(
         q_value=blank,
         p_reference=2 * ndtr(-np.abs(ref.z)),
         q_reference=blank,
-        p_exact=_p_exact(reference if presence is None else presence[:, used], reference),
+        p_exact=exact_p(reference if presence is None else presence[:, used], reference),
         p_omission=_p_omission(n_ref, n_pred),
         q_omission=blank,
         rate_ratio=_rate_ratio(n_ref, n_pred),
@@ -174,10 +174,10 @@ def categories(
         **limits,
     )
     chosen = one_of(rule or displacement.rule, "rule", RULES)
-    return paper_categories(scores) if chosen == "paper" else default_categories(scores, adjusted, chosen == "exact")
+    return paper_categories(scores) if chosen == "paper" else default_categories(scores, adjusted, chosen)
 
 
-def _p_exact(units: Counts, tokens: Counts) -> Floats:
+def exact_p(units: Counts, tokens: Counts) -> Floats:
     """Two-sided exact test that a word's units (patients or tokens) split between the groups as all tokens do."""
     total = tokens.sum()
     if not tokens.sum(axis=1).all():

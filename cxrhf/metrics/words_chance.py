@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.displacement import Displacement
+from cxrhf.metrics.checks import InputError, one_of
+from cxrhf.metrics.displacement import Displacement, Floats, exact_p
 from cxrhf.metrics.words_category import (
     DEFAULT_CATEGORIES,
     PAPER_CATEGORIES,
@@ -29,7 +30,7 @@ from cxrhf.metrics.words_patients import PatientCounts, weighted_counts
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """Counts of words in each permutation: rule ("default", "paper") -> category -> one count a permutation."""
+    """Counts of words in each permutation: rule (the one asked for, "paper") -> category -> one count each."""
 
     counts: dict[str, dict[str, NDArray[np.int64]]]
 
@@ -39,17 +40,21 @@ class Chance:
         return float((1 + (drawn >= observed).sum()) / (1 + len(drawn)))
 
 
-def category_chance(texts: Corpora, found: Displacement, *, n_resamples: int = 200, seed: int = 0) -> Chance:
+def category_chance(
+    texts: Corpora, found: Displacement, *, rule: str = "default", n_resamples: int = 200, seed: int = 0
+) -> Chance:
     """Categories of the corpora that gave `found`, with its settings, over permutations of the groups.
 
-    Each patient must have one group. The exact rule is not run: its tests cost ten times as much.
+    By `rule` (default, exact, either) and by the printed one. Each patient must have one group.
     """
+    one_of(rule, "rule", ("default", "exact", "either"))
     two = PatientCounts(texts, found.alpha, n_resamples, None)
     if (two.membership == 3).any():
         raise InputError("a patient has reports in both groups, allowed: one group a patient to permute labels")
     if list(two.vocabulary) != list(found.words):
         raise InputError(f"the corpora hold {two.n_words} words, found has {len(found.words)}: they must be the same")
     is_first = two.membership == 1
+    blank = np.full(two.n_words, np.nan)
     rng = np.random.default_rng(np.random.SeedSequence(seed))
     sides = [two.reference[0] + two.reference[1], two.prediction[0] + two.prediction[1]]
     totals = [weighted_counts(side, np.ones((1, two.n_patients))) for side in sides]
@@ -57,9 +62,11 @@ def category_chance(texts: Corpora, found: Displacement, *, n_resamples: int = 2
     def drawn(size: int) -> NDArray[np.float64]:
         return rng.permuted(np.tile(is_first, (size, 1)), axis=1).astype(np.float64)
 
-    names = {"default": DEFAULT_CATEGORIES, "paper": PAPER_CATEGORIES}
-    lists: dict[str, list[dict[str, int]]] = {rule: [] for rule in names}
+    lists: dict[str, list[dict[str, int]]] = {rule: [], "paper": []}
+    holders = sp.csr_array((sides[0] > 0).astype(np.float64))  # words x patients with the word in a reference
+    everybody = np.asarray(holders.sum(axis=1), dtype=np.float64).ravel()
     for labels in two.batches(drawn):
+        having = weighted_counts(holders, labels)
         firsts = [weighted_counts(side, labels) for side in sides]
         ref, pred, _ = two.scores(firsts[0], totals[0] - firsts[0], firsts[1], totals[1] - firsts[1])
         z_disp = (pred.s - ref.s) / np.sqrt(pred.variance + ref.variance)
@@ -71,7 +78,7 @@ def category_chance(texts: Corpora, found: Displacement, *, n_resamples: int = 2
                 z_ref=ref.z[row],
                 z_pred=pred.z[row],
                 p_reference=p_reference[row],
-                p_exact=found.p_exact,
+                p_exact=blank if rule == "default" else _exact(having[row], everybody, firsts[0][row], totals[0][0]),
                 p_displacement=p_displacement[row],
                 p_omission=found.p_omission,
                 rate_ratio=found.rate_ratio,
@@ -82,7 +89,7 @@ def category_chance(texts: Corpora, found: Displacement, *, n_resamples: int = 2
                 z_strong=found.z_strong,
                 min_count=found.min_count,
             )
-            lists["default"].append(counted(default_categories(words).category, DEFAULT_CATEGORIES))
+            lists[rule].append(counted(default_categories(words, gate=rule).category, DEFAULT_CATEGORIES))
             lists["paper"].append(counted(paper_categories(words).category, PAPER_CATEGORIES))
     return Chance(
         {
@@ -90,3 +97,9 @@ def category_chance(texts: Corpora, found: Displacement, *, n_resamples: int = 2
             for rule, rows in lists.items()
         }
     )
+
+
+def _exact(having: Floats, everybody: Floats, first: Floats, tokens: Floats) -> Floats:
+    """p values of the exact test: patients of the first group with each word, of all, and tokens likewise."""
+    units = np.stack([having, everybody - having]).astype(np.int64)
+    return exact_p(units, np.stack([first, tokens - first]).astype(np.int64))

@@ -35,6 +35,7 @@ from cxrhf.metrics.words_resample import (
 from cxrhf.schema import WORD, check
 
 MAIN, SEVERAL, CROSSED, CHANCE = 1000, 300, 200, 200
+RULE = "either"  # sees words that only one group has, too: see cxrhf.metrics.words_category
 STATISTICS = ("wae_prediction", "wae_reference", "delta_wae_prediction", "delta_wae_reference", "delta_dir")
 # Categories that are counted in RESULT, and those whose level by chance is told.
 OURS = ("omitted", "neutralised", "erasure", "new", "flip", "amplified", "weakened", "preserved")
@@ -86,7 +87,7 @@ def associations(counted_words: Counted, pair: Pair, make: RowMaker) -> Associat
     """Categories, WAE, tests and words of one pair of groups."""
     settings = make.settings
     two = counted_words.corpora.split(pair.code, (pair.first, pair.second))
-    found = cad_corpora(two, alpha=settings.alpha, p_star=settings.p_star)
+    found = cad_corpora(two, rule=RULE, alpha=settings.alpha, p_star=settings.p_star)
     n, n_patients = len(two.group), len(two.patients)
     here: dict[str, Any] = {"slice": pair.first, "versus": pair.second, "n": n, "n_patients": n_patients}
     silent = _silent(two)
@@ -119,7 +120,7 @@ def _counts(
     two: Corpora, found: Displacement, pair: Pair, make: RowMaker, here: Mapping[str, Any], shared: int
 ) -> list[Row]:
     """How many words each rule puts where, and how many it would by chance."""
-    ours = categories(found, rule="default")
+    ours = categories(found, rule=RULE)
     counts = {
         "": counted(ours.category, DEFAULT_CATEGORIES),
         ".exact": counted(categories(found, rule="exact").category, DEFAULT_CATEGORIES),
@@ -127,18 +128,18 @@ def _counts(
     }
     chance = None
     if pair.by_sex and not shared:
-        chance = category_chance(two, found, n_resamples=CHANCE, seed=make.settings.seed)
+        chance = category_chance(two, found, rule=RULE, n_resamples=CHANCE, seed=make.settings.seed)
     associated = int((~np.isnan(ours.q_omission)).sum())
     rows = [make.row("n_associated", associated, method="words that go with a group in the references", **here)]
     for suffix, names in (("", OURS), (".exact", ("erasure",)), (".paper", PRINTED)):
         for name in names:
             value = counts[suffix][name]
             known = chance is not None and suffix != ".exact" and name in BY_CHANCE
-            p_value = chance.p_value("paper" if suffix else "default", name, value) if chance and known else None
+            p_value = chance.p_value("paper" if suffix else RULE, name, value) if chance and known else None
             method = _RULES[suffix] + ("; p: groups shuffled between patients" if known else "")
             rows.append(make.row(f"{name}{suffix}", value, p_value=p_value, method=method, **here))
     if chance is not None:
-        for suffix, rule in (("", "default"), (".paper", "paper")):
+        for suffix, rule in (("", RULE), (".paper", "paper")):
             for name in BY_CHANCE:
                 drawn = chance.counts[rule][name]
                 low, high = np.quantile(drawn, [0.025, 0.975])
@@ -239,7 +240,7 @@ def _own(observed: Mapping[str, float], pair: Pair, make: RowMaker, here: Mappin
 def _sweep(found: Displacement, pair: Pair, of: Written) -> list[Row]:
     """Counts at other levels p*."""
     curves = []
-    for rule, suffix in (("default", ""), ("paper", ".paper")):
+    for rule, suffix in ((RULE, ""), ("paper", ".paper")):
         for step in sweep(found, SWEPT, rule):
             for kind, y in (("erasure", step["erasure"]), ("emergent", step["new"] + step["flip"])):
                 curves.append({"model": of.label, "strategy": of.strategy, "kind": f"p_star.{kind}{suffix}",

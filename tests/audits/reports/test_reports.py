@@ -301,3 +301,18 @@ def test_datasets_of_one_model_stay_apart() -> None:
     assert set(out.words["model"].to_pylist()) == {"writer on a", "writer on b"}
     assert {row["model"] for row in out.curves.to_pylist()} == {"writer on a", "writer on b"}
     assert {(row["dataset"], row["model"]) for row in out.results.to_pylist()} == {("a", "writer"), ("b", "writer")}
+
+
+def test_a_word_that_only_one_group_has_is_seen() -> None:
+    """43 women, no man, never written: z_ref is 1.9, so neither the printed rule nor the score alone can see it."""
+    rng = np.random.default_rng(0)
+    sex = ["F", "M"] * 300
+    common = [" ".join(rng.choice(["clear", "lungs", "heart", "large", "small", "base"], 6)) for _ in sex]
+    chosen = set(rng.permutation(range(0, 600, 2))[:43].tolist())
+    reference = [f"{text} mastectomy" if at in chosen else text for at, text in enumerate(common)]
+    out = audited(table(reference, common, sex=sex), **FAST)
+    assert category(out)["mastectomy"] == "omitted"
+    assert category(out, column="category_paper")["mastectomy"] == "stable"
+    row = next(each for each in out.words.to_pylist() if each["word"] == "mastectomy")
+    assert abs(row["z_ref"]) < 2
+    assert value(out, "erasure", **PAIR) == value(out, "n_associated", **PAIR) == 1
