@@ -24,8 +24,9 @@ Options:
     pair: two groups to compare, as ("F", "M"); the first is positive. By default the only two there are, by alphabet.
     group: one group, compared with all others together; for more than two groups.
     rule: "default": Benjamini-Hochberg on the tests, omission tested on pooled counts. "exact": the same with an exact
-        test of the reference association on patients, which also sees words that only one group has. "paper": the
-        printed bands without correction, blind to words that are never generated.
+        test of the reference association on patients, which also sees words that only one group has. "either": a word
+        is associated by one or the other, as in `cxrhf audit`. "paper": the printed bands without correction, blind to
+        words that are never generated.
     alpha, p_star, z_neutral, z_strong, min_count: smoothing .1, level .05, bands 1 and 2, least reference count 10.
     max_words: how many displaced words to list, 50.
     n_resamples: bootstrap replicates over patients, for intervals of each word's displacement; 0 (default) gives none.
