@@ -30,7 +30,7 @@ from cxrhf.report.sections.reports_rows import DIVERSITY, metric_of
 from cxrhf.report.sections.reports_shelf import Pair, Told, emergent
 
 _MARKS = (OVERALL, REMAINS, FOURTH, FIFTH, SIXTH)  # of models, in their order; more than these share the last
-_RULES = (("", "Tested (the default rule)"), (".paper", "The printed rule"))
+_RULES = (("", "Tested (our rule)"), (".paper", "The printed rule"))
 _PARTS = (("kept", "kept"), ("lost", "lost"), ("added", "new"))
 
 
