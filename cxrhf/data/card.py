@@ -1,4 +1,8 @@
-"""A finished build -> its dataset card: what it is, how it was made, what was left out, under which terms it stands."""
+"""A finished build -> its dataset card: what it is, how it was made, what was left out, under which terms it stands.
+
+The same card lies in the folder of a build and, with `Published`, on the Hub: there it also says under which name it is
+loaded, what each table holds and whom to credit.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from cxrhf.findings import display_name
+
+# Configuration of a dataset repository -> its splits -> the files of each.
+Configs = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +27,9 @@ class Terms:
     licence: str
     credentialed: bool
     said: str
+    link: str = ""  # where it is handed out
+    cite: str = ""
+    limits: str = ""
 
 
 _STANFORD = "Stanford University Dataset Research Use Agreement: do not share this folder."
@@ -28,57 +39,163 @@ _PHYSIONET = (
 )
 _ROWS = "A licence a row (attribute `licence`): CC BY, CC BY-NC-SA and others. Respect each before you share."
 TERMS: Mapping[str, Terms] = {
-    "mimic_cxr_context": Terms("MIMIC-CXR with prior notes", "other", True, _PHYSIONET),
-    "chexpert": Terms("CheXpert", "other", True, _STANFORD),
-    "chexpert_plus": Terms("CheXpert Plus", "other", True, _STANFORD),
-    "rexgradient": Terms("ReXGradient-160K", "other", True, "Data use agreement: do not share this folder."),
-    "nih_chestxray14": Terms(
-        "NIH ChestX-ray14", "other", False, "NIH Clinical Center: free use with attribution (Wang et al. 2017)."
+    "mimic_cxr_context": Terms(
+        "MIMIC-CXR with prior notes", "other", True, _PHYSIONET, "https://physionet.org/content/mimic-cxr-jpg/"
     ),
-    "covid_chestxray": Terms("COVID-19 image data collection", "other", False, _ROWS),
-    "synthetic": Terms("Synthetic twin", "apache-2.0", False, "Made up: nobody is in it."),
-}
+    "chexpert": Terms("CheXpert", "other", True, _STANFORD, "https://stanfordmlgroup.github.io/competitions/chexpert/"),
+    "chexpert_plus": Terms(
+        "CheXpert Plus", "other", True, _STANFORD,
+        "https://stanfordaimi.azurewebsites.net/datasets/5158c524-d3ab-4e02-96e9-6ee9efc110a1",
+    ),
+    "rexgradient": Terms(
+        "ReXGradient-160K", "other", True, "Data use agreement: do not share this folder.",
+        "https://huggingface.co/datasets/rajpurkarlab/ReXGradient-160K",
+    ),
+    "nih_chestxray14": Terms(
+        "NIH ChestX-ray14", "other", False, "NIH Clinical Center: free use with attribution (Wang et al. 2017).",
+        "https://nihcc.app.box.com/v/ChestXray-NIHCC",
+        "The data were provided by the NIH Clinical Center. Xiaosong Wang, Yifan Peng, Le Lu, Zhiyong Lu, Mohammadhadi "
+        "Bagheri, Ronald M. Summers. ChestX-ray8: Hospital-scale Chest X-ray Database and Benchmarks on "
+        "Weakly-Supervised Classification and Localization of Common Thorax Diseases. IEEE CVPR, 3462-3471, 2017.",
+        "Labels were mined from the text of reports and are noisy. Patients have several images: split and resample by "
+        "patient.",
+    ),
+    "covid_chestxray": Terms(
+        "COVID-19 image data collection", "other", False, _ROWS,
+        "https://github.com/ieee8023/covid-chestxray-dataset",
+        "Joseph Paul Cohen, Paul Morrison, Lan Dao, Karsten Roth, Tim Q. Duong, Marzyeh Ghassemi. COVID-19 Image Data "
+        "Collection: Prospective Predictions Are the Future. arXiv:2006.11988, 2020. Authors and source of each "
+        "picture: columns `doi` and `url` of metadata.csv in that repository, in the row whose `filename` is the "
+        "`image_id` here.",
+        "Pictures come from publications: severe and unusual cases from many hospitals. Notes were written by people "
+        "who knew the outcome. Days are relative; the dates are made up.",
+    ),
+    "synthetic": Terms(
+        "Synthetic twin", "apache-2.0", False, "Made up: nobody is in it.", "", "",
+        "Films are drawn and texts are put together from sentences: results on it say whether code and audits work, "
+        "and nothing about patients.",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a card says only on the Hub: the name, lines of its front matter (dataset_info), and paragraphs."""
+
+    repo: str
+    front: Sequence[str] = ()
+    said: Sequence[str] = ()
 
 
 def card(
-    dataset: str, record: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], labels: pl.DataFrame | None
+    dataset: str,
+    record: Mapping[str, Any],
+    steps: Sequence[Mapping[str, Any]],
+    labels: pl.DataFrame | None,
+    published: Published | None = None,
 ) -> str:
     """README.md of a build. It holds counts only: no id, no text and no path of the source."""
     terms = TERMS[dataset]
     settings = record["settings"]
-    lines = ["---", f"pretty_name: {terms.name}", f"license: {terms.licence}", *_front(record), "---", ""]
-    lines += [f"# {terms.name}", "", f"Built by cxrhf from the published files. {terms.said}", ""]
+    n_rows = sum(record["splits"].values()) or record["n_notes"]
+    lines = front(dataset, terms.name, configs(record), n_rows,
+                  published.front if published else ())  # fmt: skip
+    files = "made-up files" if dataset == "synthetic" else "the published files"
+    lines += [f"# {terms.name}", "", f"Built by cxrhf from {files}. {terms.said}", ""]
     if terms.credentialed:
-        lines += ["**Credentialed data. `cxrhf push` refuses this folder.**", ""]
+        lines += ["**Credentialed data. `cxrhf push dataset` refuses this folder; with `--recipe` it publishes "
+                  "settings, ids and splits alone.**", ""]  # fmt: skip
+    for each in published.said if published is not None else ():
+        lines += [each, ""]
     lines += ["## Load", "", "```python", "from datasets import load_dataset", ""]
-    if record["splits"]:
-        some = ", ".join(f'"{name}": "images/{name}-*.parquet"' for name in record["splits"])
-        lines += [f'images = load_dataset("parquet", data_files={{{some}}})']
-    if record["n_notes"]:
-        lines += ['notes = load_dataset("parquet", data_files="notes/notes-*.parquet")']
-    lines += ["```", ""]
+    lines += _local(record) if published is None else loading(published.repo, configs(record))
+    lines += ["```", "", *(_used(published.repo, dataset, terms) if published is not None else ())]
     lines += _labels(labels, settings)
-    lines += ["## How it was made", "", *_settings(settings), ""]
-    lines += ["## Attrition", "", "Published counts stand in brackets where there are any. Picture: `flow.svg`.", ""]
-    lines += _attrition(steps)
+    lines += ["## How it was made", "", *setting_lines(settings), ""]
+    picture = "Picture: `flow.svg`." if published is None else "![What each step left](flow.svg)"
+    lines += ["## Attrition", "", f"Published counts stand in brackets where there are any. {picture}", ""]
+    lines += attrition_lines(steps)
     if record["checked"]:
         said = ", ".join(f"{n:,} {what}" for what, n in record["checked"].items())
         lines += ["", f"Leakage: checked {said}; every linked note is strictly before its image, no patient is in two "
                   "splits, no linked note holds the image's own report."]  # fmt: skip
     lines += ["", f"Fingerprint of settings, sources and code: `{record['fingerprint']}`.", ""]
+    if published is not None and terms.cite:
+        lines += ["## Credit", "", f"{terms.cite} Original: {terms.link}", ""]
     return "\n".join(lines)
 
 
-def _front(record: Mapping[str, Any]) -> list[str]:
-    lines = ["task_categories:", "- image-classification", "tags:", "- chest-x-ray", "- cxrhf", "configs:"]
+def configs(record: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The tables of a build as configurations, the default one first."""
+    found = {}
     if record["splits"]:
-        lines += ["- config_name: images", "  default: true", "  data_files:"]
-        for name in record["splits"]:
-            lines += [f"  - split: {name}", f"    path: images/{name}-*.parquet"]
+        found["images"] = {name: f"images/{name}-*.parquet" for name in record["splits"]}
     if record["n_notes"]:
-        lines += ["- config_name: notes", "  data_files:", "  - split: train", "    path: notes/notes-*.parquet"]
+        found["notes"] = {"train": "notes/notes-*.parquet"}
     if record["attributes"]:
-        lines += ["- config_name: attributes", "  data_files:", "  - split: train", "    path: attributes.parquet"]
+        found["attributes"] = {"train": "attributes.parquet"}
+    if record.get("planted"):
+        found["planted"] = {"train": "planted.parquet"}
+    return found
+
+
+def front(dataset: str, name: str, tables: Configs, n_images: int, more: Sequence[str] = ()) -> list[str]:
+    """The front matter, from `---` to `---` and an empty line: what the Hub and `load_dataset` read."""
+    terms = TERMS[dataset]
+    lines = ["---", f"pretty_name: {name}", f"license: {terms.licence}"]
+    if terms.licence == "other" and terms.link:
+        lines += [f"license_name: {dataset.replace('_', '-')}-terms", f"license_link: {terms.link}"]
+    lines += ["task_categories:", "- image-classification", "size_categories:", f"- {size_category(n_images)}"]
+    lines += ["tags:", "- chest-x-ray", "- cxrhf", "configs:"]
+    for number, (config, splits) in enumerate(tables.items()):
+        lines += [f"- config_name: {config}", *(["  default: true"] if not number else []), "  data_files:"]
+        for split, path in splits.items():
+            lines += [f"  - split: {split}", f"    path: {path}"]
+    return [*lines, *more, "---", ""]
+
+
+def size_category(rows: int) -> str:
+    """The Hub's word for a number of rows.
+
+    >>> size_category(999), size_category(1_000), size_category(112_120)
+    ('n<1K', '1K<n<10K', '100K<n<1M')
+    """
+    ends = ["1K", "10K", "100K", "1M", "10M"]
+    place = max(len(str(rows)) - 3, 0)
+    return f"n<{ends[0]}" if not place else f"{ends[place - 1]}<n<{ends[place]}" if place < len(ends) else "10M<n<100M"
+
+
+def loading(repo: str, tables: Configs) -> list[str]:
+    """A line of Python for each configuration."""
+    default, *others = tables
+    return [f'{default} = load_dataset("{repo}")', *(f'{each} = load_dataset("{repo}", "{each}")' for each in others)]
+
+
+def counted_labels(images: pa.Table, findings: Sequence[str]) -> pl.DataFrame:
+    """How often each raw label stands in IMAGE rows."""
+    from cxrhf.data.labels import label_counts
+
+    frame = pl.from_arrow(images.select(list(findings)))
+    assert isinstance(frame, pl.DataFrame)
+    return label_counts(frame, findings)
+
+
+def _used(repo: str, dataset: str, terms: Terms) -> list[str]:
+    """What it is for and what not, and how cxrhf takes it."""
+    lines = ["A download is a build folder, which every verb of cxrhf reads:", "", "```bash",
+             f"hf download {repo} --repo-type dataset --local-dir data/{dataset}",
+             f"cxrhf train data/{dataset} --out runs/{dataset}", "```", ""]  # fmt: skip
+    return [*lines, "## Use and limits", "", "For research on how models are evaluated, not for the care of patients. "
+            f"{terms.limits}", ""]  # fmt: skip
+
+
+def _local(record: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if record["splits"]:
+        some = ", ".join(f'"{name}": "images/{name}-*.parquet"' for name in record["splits"])
+        lines += [f'images = load_dataset("parquet", data_files={{{some}}})']
+    if record["n_notes"]:
+        lines += ['notes = load_dataset("parquet", data_files="notes/notes-*.parquet")']
     return lines
 
 
@@ -94,16 +211,19 @@ def _labels(labels: pl.DataFrame | None, settings: Mapping[str, Any]) -> list[st
     return [*lines, ""]
 
 
-def _settings(settings: Mapping[str, Any]) -> list[str]:
-    return [f"- {name}: {value}" for name, value in settings.items() if value not in (None, False, ())]
+def setting_lines(settings: Mapping[str, Any]) -> list[str]:
+    """The settings that say something, a line each; a seed of 0 does."""
+    return [f"- {name}: {value}" for name, value in settings.items() if value is not None and value is not False]
 
 
-def _attrition(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+def attrition_lines(steps: Sequence[Mapping[str, Any]], *, notes: bool = True) -> list[str]:
+    """The attrition as a table; `notes=False`: counts alone."""
     from cxrhf.data.attrition import COUNTS, shown
 
     used = [name for name in COUNTS if any(row[name] is not None for row in steps)]
-    lines = ["| step | " + " | ".join(used) + " | note |", "|---" * (len(used) + 2) + "|"]
+    last = ["note"] if notes else []
+    lines = ["| " + " | ".join(["step", *used, *last]) + " |", "|---" * (1 + len(used) + len(last)) + "|"]
     for row in steps:
-        counts = " | ".join(shown(row, name) for name in used)
-        lines.append(f"| {row['step']} | {counts} | {row['note'] or ''} |")
+        cells = [row["step"], *(shown(row, name) for name in used), *([row["note"] or ""] if notes else [])]
+        lines.append("| " + " | ".join(cells) + " |")
     return lines

@@ -51,8 +51,11 @@ class StagedCopy(NamedTuple):
 # --- the files of a copy -------------------------------------------------------------------------------------------
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """The files of a self-contained copy: name -> content. Nothing is written."""
+def contents(folder: Path, owner: str | None = None) -> dict[str, bytes]:
+    """The files of a self-contained copy: name -> content. Nothing is written.
+
+    `owner`: the user of the Hub it is published by, whom its examples then name.
+    """
     name = folder.name
     where = f"metrics/{name}/{name}.py"
     script, first = relative_imports(_read(folder / f"{name}.py"), where)
@@ -61,26 +64,30 @@ def contents(folder: Path) -> dict[str, bytes]:
     for file in {name, "app", "widget", *sys.stdlib_module_names, *_declared()} & set(siblings):
         raise StageError(f"cxrhf/metrics/{file}.py cannot stand beside {name}.py: the name {file!r} is taken")
     made = {f"cxrhf/metrics/{file}.py": text for file, text in siblings.items()}
-    made[where] = _examples_alone(with_all_imports(script, siblings, where), name)
+    made[where] = _examples_alone(with_all_imports(script, siblings, where), name, owner)
     made.update(_app(folder))
     python = {path.rsplit("/", 1)[-1]: f"{_origin(path)}{text}" for path, text in made.items()}
     python["requirements.txt"] = _origin("pyproject.toml") + "".join(f"{line}\n" for line in requirements(python))
     files = {file: text.encode() for file, text in python.items()}
     _check_card(folder)
-    files["README.md"] = _examples_alone(_read(folder / "README.md"), name).encode()
+    files["README.md"] = _examples_alone(_read(folder / "README.md"), name, owner).encode()
     if (licence := _licence()) is not None:
         files["LICENSE"] = licence
     return dict(sorted(files.items()))
 
 
-def _examples_alone(text: str, name: str) -> str:
+def _examples_alone(text: str, name: str, owner: str | None = None) -> str:
     """Examples that load the copy itself: where it is used there is no cxrhf to ask for a path.
 
     >>> _examples_alone('import cxrhf, evaluate; evaluate.load(cxrhf.metric_path("cad"))', "cad")
     'import evaluate; evaluate.load("cad")'
     """
-    text = text.replace(f'cxrhf.metric_path("{name}")', f'"{name}"')
-    return re.sub(r"^( *(?:>>> )?import )cxrhf(?:, (?=\w)|\n)", _kept, text, flags=re.MULTILINE)
+    text = text.replace(f'cxrhf.metric_path("{name}")', f'"{owner}/{name}"' if owner else f'"{name}"')
+    text = re.sub(r"^( *(?:>>> )?import )cxrhf(?:, (?=\w)|\n)", _kept, text, flags=re.MULTILINE)
+    if found := re.search(r"^ *>>> .*\bcxrhf\b.*$", text, flags=re.MULTILINE):
+        raise StageError(f"an example of {name} needs cxrhf, which whoever loads the copy does not have",
+                         got=found[0].strip())  # fmt: skip
+    return text
 
 
 def _kept(found: re.Match[str]) -> str:

@@ -9,10 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from cxrhf.errors import ConfigError
-
-# What names of credentialed sources have in them, and names of open ones.
-CREDENTIALED = ("mimic", "chexpert", "rexgradient", "padchest")
-OPEN = ("nih", "nih_chestxray14", "covid_chestxray", "covid", "synthetic", "demo", "iu", "openi")
+from cxrhf.terms import OPEN, credentialed, plain_name
 
 
 class Terms(NamedTuple):
@@ -24,8 +21,8 @@ class Terms(NamedTuple):
 
 def terms(datasets: Iterable[str | None], build: Mapping[str, Any] | None, asked: bool) -> Terms:
     """The terms of these datasets; `build` is what build.json says, `asked` the user's --may-show."""
-    names = {str(each).lower().replace("-", "_") for each in datasets if each}
-    closed = sorted(name for name in names if any(word in name for word in CREDENTIALED))
+    names = {plain_name(each) for each in datasets if each}
+    closed = credentialed(names)
     if build is not None and build.get("credentialed") and str(build.get("dataset")) not in closed:
         closed.append(str(build.get("dataset")))
     # The twin is made up and says so, in whatever layout it was written.

@@ -1,0 +1,208 @@
+"""HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE -> a client of the Hub, calls that are tried again, errors in one sentence.
+
+The token is read where huggingface_hub keeps it (HF_TOKEN, else `hf auth login`); it is never printed and never stored
+by us. huggingface_hub repeats uploads of large files by itself; `again` does it for the calls that it makes only once.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from json import JSONDecodeError
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from cxrhf.errors import CxrhfError
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+Said = Callable[[str], None]
+T = TypeVar("T")
+PASSING = (429, 500, 502, 503, 504)  # may be gone the next time
+CHANGED = (409, 412)  # somebody else was faster
+WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
+LONGEST = 300  # seconds that a server may tell us to wait
+
+
+class HubError(CxrhfError):
+    """Something could not be published, or must not be."""
+
+
+class Hub(NamedTuple):
+    """A client, where it speaks to, and how long it waits before each new attempt."""
+
+    api: HfApi
+    endpoint: str  # as it may be shown
+    waits: Sequence[float]
+
+
+def connect(waits: Sequence[float] = WAITS) -> Hub:
+    """The client that the environment describes; nothing is sent yet."""
+    try:
+        from huggingface_hub import HfApi, constants, get_token
+    except ModuleNotFoundError:
+        raise HubError("huggingface_hub is not installed", next_step="pip install 'cxrhf[hub]'") from None
+    endpoint = shown_endpoint(constants.ENDPOINT)
+    if constants.HF_HUB_OFFLINE:
+        raise HubError(
+            "HF_HUB_OFFLINE is set: nothing may be sent",
+            next_step="unset HF_HUB_OFFLINE, or look at what would be sent with --dry-run",
+        )
+    token = get_token()
+    if not token:
+        raise HubError(f"there is no token for {endpoint}", next_step=_token_from(endpoint))
+    return Hub(HfApi(token=token, library_name="cxrhf"), endpoint, waits)
+
+
+def shown_endpoint(endpoint: str) -> str:
+    """An address without a name and password that may stand in it.
+
+    >>> shown_endpoint("https://me:secret@hub.example.org/base/")
+    'https://hub.example.org/base'
+    """
+    parts = urlsplit(endpoint)
+    host = parts.netloc.rsplit("@", 1)[-1]
+    return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+
+
+def _token_from(endpoint: str) -> str:
+    return f"make one with write access at {endpoint}/settings/tokens, then set HF_TOKEN or run: hf auth login"
+
+
+def again(hub: Hub, what: str, call: Callable[[], T], said: Said) -> T:
+    """The call's answer; what may pass (429, 5xx, a lost connection) is tried again after a growing wait."""
+    waits = list(hub.waits)
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            status = status_of(error)
+            if not (status in PASSING or (status is None and _lost(error))) or not waits:
+                raise
+            wait = max(waits.pop(0), _asked_to_wait(error))
+            why = "the connection was lost" if status is None else f"the server said {status}"
+            said(f"{what}: {why}; trying again in {wait:.3g} s ({len(waits)} more after that)")
+            time.sleep(wait)
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status behind an error, looked for also in its causes; None where the server said nothing."""
+    for each in _chain(error):
+        response = getattr(each, "response", None)
+        if response is not None and isinstance(getattr(response, "status_code", None), int):
+            return int(response.status_code)
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _lost(error: BaseException) -> bool:
+    """Whether the line broke, or a proxy answered with a page instead of JSON.
+
+    By name: huggingface_hub has changed the package it speaks HTTP with before.
+    """
+    names = {kind.__name__ for each in _chain(error) for kind in type(each).__mro__}
+    return "TransportError" in names or any(isinstance(each, JSONDecodeError) for each in _chain(error))
+
+
+def _asked_to_wait(error: BaseException) -> float:
+    for each in _chain(error):
+        headers = getattr(getattr(each, "response", None), "headers", None)
+        if headers is not None and str(headers.get("Retry-After", "")).isdigit():
+            return float(min(int(headers["Retry-After"]), LONGEST))
+    return 0.0
+
+
+@contextmanager
+def in_one_sentence(hub: Hub, repo: str, kept: Callable[[], str]) -> Iterator[None]:
+    """Whatever the client raises inside becomes a HubError; `kept` says what of the repository is there now."""
+    with _without_queries():
+        try:
+            yield
+        except HubError:
+            raise
+        except Exception as error:
+            if (found := told(error, hub, repo, kept())) is None:
+                raise
+            raise found from None  # the chain of the client holds addresses that are valid for a while
+
+
+def told(error: Exception, hub: Hub, repo: str, kept: str) -> HubError | None:
+    """An error of the client as one sentence and what to do; None where it is none of the client's."""
+    from huggingface_hub.errors import HFValidationError
+
+    status, said = status_of(error), _server_said(error, hub)
+    if isinstance(error, HFValidationError):
+        return HubError(f"{repo!r} cannot be the name of a repository", got=said, allowed="user/name",
+                        next_step="choose another --to")  # fmt: skip
+    if status == 401:
+        return HubError(f"{hub.endpoint} does not accept this token. {kept}", next_step=_token_from(hub.endpoint))
+    if status in (402, 403):
+        return HubError(f"this token may not write to {repo} at {hub.endpoint}. {kept}", got=said or None,
+                        next_step="take a token with write access to it, or --to another name")  # fmt: skip
+    if status == 404:
+        return HubError(f"{hub.endpoint} has no {repo}, or no such service. {kept}", got=said or None,
+                        next_step="check --to and HF_ENDPOINT")  # fmt: skip
+    if status in CHANGED:
+        return HubError(f"{repo} was changed by somebody else at the same time. {kept}", got=said or None,
+                        next_step="run the same command again")  # fmt: skip
+    if status == 429:
+        return HubError(f"{hub.endpoint} asks for fewer requests (429). {kept}",
+                        next_step="wait some minutes, then run the same command again")  # fmt: skip
+    if status is not None and status >= 500:
+        return HubError(f"{hub.endpoint} failed ({status}), also when asked again. {kept}",
+                        next_step="run the same command again later: what has arrived is not sent again")  # fmt: skip
+    if status is not None:
+        return HubError(f"{hub.endpoint} refused {repo} ({status}). {kept}", got=said or None)
+    if _lost(error):
+        return HubError(f"the connection to {hub.endpoint} was lost. {kept}",
+                        next_step="check network and HF_ENDPOINT, then run the same command again: what has arrived "
+                        "is not sent again")  # fmt: skip
+    theirs = type(error).__module__.startswith(("huggingface_hub", "hf_xet"))
+    if theirs or isinstance(error, (ValueError, RuntimeError)):
+        return HubError(f"{repo} could not be published. {kept}", got=said or type(error).__name__)
+    return None
+
+
+def _server_said(error: Exception, hub: Hub) -> str:
+    """The message without the token, without addresses' queries, on one line."""
+    words = getattr(error, "server_message", None) or str(error)
+    token = hub.api.token
+    if isinstance(token, str):
+        words = words.replace(token, "***")
+    return without_query(" ".join(str(words).split()))[:300]
+
+
+def without_query(text: str) -> str:
+    """Addresses of uploads are signed: whoever has the part after `?` may write there for a while."""
+    return re.sub(r"(https?://[^\s?'\"]+)\?[^\s'\"]*", r"\1", text)
+
+
+class _Filter(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = without_query(record.getMessage()), None
+        return True
+
+
+@contextmanager
+def _without_queries() -> Iterator[None]:
+    """What the client logs of its attempts, without the queries."""
+    loggers = [logging.getLogger(f"huggingface_hub{name}") for name in (".utils._http", "._commit_api", ".lfs")]
+    inside: Any = _Filter()
+    for each in loggers:
+        each.addFilter(inside)
+    try:
+        yield
+    finally:
+        for each in loggers:
+            each.removeFilter(inside)

@@ -1,0 +1,151 @@
+"""A build folder -> its tables, checked to be whole and of this very build, and how the Hub describes them.
+
+Nothing is sent because it lies in the folder: a table is known by the name that a build gives it, its shards are
+counted, and every image shard carries the fingerprint that build.json says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cxrhf.data.shards import finished
+from cxrhf.errors import RunError, TableError
+from cxrhf.hub.artefact import Piece
+from cxrhf.schema import ATTRIBUTE, NOTE, image_schema
+
+_NOTES = re.compile(r"notes-\d{5}\.parquet")
+_AGAIN = "build it again: cxrhf build ... --overwrite"
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The files of a build by what they hold; image shards by split, in order."""
+
+    images: Mapping[str, Sequence[Path]]
+    notes: Sequence[Path] = ()
+    attributes: Path | None = None
+
+    def rows(self) -> dict[str, Any]:
+        """The counts as build.json has them."""
+        return {
+            "splits": {split: _rows(files) for split, files in self.images.items()},
+            "n_notes": _rows(self.notes),
+            "attributes": _rows([self.attributes] if self.attributes else []),
+        }
+
+    def pieces(self) -> list[Piece]:
+        """Each file under the name that it has in a build."""
+        made = [
+            Piece(f"images/{split}-{number:05d}-of-{len(files):05d}.parquet", path)
+            for split, files in self.images.items()
+            for number, path in enumerate(files)
+        ]
+        made += [Piece(f"notes/notes-{number:05d}.parquet", path) for number, path in enumerate(self.notes)]
+        return made + ([Piece("attributes.parquet", self.attributes)] if self.attributes else [])
+
+    def image_columns(self, columns: Sequence[str]) -> pa.Table:
+        """Some columns of all images, in the order of the shards."""
+        files = [path for shards in self.images.values() for path in shards]
+        parts = [pq.ParquetFile(path).read(columns=list(columns)).select(list(columns)) for path in files]
+        return pa.concat_tables(parts) if parts else pa.table({name: pa.array([], pa.string()) for name in columns})
+
+
+def tables_of(folder: Path, record: Mapping[str, Any]) -> Tables:
+    """The tables that build.json speaks of, each whole; anything missing, damaged or strange is an error."""
+    schema = image_schema([str(each) for each in record["findings"]])
+    images: dict[str, list[Path]] = {split: [] for split in record["splits"]}
+    for path in sorted((folder / "images").glob("*.parquet")):
+        split = path.name.split("-")[0]
+        if split not in images:
+            raise TableError(f"{path.name} in {folder / 'images'} is no shard of this build", next_step="move it away")
+        _check(path, schema, record["fingerprint"])
+        images[split].append(path)
+    for split, files in images.items():
+        names = [f"{split}-{number:05d}-of-{len(files):05d}.parquet" for number in range(len(files))]
+        if [path.name for path in files] != names:
+            raise TableError(f"{folder / 'images'}: a shard of {split} is missing, or one too many is there",
+                             got=", ".join(path.name for path in files), next_step=_AGAIN)  # fmt: skip
+    notes = sorted(path for path in (folder / "notes").glob("*.parquet") if _NOTES.fullmatch(path.name))
+    for path in notes:
+        _check(path, NOTE)
+    attributes = folder / "attributes.parquet"
+    if record["attributes"] and attributes.is_file():
+        _check(attributes, ATTRIBUTE)
+    made = Tables(images, notes, attributes if record["attributes"] and attributes.is_file() else None)
+    for what, here in made.rows().items():
+        if here != record[what]:
+            raise TableError(f"{folder} is not whole: {what} differ from build.json", got=f"{here}, not {record[what]}",
+                             next_step=_AGAIN)  # fmt: skip
+    return made
+
+
+def _check(path: Path, schema: pa.Schema, fingerprint: str | None = None) -> None:
+    """A file that can be opened, belongs to the build and has its columns alone."""
+    try:
+        found = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(
+            f"{path.name} is damaged ({str(error).splitlines()[0]}): nothing was sent", next_step=_AGAIN
+        ) from None
+    if fingerprint is not None and not finished(path, fingerprint):
+        raise TableError(f"{path.name} is a shard of another build than its build.json speaks of", next_step=_AGAIN)
+    strange = [
+        each.name for each in found if each.name not in schema.names or schema.field(each.name).type != each.type
+    ]
+    if strange:
+        raise TableError(f"{path.name}: column {strange[0]!r} is none that a build writes", next_step=_AGAIN)
+
+
+def _rows(files: Sequence[Path]) -> int:
+    return sum(pq.read_metadata(path).num_rows for path in files)
+
+
+def check_record(record: Mapping[str, Any], folder: Path) -> None:
+    """build.json must hold what the checks go by."""
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "dataset": str, "splits": dict, "findings": list, "n_notes": int, "attributes": int, "settings": dict,
+        "inputs": list, "checked": dict, "fingerprint": str,
+    }  # fmt: skip
+    for name, kind in kinds.items():
+        if not isinstance(record.get(name), kind):
+            raise RunError(f"{folder / 'build.json'} does not say {name!r} as cxrhf build does", next_step=_AGAIN)
+
+
+def info_lines(tables: Mapping[str, Mapping[str, Sequence[Path]]]) -> list[str]:
+    """`dataset_info` for the front matter: features and sizes. `load_dataset` holds the numbers of rows against it.
+
+    Bytes are those of the unpacked Parquet columns.
+    """
+    import yaml  # type: ignore[import-untyped]
+    from datasets import DatasetInfo, Features
+    from datasets.info import DatasetInfosDict
+    from huggingface_hub import DatasetCardData
+
+    infos = DatasetInfosDict()
+    for config, splits in tables.items():
+        sizes = {split: [pq.read_metadata(path) for path in files] for split, files in splits.items()}
+        unpacked = {
+            split: sum(each.row_group(at).total_byte_size for each in metas for at in range(each.num_row_groups))
+            for split, metas in sizes.items()
+        }
+        infos[config] = DatasetInfo(
+            config_name=config,
+            features=Features.from_arrow_schema(pq.read_schema(next(iter(splits.values()))[0])),
+            splits={
+                split: {"name": split, "num_bytes": unpacked[split], "num_examples": sum(one.num_rows for one in metas)}
+                for split, metas in sizes.items()
+            },
+            download_size=sum(path.stat().st_size for files in splits.values() for path in files),
+            dataset_size=sum(unpacked.values()),
+        )  # fmt: skip
+    data = DatasetCardData()
+    infos.to_dataset_card_data(data)
+    made: str = yaml.safe_dump({"dataset_info": data.to_dict()["dataset_info"]}, sort_keys=False, allow_unicode=True)
+    return made.splitlines()

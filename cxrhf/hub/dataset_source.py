@@ -1,0 +1,216 @@
+"""A build folder -> whose data it holds, as strictly as anything in it says; what cannot be told is not published.
+
+build.json is a file that anybody can edit, so it is only the first witness. Further ones are the `dataset` of every
+row, the names of the source files, and the ids themselves: those of MIMIC, CheXpert and ReXGradient have shapes that
+nobody else's have. One sign of a credentialed source is enough to refuse everything but the recipe.
+
+- A build that says it is made up must prove it (dataset_twin): the same ids and texts come out of the generator again.
+  So neither an edited build.json nor `cxrhf build synthetic --root REAL-FILES` makes real data made up.
+- A build that says it is NIH's must have NIH's ids: a hospital's own films in NIH's layout are not NIH's.
+- A build that says it is the COVID-19 collection publishes rows by their own licences (dataset_licences).
+
+Known gap: pixels are not looked at. Whoever writes false ids and false names around real pictures is not stopped here.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cxrhf.config_build import BuildConfig
+from cxrhf.data.card import TERMS, Terms
+from cxrhf.data.layout import LAYOUTS
+from cxrhf.data.load import build_record
+from cxrhf.errors import ConfigError, RunError
+from cxrhf.hub.artefact import Piece
+from cxrhf.hub.connection import HubError
+from cxrhf.hub.dataset_files import Tables, check_record, tables_of
+from cxrhf.schema import ATTRITION, read_table
+
+IDS = ("image_id", "study_id", "patient_id", "dataset", "split")
+# Credentialed source -> what its image ids look like.
+_SHAPES = {
+    "mimic_cxr_context": r"^[0-9a-f]{8}(-[0-9a-f]{8}){4}$",
+    "chexpert": r"^[^/]+/patient\d+/study\d+/",
+    "rexgradient": r"^\d+(\.\d+){5,}$",
+}
+_MIMIC_NOTE = r"^\d{8}-[A-Z]{2}-\d+$"
+_NIH = r"^\d{8}_\d{3}$"
+_ALLOWED = "its recipe: the settings of the build, ids and splits; no text, no pixels, no labels"
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A finished and whole build, and the signs that its source is credentialed."""
+
+    folder: Path
+    record: Mapping[str, Any]
+    config: BuildConfig
+    tables: Tables
+    ids: pa.Table
+    steps: Sequence[Mapping[str, Any]]
+    signs: tuple[str, ...] = ()
+
+    @property
+    def dataset(self) -> str:
+        return str(self.record["dataset"])
+
+    @property
+    def terms(self) -> Terms:
+        return TERMS[self.dataset]
+
+
+def opened(folder: Path) -> Build:
+    """A build folder, looked through; what is not finished, damaged, or not of one known source is an error."""
+    if not (folder / "build.json").is_file():
+        _no_build(folder)
+    record = build_record(folder)
+    check_record(record, folder)
+    dataset = record["dataset"]
+    if dataset not in TERMS:
+        raise HubError(f"{folder}: nobody here knows the terms of {dataset!r}", allowed=", ".join(TERMS),
+                       next_step="publish only what cxrhf build makes of a source it knows")  # fmt: skip
+    tables = tables_of(folder, record)
+    ids = tables.image_columns(IDS)
+    named = set(pc.unique(ids["dataset"]).to_pylist()) if ids.num_rows else {dataset}
+    if named != {dataset} or record["settings"].get("dataset") != dataset:
+        said = sorted(str(each) for each in {*named, record["settings"].get("dataset")} - {dataset})
+        raise HubError(f"{folder}: build.json names {dataset}, its rows and settings name {', '.join(said)}: nobody "
+                       "can tell whose data these are", allowed="a folder as cxrhf build wrote it",
+                       next_step=f"build it again: cxrhf build {said[0]} --root FOLDER")  # fmt: skip
+    if not (folder / "attrition.parquet").is_file():
+        raise RunError(
+            f"{folder} has no attrition.parquet: it is not whole", next_step="build it again with --overwrite"
+        )
+    steps = read_table(folder / "attrition.parquet", ATTRITION).to_pylist()
+    found = Build(folder, record, _settings(record, folder), tables, ids, steps)
+    return replace(found, signs=tuple(_signs(found)))
+
+
+def refuse_credentialed(build: Build, to: str | None) -> None:
+    """Stop where anything says that the source is credentialed; the message says what may be published instead."""
+    if not build.signs:
+        return
+    words = ["cxrhf", "push", "dataset", str(build.folder), "--to", to or "USER/NAME", "--recipe", "--dry-run"]
+    raise HubError(
+        f"{build.folder} holds credentialed data and stays here ({'; '.join(build.signs)}). {build.terms.said} "
+        "Nothing was sent",
+        allowed=f"{_ALLOWED}, where your agreement lets you share ids",
+        next_step=shlex.join(words),
+    )
+
+
+def refuse_unknown(build: Build) -> None:
+    """NIH's ids are known by their shape; other films in NIH's layout are somebody else's."""
+    if build.dataset != "nih_chestxray14" or not build.ids.num_rows:
+        return
+    right = pc.match_substring_regex(build.ids["image_id"], _NIH)
+    patient = pc.utf8_ltrim(pc.utf8_slice_codeunits(build.ids["image_id"], 0, 8), characters="0")
+    right = pc.and_(right, pc.equal(patient, pc.utf8_ltrim(build.ids["patient_id"], characters="0")))
+    strange = right.length() - (pc.sum(right).as_py() or 0)
+    if strange:
+        raise HubError(f"{build.folder}: {strange:,} of {right.length():,} image ids are not NIH's (00000001_000 of "
+                       "patient 1): these are not the films that the NIH handed out",
+                       allowed="ChestX-ray14 as published", next_step="publish your own films by other means, after "
+                       "those who answer for the patients' privacy agreed")  # fmt: skip
+
+
+def _no_build(folder: Path) -> None:
+    inside = next((each.parent for each in sorted(folder.glob("*/build.json"))), None)
+    if inside is not None:
+        raise RunError(f"{folder} is not a build folder, {inside} is", next_step=f"cxrhf push dataset {inside} ...")
+    if (folder / ".build").is_dir():
+        raise RunError(f"{folder} holds a build that was begun and not finished",
+                       next_step="give the same cxrhf build command again: it goes on where it was")  # fmt: skip
+    what = "has no build.json" if folder.is_dir() else "is not a folder"
+    raise RunError(f"{folder} {what}: only what cxrhf build made is published, for nobody can tell the terms of "
+                   "anything else", next_step=f"cxrhf build DATASET --root FOLDER --out {folder}")  # fmt: skip
+
+
+def _settings(record: Mapping[str, Any], folder: Path) -> BuildConfig:
+    """The settings as a build takes them: nothing else that stands in build.json goes further."""
+    given = dict(record["settings"])
+    if given.get("split") == "file":
+        given["split_file"] = "split.csv"
+    try:
+        return BuildConfig(**given)
+    except (TypeError, ConfigError) as error:
+        raise RunError(f"{folder / 'build.json'}: these are not settings of cxrhf build ({error})",
+                       next_step="build it again with --overwrite") from None  # fmt: skip
+
+
+def _signs(build: Build) -> list[str]:
+    """What says that the source is credentialed, a few words each."""
+    said = []
+    if build.terms.credentialed:
+        said.append(f"build.json and the rows name {build.dataset}")
+    if build.record.get("credentialed") is not False and not build.terms.credentialed:
+        said.append("build.json says credentialed")
+    if build.dataset == "synthetic":  # has MIMIC's names and ids on purpose; dataset_twin asks for more
+        return said
+    secret = [each for each, terms in TERMS.items() if terms.credentialed and each != build.dataset]
+    names = [str(each.get("name", "")) for each in build.record["inputs"]]
+    # A name that this dataset has too, such as an annotation file's, tells nothing.
+    strange = [name for name in names if not _is_of(name, build.dataset) and any(_is_of(name, each) for each in secret)]
+    said += [f"it was made from {name}" for name in strange]
+    for each, shape in _SHAPES.items():
+        if build.ids.num_rows and pc.any(pc.match_substring_regex(build.ids["image_id"], shape)).as_py():
+            said.append(f"its ids are those of {each}")
+    if not build.terms.credentialed and _mimic_notes(build.tables.notes):
+        said.append("its notes have the ids of MIMIC-IV-Note")
+    return said
+
+
+def _is_of(name: str, dataset: str) -> bool:
+    patterns = [each.rsplit("/", 1)[-1] for needed in LAYOUTS[dataset] for each in needed.names if not needed.folder]
+    return any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def _mimic_notes(files: Sequence[Path]) -> bool:
+    return any(
+        pc.any(pc.match_substring_regex(pq.ParquetFile(path).read(columns=["note_id"])["note_id"], _MIMIC_NOTE)).as_py()
+        for path in files
+    )
+
+
+def clean_inputs(build: Build) -> list[dict[str, Any]]:
+    """Name, size and hash of the source files: which edition it was. The user's own names of files stay here."""
+    kept = ("size", "sha256", "whole", "there")
+    return [
+        {"name": name if name == "reports" or _is_of(name, build.dataset) else "split file"}
+        | {key: each[key] for key in kept if key in each}
+        for each in build.record["inputs"]
+        if (name := str(each.get("name", "")))
+    ]
+
+
+def clean_record(build: Build) -> dict[str, Any]:
+    """build.json for others: the same keys, settings and hashes, and nothing that a hand may have added."""
+    record = build.record
+    return {
+        "format": 1,
+        "dataset": build.dataset,
+        "labels": build.config.labels,
+        "findings": [str(each) for each in record["findings"]],
+        "credentialed": build.terms.credentialed,
+        **build.tables.rows(),
+        "settings": build.config.content(),
+        "inputs": clean_inputs(build),
+        "checked": {what: int(record["checked"][what]) for what in ("patients", "pairs") if what in record["checked"]},
+        "quarantined": int(record.get("quarantined", 0)),
+        "fingerprint": record["fingerprint"],
+    }
+
+
+def json_piece(path: str, content: Mapping[str, Any]) -> Piece:
+    """A JSON file, the same bytes for the same content."""
+    return Piece(path, (json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n").encode())

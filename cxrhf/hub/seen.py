@@ -1,0 +1,104 @@
+"""A run with weights -> whose data they learned from, and whether they may be published.
+
+What the weights' own file says counts (`cxrhf train` and `finetune` write it there). Where it says nothing, everything
+that lies around does: the build, if it is still there, its name, the tables of the run; the strictest wins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cxrhf.hub.connection import HubError
+from cxrhf.terms import Standing, credentialed, standing
+
+TABLES = ("predictions", "images", "generations")
+
+
+class Seen(NamedTuple):
+    """Names of the datasets that were learned from, and the strictest of their terms."""
+
+    names: tuple[str, ...]
+    standing: Standing
+
+
+def seen(run: Path, about: Mapping[str, Any]) -> Seen:
+    """Whose data a model of a run has seen; `about` is what the weights say of themselves."""
+    if about.get("dataset"):
+        names = [str(about["dataset"])]
+        closed = about.get("credentialed") is True
+    else:
+        found = list(_around(run))
+        names = sorted({name for name, _ in found})
+        closed = any(shut for _, shut in found)
+    return Seen(tuple(names), "credentialed" if closed else standing(names))
+
+
+def _around(run: Path) -> Iterator[tuple[str, bool]]:
+    """Names of datasets around a run, and whether it is said that they are credentialed."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    for build in _named(run):
+        for name in credentialed([Path(build).name]):  # data/mimic: the folder's name may be all that is left
+            yield name, True
+    for folder in builds_of(run):
+        made = _json(folder / "build.json")
+        if made.get("dataset"):
+            yield str(made["dataset"]), made.get("credentialed") is True
+    for table in TABLES:
+        path = run / f"{table}.parquet"
+        if path.is_file() and "dataset" in pq.read_schema(path).names:
+            for name in pc.unique(pq.read_table(path, columns=["dataset"])["dataset"]).to_pylist():
+                if name:
+                    yield str(name), False
+
+
+def builds_of(run: Path) -> list[Path]:
+    """The builds that a run was made from, where they are still to be found."""
+    places = [place / build for build in _named(run) for place in (Path(), run, run.parent, run.parent.parent)]
+    return [place for place in dict.fromkeys(places) if (place / "build.json").is_file()]
+
+
+def _named(run: Path) -> list[str]:
+    """Builds as run.json names them: below the folder that the command ran in, or by the last part alone."""
+    record = _json(run / "run.json")
+    records = (record, *record.get("earlier", {}).values())
+    return [str(build) for each in records if (build := (each.get("config") or {}).get("build"))]
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def check_allowed(what: Seen, *, words: bool, allows: bool, allows_words: bool) -> None:
+    """Refuse what the terms of the data do not let out, and say what would be allowed.
+
+    `words`: whether the model can give back what was written about patients.
+    """
+    if what.standing == "open":
+        return
+    names = ", ".join(what.names)
+    who = f"{names}: credentialed data" if what.standing == "credentialed" else (
+        f"{names}: not known as open data" if names else "nobody says whose data it learned from"
+    )  # fmt: skip
+    if words and not allows_words:
+        raise HubError(
+            f"this model can give back words of notes or reports, and its data are not open ({who})",
+            allowed="models from open or made-up data; results and card alone; a recipe of the data (cxrhf push "
+            "dataset --recipe)",
+            next_step="keep it where the data are. Only if your data agreement says that models of text may be "
+            "shared: --data-agreement-allows-words",
+        )
+    if not words and not allows:
+        raise HubError(
+            f"this network learned from data that are not open ({who})",
+            allowed="sharing weights where the data agreement lets you",
+            next_step="read the agreement; if it allows it, say --data-agreement-allows",
+        )

@@ -1,0 +1,219 @@
+"""An artefact -> a repository of the Hub, in one commit: all of it is there, or nothing has changed.
+
+Large files go first into the Hub's storage, where nobody sees them; what has arrived there is not sent again by a later
+attempt. Then one commit names all files, on top of the state that was compared. Afterwards the repository is read back
+and compared: only then it is published. `.cxrhf.json` in it lists our files, so that a later push can remove what it no
+longer has, and nothing of anybody else's.
+
+Known gap: a Space is published when its files are there; whether its page has started is not waited for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cxrhf import __version__
+from cxrhf.hub.artefact import Artefact, Piece
+from cxrhf.hub.connection import CHANGED, Hub, HubError, again, in_one_sentence, status_of
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import RepoFile
+
+MANIFEST = ".cxrhf.json"
+FORMAT = 1
+ATTEMPTS = 3  # when others write to the same repository
+Said = Callable[[str], None]
+
+
+class Pushed(NamedTuple):
+    """What came of a push."""
+
+    repo: str
+    url: str
+    changed: bool
+    commit: str
+    sent: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _State:
+    """How far a push is, for the sentence after an error."""
+
+    made: bool = False
+    committed: bool = False
+
+    def kept(self) -> str:
+        if self.committed:
+            return "The commit was made but could not be checked: do not rely on it yet."
+        return "Nothing was published" + (": the repository was made and is empty." if self.made else ".")
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """Hashes of pieces, each computed once: weights and shards are read for minutes."""
+
+    sha256: dict[str, str] = field(default_factory=dict)
+    blob: dict[str, str] = field(default_factory=dict)
+
+    def of(self, piece: Piece, *, large: bool) -> str:
+        known, make = (self.sha256, piece.sha256) if large else (self.blob, piece.blob_id)
+        if piece.path not in known:
+            known[piece.path] = make()
+        return known[piece.path]
+
+
+def push(hub: Hub, artefact: Artefact, repo: str, *, private: bool, said: Said) -> Pushed:
+    """Publish, and read back what was published. A repository that is there keeps its visibility."""
+    state, marks = _State(), _Marks()
+    pieces = {piece.path: piece for piece in (*artefact.pieces, manifest(artefact, marks))}
+    with in_one_sentence(hub, repo, state.kept):
+        head = _open(hub, artefact, repo, private, state, said)
+        for attempt in range(1, ATTEMPTS + 1):
+            there = _files(hub, artefact, repo, head, said)
+            sent = [path for path, piece in pieces.items() if not _same(piece, there.get(path), marks)]
+            removed = _stale(hub, artefact, repo, head, there, pieces, said)
+            if not sent and not removed:
+                return Pushed(repo, _url(hub, artefact, repo), attempt > 1, head)
+            try:
+                commit = _commit(hub, artefact, repo, head, [pieces[path] for path in sent], removed, said)
+                break
+            except Exception as error:
+                if status_of(error) not in CHANGED or attempt == ATTEMPTS:
+                    raise
+                said(f"{repo} was changed by somebody else meanwhile: comparing again")
+                head = _head(hub, artefact, repo, said) or head
+        state.committed = True
+        _check(repo, pieces, _files(hub, artefact, repo, commit, said), removed, marks)
+        return Pushed(repo, _url(hub, artefact, repo), True, commit, tuple(sent), tuple(removed))
+
+
+def manifest(artefact: Artefact, marks: _Marks | None = None) -> Piece:
+    """The list of our files with their hashes: what a later push may replace or remove, and others can check.
+
+    Without `marks` nothing is read: zeros stand for the hashes, and the size is right.
+    """
+    made = {
+        "format": FORMAT,
+        "cxrhf": __version__,
+        "kind": artefact.kind,
+        "sha256": {piece.path: marks.of(piece, large=True) if marks else "0" * 64 for piece in artefact.pieces},
+    }
+    return Piece(MANIFEST, (json.dumps(made, indent=1, sort_keys=True) + "\n").encode())
+
+
+def _open(hub: Hub, artefact: Artefact, repo: str, private: bool, state: _State, said: Said) -> str:
+    """The commit that the repository stands at; it is made where there is none."""
+    head = _head(hub, artefact, repo, said)
+    if head is None:
+        sdk = "gradio" if artefact.repo_type == "space" else None
+        again(hub, repo, lambda: hub.api.create_repo(
+            repo, repo_type=artefact.repo_type, private=private, space_sdk=sdk, exist_ok=True), said)  # fmt: skip
+        state.made = True
+        head = _head(hub, artefact, repo, said)
+    if head is None:
+        raise HubError(f"{repo} was made at {hub.endpoint} and cannot be found there", next_step="run it again")
+    return head
+
+
+def _head(hub: Hub, artefact: Artefact, repo: str, said: Said) -> str | None:
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        info = again(hub, repo, lambda: hub.api.repo_info(repo, repo_type=artefact.repo_type), said)
+    except RepositoryNotFoundError as error:
+        # The Hub says 401 for "no such repository" too, but not with these words.
+        if "Invalid credentials" in str(error):
+            raise
+        return None
+    return str(info.sha)
+
+
+def _files(hub: Hub, artefact: Artefact, repo: str, commit: str, said: Said) -> dict[str, RepoFile]:
+    from huggingface_hub.hf_api import RepoFile
+
+    def listed() -> list[Any]:
+        return list(hub.api.list_repo_tree(repo, recursive=True, revision=commit, repo_type=artefact.repo_type))
+
+    return {each.path: each for each in again(hub, repo, listed, said) if isinstance(each, RepoFile)}
+
+
+def _same(piece: Piece, there: RepoFile | None, marks: _Marks) -> bool:
+    if there is None or there.size != piece.size:
+        return False
+    if there.lfs is not None:
+        return bool(there.lfs.sha256 == marks.of(piece, large=True))
+    return there.blob_id == marks.of(piece, large=False)
+
+
+def _stale(hub: Hub, artefact: Artefact, repo: str, head: str, there: Mapping[str, RepoFile],
+           pieces: Mapping[str, Piece], said: Said) -> list[str]:  # fmt: skip
+    """Files that an earlier push put there and that are no longer part of it."""
+    if MANIFEST not in there:
+        return []
+    import tempfile
+    from pathlib import Path
+
+    # A folder of its own: nothing of a push stays in the cache of the client.
+    with tempfile.TemporaryDirectory() as work:
+        path = again(hub, repo, lambda: hub.api.hf_hub_download(
+            repo, MANIFEST, repo_type=artefact.repo_type, revision=head, local_dir=work), said)  # fmt: skip
+        try:
+            ours = json.loads(Path(path).read_text(encoding="utf-8"))["sha256"]
+        except (ValueError, KeyError, TypeError):
+            return []  # not ours any more: leave everything
+    return sorted(path for path in ours if path in there and path not in pieces)
+
+
+def _commit(hub: Hub, artefact: Artefact, repo: str, head: str, sent: list[Piece], removed: list[str],
+            said: Said) -> str:  # fmt: skip
+    """One commit on top of `head`, tried again where that may help; the client sends no file twice."""
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    summary = f"cxrhf {__version__}: {artefact.name}"
+
+    def send() -> str:
+        # Made anew each time: an operation remembers what the server said the time before.
+        operations: list[Any] = [
+            CommitOperationAdd(piece.path, piece.content if isinstance(piece.content, bytes) else str(piece.content))
+            for piece in sent
+        ]
+        operations += [CommitOperationDelete(path) for path in removed]
+        made = hub.api.create_commit(
+            repo, operations, commit_message=summary, repo_type=artefact.repo_type, parent_commit=head
+        )
+        return str(made.oid)
+
+    def send_once() -> str:
+        try:
+            return send()
+        except Exception as error:
+            # An answer that got lost: the commit may be there, and a second one would stand on a state that is gone.
+            if status_of(error) is None and (now := _head(hub, artefact, repo, said)) not in (head, None):
+                found = _files(hub, artefact, repo, str(now), said)
+                marks = _Marks()
+                if all(_same(piece, found.get(piece.path), marks) for piece in sent) and not set(removed) & set(found):
+                    return str(now)
+            raise
+
+    return again(hub, repo, send_once, said)
+
+
+def _check(repo: str, pieces: Mapping[str, Piece], found: Mapping[str, RepoFile], removed: list[str],
+           marks: _Marks) -> None:  # fmt: skip
+    wrong = [path for path, piece in pieces.items() if not _same(piece, found.get(path), marks)]
+    wrong += [path for path in removed if path in found]
+    if wrong:
+        raise HubError(
+            f"{repo} does not hold what was sent: {len(wrong)} of {len(pieces)} files differ",
+            got=", ".join(sorted(wrong)[:5]),
+            next_step="run the same command again; if it stays so, somebody else writes to this repository",
+        )
+
+
+def _url(hub: Hub, artefact: Artefact, repo: str) -> str:
+    part = {"space": "spaces/", "dataset": "datasets/"}.get(artefact.repo_type, "")
+    return f"{hub.endpoint}/{part}{repo}"
