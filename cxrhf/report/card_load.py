@@ -1,0 +1,199 @@
+"""Facts of a model -> code that loads it from the Hub and computes one number of its card with `evaluate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cxrhf.report.blocks import finding_name
+from cxrhf.report.book import Book, Cell
+from cxrhf.report.card_about import base_name, split_of
+from cxrhf.report.card_facts import CONTEXT, WRITER
+from cxrhf.report.card_markdown import code, paragraphs
+from cxrhf.report.numbers import known, number
+from cxrhf.report.sections.provenance import mapping
+
+Facts = Mapping[str, Any]
+ANYBODY = "user"
+# Labels of a build as they are counted -> what the code makes of a raw label.
+_POLICIES = {
+    "masked": "[value if value in (0, 1) else None for value in {}]",
+    "ones": "[int(value in (1, -1)) for value in {}]",
+}
+_POSITIVE_ONLY = "[int(value == 1) for value in {}]"
+
+
+def load_lines(facts: Facts, books: Sequence[Book], repo: str | None) -> list[str]:
+    """What a reader copies; `repo` is the model's name on the Hub, None where it has none."""
+    name = repo or f"{ANYBODY}/{'name'}"
+    owner = name.partition("/")[0]
+    if not facts["weights"]:
+        return _from_rows(facts, books, owner)
+    if facts["kind"] == WRITER:
+        return _writer(facts, name, owner)
+    if facts["kind"] == CONTEXT:
+        return _context(name)
+    return _network(facts, books, name, owner)
+
+
+def example_of(books: Sequence[Book]) -> tuple[str, Cell] | None:
+    """The finding with the most positives that has an AUROC, and that AUROC."""
+    found = [(each, book.get("overview", each, "auroc")) for book in books[:1] for each in book.findings]
+    there = [(each, cell) for each, cell in found if known(cell.value)]
+    return max(there, key=lambda each: each[1].n_pos) if there else None
+
+
+def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list[str]:
+    made = facts["weights"]
+    look, outputs = mapping(made.get("look")), made.get("outputs") or []
+    mode = "L" if look.get("channels") == 1 else "RGB"
+    example = example_of(books)
+    finding = example[0] if example and example[0] in outputs else (outputs or ["finding"])[0]
+    lines = [
+        "import evaluate",
+        "import torch",
+        "from datasets import load_dataset",
+        "from transformers import AutoImageProcessor, AutoModelForImageClassification",
+        "",
+        f'name = "{name}"',
+        "processor = AutoImageProcessor.from_pretrained(name)",
+        "model = AutoModelForImageClassification.from_pretrained(name).eval()",
+        "",
+        "",
+        "def logits(pictures):",
+        f'    inputs = processor([picture.convert("{mode}") for picture in pictures], return_tensors="pt")',
+        "    with torch.no_grad():",
+        "        return model(**inputs).logits",
+        "",
+        "",
+        f'finding = "{finding}"',
+        "at = model.config.label2id[finding]",
+        f'test = load_dataset("{dataset_id(facts, owner)}", split="test")  # the images that the tables are about',
+        'scores = [logits([row["image"]])[0, at].item() for row in test]',
+        f"labels = {_POLICIES.get(str(facts['data'].get('labels')), _POSITIVE_ONLY).format('test[finding]')}",
+        f'metric = evaluate.load("{owner}/weighted_auroc")',
+        'print(metric.compute(predictions=scores, references=labels)["weighted_auroc"])'
+        + (f"  # {number(example[1].value)} in the table" if example and example[0] == finding else ""),
+    ]
+    words = [
+        "With `context=` (pre-test probabilities, as cxrhf context makes them) the same metric holds context equal. "
+        "Scores are those of the table but for the rounding of resized pictures."
+    ]
+    timm = [
+        "import timm",
+        "",
+        f'model = timm.create_model("hf-hub:{name}", pretrained=True).eval()  # the same weights',
+    ]
+    return [*code("python", lines), *_plain(words), *_calibrated(made), *_plain(["With timm:"]), *code("python", timm)]
+
+
+def _plain(words: Sequence[str]) -> list[str]:
+    return [line for each in words for line in (each, "")]
+
+
+def _calibrated(made: Mapping[str, Any]) -> list[str]:
+    """How logits become the probabilities that the calibration columns are about."""
+    calibration = mapping(made.get("calibration"))
+    if not calibration:
+        return _plain(["Probabilities are `torch.sigmoid(logits)`; the network was not calibrated after training."])
+    lines = [
+        "import json",
+        "",
+        "from huggingface_hub import hf_hub_download",
+        "",
+        'fitted = json.load(open(hf_hub_download(name, "calibration.json")))["fitted"][finding]',
+    ]
+    if calibration["method"] == "isotonic":
+        lines += [
+            "import numpy as np",
+            "",
+            'odds = np.log(fitted["y"]) - np.log1p(-np.array(fitted["y"]))',
+            'probability = 1 / (1 + np.exp(-np.interp(scores, fitted["x"], odds)))',
+        ]
+    else:
+        lines.append('probability = torch.sigmoid(torch.tensor(scores) * fitted["x"][0] + fitted["y"][0])')
+    head = f"Probabilities are calibrated ({calibration['method']}), by what calibration.json holds:"
+    return [*_plain([head]), *code("python", lines)]
+
+
+def dataset_id(facts: Facts, owner: str) -> str:
+    """The dataset's name on the Hub: as given, else under the model's owner."""
+    given = facts.get("dataset_id")
+    name = next(iter(facts["datasets"]), None) or facts["data"].get("dataset") or "dataset"
+    return str(given or f"{owner}/{str(name).replace(' ', '-')}")
+
+
+def _writer(facts: Facts, name: str, owner: str) -> list[str]:
+    made = facts["weights"]
+    base = base_name(facts)
+    # A base beside the adapter is loaded from disk: by the repository's name transformers would take the adapter.
+    where = f'"{base}"' if base else 'f"{folder}/base"'
+    size = made.get("size")
+    lines = [
+        "import evaluate",
+        "from datasets import load_dataset",
+        "from huggingface_hub import snapshot_download",
+        "from peft import PeftModel",
+        "from transformers import AutoModelForImageTextToText, AutoProcessor",
+        "",
+        f'folder = snapshot_download("{name}")',
+        "processor = AutoProcessor.from_pretrained(folder)",
+        f"base = AutoModelForImageTextToText.from_pretrained({where})",
+        "model = PeftModel.from_pretrained(base, folder).eval()",
+        f"question = {json.dumps(made.get('prompt'))}",
+        "",
+        "",
+        "def report(picture):",
+        f'    picture = picture.convert("L").resize(({size}, {size}), resample=2).convert("RGB")  # bilinear',
+        '    content = [{"type": "image", "image": picture}, {"type": "text", "text": question}]',
+        "    inputs = processor.apply_chat_template(",
+        '        [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=True, return_dict=True,',
+        '        return_tensors="pt",',
+        "    )",
+        "    written = model.generate(**inputs, max_new_tokens=200, do_sample=False)  # greedy",
+        '    return processor.decode(written[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)',
+        "",
+        "",
+        f'test = load_dataset("{dataset_id(facts, owner)}", split="test")',
+        'frontal = [row["image"] for row in test if row["view"] in ("AP", "PA")]',
+        f'metric = evaluate.load("{owner}/lexical_diversity")',
+        "print(metric.compute(predictions=[report(picture) for picture in frontal[:20]]))",
+    ]
+    return [*code("python", lines), *paragraphs([
+        "The table is about one frontal film of a patient; the run's record says which were taken. An adapter can give "
+        "back parts of the reports it learned from: treat it as confidential as those."
+    ])]  # fmt: skip
+
+
+def _context(name: str) -> list[str]:
+    lines = [
+        f"hf download {name} --local-dir context",
+        "# Pre-test probabilities of the images of a build, beside an image model's predictions of them.",
+        "cxrhf context predict context --build BUILD --onto predictions.parquet --out with-context.parquet",
+        "cxrhf audit with-context.parquet",
+    ]
+    return [*code("bash", lines), *paragraphs(["Notes are read where they lie; nothing is sent anywhere."])]
+
+
+def _from_rows(facts: Facts, books: Sequence[Book], owner: str) -> list[str]:
+    """Without weights: how a number of the card follows from the run's predictions."""
+    example = example_of(books)
+    if example is None:
+        return paragraphs(["There are no weights to load."])
+    finding, cell = example
+    asked = {"model": facts["model"], "finding": finding, "split": split_of(facts)}
+    same = " & ".join(f"(rows.{name} == {json.dumps(value)})" for name, value in asked.items() if value)
+    lines = [
+        "import evaluate",
+        "import pandas as pd",
+        "",
+        'rows = pd.read_parquet("RUN/predictions.parquet")',
+        f"rows = rows[{same}]",
+        'rows = rows.dropna(subset=["label"])',
+        f'metric = evaluate.load("{owner}/weighted_auroc")',
+        'print(metric.compute(predictions=rows.prob, references=rows.label)["weighted_auroc"])'
+        f"  # {number(cell.value)} for {finding_name(finding)}, as in the table",
+    ]
+    return [*paragraphs(["There are no weights to load. A number of this card, from the predictions of the run:"]),
+            *code("python", lines)]  # fmt: skip
