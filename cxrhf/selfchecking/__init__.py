@@ -1,0 +1,79 @@
+"""Planted truths -> whether the installed metrics and audits find them: what `cxrhf selfcheck` runs.
+
+Each group makes data whose answers are known in closed form, sends them through the real audits, and compares. What
+chance may add is four standard errors, from formulas that share no code with what is checked (`spread`). Beside every
+planted truth stands a case without one, where nothing may be found. No torch; a group that needs an extra says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from cxrhf.config_selfcheck import GROUPS
+from cxrhf.selfchecking.check import Check
+
+
+class Group(NamedTuple):
+    """Where the checks of a group are, what is planted, and the packages it needs beyond the light core."""
+
+    place: str
+    planted: str
+    needs: tuple[str, ...] = ()
+    extra: str = ""
+
+
+class Outcome(NamedTuple):
+    """What a group gave; `skipped` says why it could not run and what would help."""
+
+    group: str
+    planted: str
+    checks: list[Check]
+    seconds: float
+    skipped: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+
+_GROUPS = {
+    "metrics": Group("examples.check", "answers in the examples of every metric"),
+    "patients": Group("patients.check", "the same images three times: intervals must not shrink"),
+    "context": Group("context.check", "a score that leans on the chart (AUROC .872, of which .127 is the chart)"),
+    "calibration": Group("calibration.check", "probabilities too high by .4 of log odds, and right ones"),
+    "subgroups": Group("subgroups.check", "a race whose positives score .5 lower, and races that differ in age alone"),
+    "compare": Group("compare.check", "a weaker model, and one as good"),
+    "shortcut": Group("representations.check_shortcut", "a score that leans on drains, more frequent in men"),
+    "slices": Group("representations.check_slices", "a hidden tenth of the positives that fails"),
+    "encoding": Group("representations.check_encoding", "vectors with the sex on one axis and the view on none"),
+    "words": Group("words.check", "reports that lose, flip and invent words of one sex"),
+    "notes": Group("notes.check", "earlier notes that tell a little, later ones that tell all"),
+    "hospital": Group("hospital.check", "a made-up hospital: raw files, linked notes, what they tell",
+                      ("skops", "safetensors", "joblib"), "words"),
+}  # fmt: skip
+assert tuple(_GROUPS) == GROUPS
+
+
+def run_checks(only: Sequence[str] = (), say: Callable[[str], None] = lambda _: None) -> Iterator[Outcome]:
+    """Group after group, as each is done; what breaks is a check that failed, and the others still run."""
+    for name in GROUPS:
+        if only and name not in only:
+            continue
+        group = _GROUPS[name]
+        if missing := [each for each in group.needs if importlib.util.find_spec(each) is None]:
+            why = f"needs {', '.join(missing)}: pip install 'cxrhf[{group.extra}]'"
+            yield Outcome(name, group.planted, [], 0.0, why)
+            continue
+        say(f"{name}: {group.planted}")
+        start = time.monotonic()
+        module, _, function = group.place.rpartition(".")
+        try:
+            checks = getattr(importlib.import_module(f"cxrhf.selfchecking.{module}"), function)()
+        except Exception as error:  # shown as what it is: a check that failed
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            checks = [Check("runs to its end", "no error", said, False)]
+        yield Outcome(name, group.planted, checks, time.monotonic() - start)
