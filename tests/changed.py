@@ -32,6 +32,8 @@ def files_for(path: str, root: Path) -> list[str]:
     if file.parts[0] == "tests":
         is_test = file.name.startswith("test_") and file.suffix == ".py" and (root / path).exists()
         return [path] if is_test else []
+    if file.parts[0] == "docs":
+        return ["tests/test_docs.py"] if (root / "tests/test_docs.py").exists() else []
     if file.suffix != ".py" or file.parts[0] != "cxrhf":
         if file.parts[0] in ("metrics", "dataset_scripts") and (root / f"tests/test_{file.parts[0]}.py").exists():
             return [f"tests/test_{file.parts[0]}.py"]

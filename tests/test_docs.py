@@ -1,0 +1,269 @@
+"""The pages of docs/ and the README: links, contents, examples, and every command, flag, file and name they mention."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import cxrhf.metrics
+from cxrhf.cli import VERBS
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+PAGES = sorted(DOCS.rglob("*.md"))
+EVERY = [*PAGES, README]
+FENCE = re.compile(r"^( *)(`{3,})([^\n]*)\n(.*?)^\1\2`* *$", flags=re.MULTILINE | re.DOTALL)
+# Flags that stand alone in a text and belong to other programs: accelerate, torchrun, python -m cxrhf.data.synthetic.
+ELSEWHERE = {"--num_processes", "--models"}
+EVERYWHERE = {"--help", "--debug", "--version"}
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def every_page(pages: list[Path]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("page", pages, ids=name_of)
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced blocks."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    found = FENCE.findall(page.read_text(encoding="utf-8"))
+    return [body for _, _, language, body in found if language.strip() in languages]
+
+
+def spoken(page: Path) -> list[str]:
+    """What stands in backticks in the text, on one line each."""
+    return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose(page))]
+
+
+def anchors(page: Path) -> set[str]:
+    """Headings as GitHub and the site name them."""
+    found: set[str] = set()
+    seen: Counter[str] = Counter()
+    for heading in re.findall(r"^#{1,3} +(.+?) *$", prose(page), flags=re.MULTILINE):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        found.add(slug if not seen[slug] else f"{slug}-{seen[slug]}")
+        seen[slug] += 1
+    return found
+
+
+@every_page(EVERY)
+def test_links_lead_somewhere(page):
+    """Files and headings; other hosts are not asked. What the site holds is docs/ alone, so its links stay there."""
+    for target in re.findall(r"\]\(([^)\s]+)[^)]*\)", re.sub(r"`[^`]*`", "", prose(page))):
+        if re.match(r"https?://", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        assert page == README or there.is_relative_to(DOCS), f"{target} is not on the site"
+        if anchor:
+            assert anchor in anchors(there), f"{target}: the page has {', '.join(sorted(anchors(there)))}"
+
+
+def test_every_page_is_in_the_contents_once():
+    listed = []
+    for page in PAGES:
+        for body in blocks(page, "{toctree}"):
+            lines = [line.strip() for line in body.splitlines() if line.strip() and not line.startswith(":")]
+            names = [re.sub(r".*<(.+)>$", r"\1", line) for line in lines]
+            listed += [(page.parent / f"{name}.md").resolve() for name in names]
+    assert Counter(listed) == Counter(page for page in PAGES if page != DOCS / "index.md")
+
+
+@every_page(PAGES)
+def test_a_page_begins_with_the_question_it_answers(page):
+    title, first = (part.strip() for part in page.read_text(encoding="utf-8").split("\n\n", 2)[:2])
+    assert title.startswith("# ")
+    assert "?" in title + first
+
+
+@every_page([page for page in PAGES if blocks(page, "pycon")])
+def test_examples_run_and_give_what_they_say(page):
+    """All `pycon` blocks of a page, one after the other."""
+    example = doctest.DocTestParser().get_doctest("\n".join(blocks(page, "pycon")), {}, page.name, str(page), 0)
+    said: list[str] = []
+    outcome = doctest.DocTestRunner(verbose=False).run(example, out=said.append)
+    assert outcome.attempted >= 2
+    assert outcome.failed == 0, "".join(said)
+
+
+def test_every_method_has_an_example_and_its_parts():
+    for page in (DOCS / "methods").glob("*.md"):
+        if page.stem != "index":
+            assert blocks(page, "pycon"), page.name
+            text = prose(page)
+            for part in ("goes wrong", "## Undefined", "## Where it is computed", "\nReference: "):
+                assert part in text, (page.name, part)
+
+
+@every_page([page for page in PAGES if blocks(page, "python")])
+def test_other_python_is_python(page):
+    for block in blocks(page, "python"):
+        compile(block, page.name, "exec")
+
+
+def flags_by_verb() -> dict[str, set[str]]:
+    """`context fit` -> its flags, as the page of commands has them."""
+    made = runpy.run_path(str(DOCS / "extensions" / "commands.py"))
+    flags = {}
+    for command in made["commands"]():
+        each = made["flags"](command.config)
+        flags[command.verb] = {word for flag in each for word in (flag.name, *flag.aliases) if word.startswith("-")}
+    return flags
+
+
+FLAGS = flags_by_verb()
+
+
+def commands_of(page: Path) -> Iterator[str]:
+    """What a reader would type after `cxrhf`, from blocks and from the text."""
+    lines = [line for body in blocks(page, "bash") for line in body.replace("\\\n", " ").splitlines()]
+    for line in [*lines, *spoken(page)]:
+        # `accelerate launch -m cxrhf.models.train` is `cxrhf train`.
+        found = re.search(r"(?:^|\s-m )cxrhf(?:\.models\.(train|finetune|generate))?(?: ([^#]*)|$)", line.strip())
+        if found and (found[1] or found[2]):
+            yield " ".join(filter(None, found.groups()))
+
+
+@every_page(EVERY)
+def test_commands_and_flags_exist(page):
+    for command in commands_of(page):
+        words = command.split()
+        if words[0].startswith("-"):
+            assert set(words) <= EVERYWHERE, command
+            continue
+        verb = words[0].strip(".,:;{}")
+        if verb == "VERB":
+            continue
+        assert verb in VERBS, command
+        below = [name.split()[1] for name in FLAGS if name.startswith(f"{verb} ")]
+        if below:
+            named = [word for word in words[1:2] if word in below]
+            known = FLAGS[f"{verb} {named[0]}"] if named else set[str]()
+            assert named or len(words) == 1 or words[1].startswith(("-", "...")), command
+        else:
+            known = FLAGS[verb]
+        for word in words[1:]:
+            if word.startswith("-") and len(word) > 1 and not word[1].isdigit():
+                flag = re.sub(r"[=,.;:)].*", "", word)
+                assert flag in known | EVERYWHERE, f"{command}: no {flag}"
+        for recipe in re.findall(r"--config[ =](\w+)", command):
+            assert recipe == "YAML" or (ROOT / f"cxrhf/configs/{recipe}.yaml").is_file(), command
+
+
+@every_page(EVERY)
+def test_flags_that_stand_alone_exist(page):
+    known = set().union(*FLAGS.values()) | EVERYWHERE | ELSEWHERE
+    for code in spoken(page):
+        for flag in re.findall(r"^--[\w-]+|(?<= )--[\w-]+", code) if code.startswith("--") else ():
+            assert flag in known, code
+
+
+@every_page(EVERY)
+def test_files_extras_and_targets_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for path in re.findall(
+        r"`((?:cxrhf|tests|examples|metrics|benchmarks|dataset_scripts|docs)/[\w./]*\w\.\w+)`", text
+    ):
+        assert (ROOT / path).is_file(), path
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for extras in re.findall(r"cxrhf\[([\w,]+)\]", text):
+        assert set(extras.split(",")) <= set(project["optional-dependencies"]), extras
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    for target in re.findall(r"(?:`|^)make\s+([a-z-]+)", text, flags=re.MULTILINE):
+        assert target in targets, target
+
+
+def test_names_of_methods_pages_exist():
+    """Functions, `evaluate` modules and audits in the tables "Where it is computed"."""
+    from cxrhf.config import AUDITS
+
+    checked = 0
+    for page in (DOCS / "methods").glob("*.md"):
+        for kind, cell in re.findall(r"^\| (functions?|modules?|audits?) \| (.+) \|$", prose(page), flags=re.MULTILINE):
+            names = re.findall(r"`([a-z_0-9]+)[`(]", cell)
+            if kind.startswith("function"):
+                assert set(names) <= set(cxrhf.metrics.__all__), (page.name, names)
+            elif kind.startswith("module"):
+                assert all((ROOT / "metrics" / name).is_dir() for name in names), (page.name, names)
+            else:
+                assert names[0] in AUDITS, (page.name, names)
+            checked += 1
+    assert checked > 30
+
+
+def test_every_public_metric_is_in_the_reference():
+    text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
+    shown = re.findall(r"^\.\. autofunction:: (\w+)$", text, flags=re.MULTILINE)
+    wanted = {name for name in cxrhf.metrics.__all__ if callable(getattr(cxrhf.metrics, name)) and name[0].islower()}
+    assert Counter(shown) == Counter(wanted)
+    top = {name for name in cxrhf.__all__ if name.islower() and callable(getattr(cxrhf, name))}
+    assert top == set(re.findall(r"^\.\. autofunction:: cxrhf\.(\w+)$", text, flags=re.MULTILINE))
+
+
+class Fetched(HTMLParser):
+    """What a browser would ask for when it opens a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {key: value or "" for key, value in attrs}
+        if tag in ("script", "img", "iframe", "source", "video", "audio", "embed"):
+            self.addresses += [given.get("src", "")]
+        elif tag == "link":
+            self.addresses += [given.get("href", "")]
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
+    """In a process of its own, which must not load torch for it."""
+    pytest.importorskip("sphinx")
+    run = (
+        "import sys; from sphinx.cmd.build import main; "
+        "code = main(sys.argv[1:]); "
+        "sys.exit(code or ('torch was imported' if 'torch' in sys.modules else 0))"
+    )
+    arguments = [
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        "html",
+        "-d",
+        str(tmp_path / "trees"),
+        str(DOCS),
+        str(tmp_path / "site"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", run, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    site = tmp_path / "site"
+    for page in PAGES:
+        assert (site / page.relative_to(DOCS)).with_suffix(".html").is_file(), page
+    for page in site.rglob("*.html"):
+        fetched = Fetched()
+        fetched.feed(page.read_text(encoding="utf-8"))
+        assert not [each for each in fetched.addresses if re.match(r"(https?:)?//", each)], page
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style
