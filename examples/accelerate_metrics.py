@@ -34,6 +34,7 @@ import cxrhf
 
 FINDINGS = ["pleural_effusion", "cardiomegaly"]
 MODULES = ["weighted_auroc", "balanced_brier"]
+BATCH = 16  # of each process
 
 
 def make_studies(n: int, seed: int) -> dict[str, np.ndarray]:
@@ -72,9 +73,9 @@ def sigmoid(logits: torch.Tensor) -> np.ndarray:
 
 
 @torch.no_grad()
-def gathered(accelerator: Accelerator, model, studies, batch_size: int, **options) -> dict | None:
+def gathered(accelerator: Accelerator, model, studies, **options) -> dict | None:
     """Results in the main process, None in the others."""
-    loader = accelerator.prepare(DataLoader(as_dataset(studies), batch_size=batch_size))
+    loader = accelerator.prepare(DataLoader(as_dataset(studies), batch_size=BATCH))
     parts = []
     for batch in loader:
         mine = (batch["row"], model(batch["image"]), batch["labels"], batch["context"])
@@ -98,7 +99,7 @@ def gathered(accelerator: Accelerator, model, studies, batch_size: int, **option
 
 
 @torch.no_grad()
-def by_files(accelerator: Accelerator, model, studies, batch_size: int, **options) -> dict | None:
+def by_files(accelerator: Accelerator, model, studies, **options) -> dict | None:
     """The same by evaluate's own means; every process needs at least one row."""
     # Rows of two runs at a time must not meet in one file: all processes agree on a number that no other run has.
     run = int(broadcast(torch.randint(2**31, (1,), device=accelerator.device)))
@@ -114,7 +115,7 @@ def by_files(accelerator: Accelerator, model, studies, batch_size: int, **option
         )
     with accelerator.split_between_processes(list(range(len(studies["labels"])))) as mine:
         dataset = as_dataset(studies)
-        for batch in DataLoader([dataset[k] for k in mine], batch_size=batch_size):
+        for batch in DataLoader([dataset[k] for k in mine], batch_size=BATCH):
             shared = {
                 "predictions": sigmoid(model(batch["image"].to(accelerator.device))),
                 "references": batch["labels"],
@@ -130,21 +131,18 @@ def by_files(accelerator: Accelerator, model, studies, batch_size: int, **option
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=333, help="images to evaluate; need not divide evenly")
-    parser.add_argument("--batch-size", type=int, default=16, help="of each process")
     parser.add_argument("--n-resamples", type=int, default=1000, help="bootstrap replicates behind the intervals")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--cpu", action="store_true", help="leave GPUs alone; needed for several processes without them"
-    )
+    parser.add_argument("--cpu", action="store_true", help="needed for several processes without GPUs")
     parser.add_argument("--out", type=Path, help="write both results and the rows behind them to this JSON file")
     given = parser.parse_args()
 
     accelerator = Accelerator(cpu=given.cpu)
-    model = make_model(make_studies(given.studies, given.seed))
+    model = make_model(make_studies(given.studies, seed=0))
     model = accelerator.prepare_model(model, evaluation_mode=True)  # no gradients to exchange, so nothing is wrapped
-    studies = make_studies(given.studies, given.seed + 1)
-    options = {"batch_size": given.batch_size, "n_resamples": given.n_resamples, "seed": given.seed}
-    found = {way.__name__: way(accelerator, model, studies, **options) for way in (gathered, by_files)}
+    studies = make_studies(given.studies, seed=1)
+    found = {
+        way.__name__: way(accelerator, model, studies, n_resamples=given.n_resamples) for way in (gathered, by_files)
+    }
     if accelerator.is_main_process:
         patients, processes = len(set(studies["patient"])), accelerator.num_processes
         print(f"{given.studies} images, {patients} patients, processes: {processes}")

@@ -2,11 +2,11 @@
 
     python examples/sklearn_scorers.py
 
-A linear probe on made-up image features, some of which only betray the patient's history. What to take along:
+A linear probe on made-up image features, one of which only betrays the patient's history. What to take along:
 
 - `cxrhf.metrics.scorer(name)` knows the sign (scikit-learn maximises: lower is better comes back negative) and whether
-  to ask the model for probabilities. Metrics disagree about the best model; balanced_brier, which is not a proper
-  score, is none to choose by.
+  to ask the model for probabilities. Metrics disagree about the best model; do not choose by balanced_brier, which is
+  not a proper score.
 - Folds by patient: StratifiedGroupKFold(groups = patient). Images of one patient on both sides would leak.
 - Weights and pre-test probabilities go through metadata routing. Without it, `cross_validate(params={"sample_weight":
   ...})` weights the fit but not the score, and GridSearchCV.fit(sample_weight=...) weights both: say what you want.
@@ -29,6 +29,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedGroupKFo
 
 from cxrhf.metrics import auroc, bootstrap, count_units, draw, interval, scorer
 
+FOLDS = 5
 SCORERS = {
     "auroc": {},
     "sensitivity_at_specificity": {"specificity": 0.9},
@@ -57,14 +58,14 @@ def routed_scorers() -> dict:
     return weighted | {"matched_auroc": scorer("matched_auroc").set_score_request(pretest=True)}
 
 
-def by_fold(data: dict[str, np.ndarray], folds: int) -> dict[str, np.ndarray]:
+def by_fold(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Scores of every fold, patients kept together, every patient with the same weight in fit and score."""
     with config_context(enable_metadata_routing=True):
         found = cross_validate(
             LogisticRegression(C=0.1).set_fit_request(sample_weight=True),
             data["x"],
             data["y"],
-            cv=StratifiedGroupKFold(folds),
+            cv=StratifiedGroupKFold(FOLDS),
             scoring=routed_scorers(),
             params={"groups": data["patient"], "sample_weight": data["weight"], "pretest": data["pretest"]},
             error_score="raise",
@@ -72,13 +73,13 @@ def by_fold(data: dict[str, np.ndarray], folds: int) -> dict[str, np.ndarray]:
     return {name.removeprefix("test_"): score for name, score in found.items() if name.startswith("test_")}
 
 
-def choose(data: dict[str, np.ndarray], folds: int) -> dict[str, float]:
+def choose(data: dict[str, np.ndarray]) -> dict[str, float]:
     """The regularisation that each scorer would choose, from one search; `refit` says whose choice is fitted."""
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(
             LogisticRegression().set_fit_request(sample_weight=True),
             {"C": [0.001, 0.01, 0.1, 1.0]},
-            cv=StratifiedGroupKFold(folds),
+            cv=StratifiedGroupKFold(FOLDS),
             scoring=routed_scorers(),
             refit="brier_skill_score",
             error_score="raise",
@@ -88,20 +89,20 @@ def choose(data: dict[str, np.ndarray], folds: int) -> dict[str, float]:
     return {name: float(found["param_C"][found[f"rank_test_{name}"].argmin()]) for name in search.scorer_}
 
 
-def rare(folds: int, seed: int) -> dict:
+def rare() -> dict:
     """A finding too rare for its folds: what scikit-learn makes of NaN, and a way out."""
-    data = make_features(120, seed, prevalence=0.02)
+    data = make_features(120, seed=0, prevalence=0.02)
     x, y, patient = data["x"], data["y"], data["patient"]
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        search = GridSearchCV(LogisticRegression(), {"C": [1e-9, 0.1]}, cv=GroupKFold(folds), scoring=scorer("auroc"))
+        search = GridSearchCV(LogisticRegression(), {"C": [1e-9, 0.1]}, cv=GroupKFold(FOLDS), scoring=scorer("auroc"))
         search.fit(x, y, groups=patient)
     reasons = {str(each.message) for each in said if issubclass(each.category, UndefinedMetricWarning)}
     # Every row is scored once, by a model that has not seen its patient. Pooling takes the scores of these models for
     # comparable; the interval draws patients.
-    cv = StratifiedGroupKFold(min(folds, int(y.sum())))
+    cv = StratifiedGroupKFold(min(FOLDS, int(y.sum())))
     p = cross_val_predict(LogisticRegression(C=0.1), x, y, groups=patient, cv=cv, method="predict_proba")[:, 1]
-    draws = draw(patient, y=y, n_resamples=1000, seed=seed)
+    draws = draw(patient, y=y, n_resamples=1000, seed=0)
     value = auroc(y, p)
     ends = interval(value, bootstrap("auroc", y, p, draws=draws), metric="auroc", units=count_units(y, patient))
     return {
@@ -117,22 +118,20 @@ def rare(folds: int, seed: int) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=1500)
-    parser.add_argument("--folds", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="write all scores to this JSON file")
     given = parser.parse_args()
 
-    data = make_features(given.images, given.seed)
-    scores, best = by_fold(data, given.folds), choose(data, given.folds)
-    print(f"{'metric':<28}{'mean':>7}   {'folds':<{7 * given.folds}} best C")
+    data = make_features(given.images, seed=0)
+    scores, best = by_fold(data), choose(data)
+    print(f"{'metric':<28}{'mean':>7}   {'each fold':<{7 * FOLDS}} best C")
     for name, each in scores.items():
         print(f"{name:<28}{each.mean():>7.3f}   {' '.join(f'{value:6.3f}' for value in each)}  {best[name]:g}")
 
-    found = rare(given.folds, given.seed)
-    low, high = found["pooled"][1:]
-    print(f"\na rare finding, {found['positives']} positives, folds that ignore it: {'; '.join(found['reasons'])}")
-    print(f"  grid search: means {found['grid_means']}, ranks {found['grid_ranks']}, best {found['grid_best']}")
-    print(f"  pooled out-of-fold AUROC: {found['pooled'][0]:.3f}, 95% interval by patient {low:.2f} - {high:.2f}")
+    found = rare()
+    value, low, high = found["pooled"]
+    print(f"\na rare finding, {found['positives']} positives: in some folds {'; '.join(found['reasons'])}")
+    print(f"  grid search: means {found['grid_means']}, ranks {found['grid_ranks']}, called best: {found['grid_best']}")
+    print(f"  instead, out-of-fold scores pooled: AUROC {value:.3f}, 95% interval by patient {low:.2f} - {high:.2f}")
     if given.out:
         lists = {name: each.tolist() for name, each in scores.items()}
         given.out.write_text(json.dumps({"scores": lists, "best": best, "rare": found}))

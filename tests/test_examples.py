@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import os
@@ -35,6 +36,12 @@ def run(
     """What an example prints and what it writes; with transformers to be found, or without."""
     out = folder / "out.json"
     out.unlink(missing_ok=True)
+    words = [*launcher, str(EXAMPLES / name), *options, "--out", str(out)]
+    return started(words, folder, transformers=transformers), json.loads(out.read_text())
+
+
+def started(words: list[str], folder: Path, transformers: bool = True) -> str:
+    """What Python prints in a folder, offline."""
     paths = [ROOT]
     if not transformers:
         paths.append(folder / "without")
@@ -49,7 +56,7 @@ def run(
         "CUDA_VISIBLE_DEVICES": "",
     }
     done = subprocess.run(
-        [sys.executable, *launcher, str(EXAMPLES / name), *options, "--out", str(out)],
+        [sys.executable, *words],
         cwd=folder,
         env={**os.environ, **settings},
         capture_output=True,
@@ -58,7 +65,39 @@ def run(
         timeout=400,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout, json.loads(out.read_text())
+    return done.stdout
+
+
+def test_audit_of_a_predictions_file(tmp_path):
+    printed = started([str(EXAMPLES / "audit_predictions.py")], tmp_path)
+    with (tmp_path / "runs" / "example.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    for finding in ("cardiomegaly", "pneumothorax"):
+        y, p, q = (np.array([float(row[f"{name}{finding}"]) for row in rows]) for name in ("", "prob_", "pretest_"))
+        overall, held = auroc(y, p), auroc(y, p, att_weights(y, q))
+        said = re.search(
+            rf"^{finding}: (\S+) \((\S+) to (\S+)\) of its AUROC is the chart; (\S+) is left$", printed, re.M
+        )
+        assert said is not None
+        drop, low, high, rest = map(float, said.groups())
+        assert (drop, rest) == pytest.approx((overall - held, held), abs=6e-4)
+        assert low < drop < high
+        assert re.search(rf"^{finding} .* {overall:.3f} \(", printed, re.MULTILINE)
+    # Planted: the chart is all that the model knows of pneumothorax.
+    assert rest == pytest.approx(0.5, abs=0.05)
+    assert printed.endswith("the page: runs/example/report.html\n")
+    assert (tmp_path / "runs" / "example" / "report.html").is_file()
+
+
+def test_audit_of_a_file_of_ones_own(tmp_path):
+    """Without a pre-test probability there is no drop to tell, and the rest is as before."""
+    lines = ["id,patient,label,score", *(f"{k},{k // 2},{k % 3 == 0:d},{(k * 37 % 100) / 100}" for k in range(200))]
+    (tmp_path / "mine.csv").write_text("\n".join(lines))
+    printed = started([str(EXAMPLES / "audit_predictions.py"), "--predictions", "mine.csv"], tmp_path)
+    assert "of its AUROC" not in printed
+    assert "auroc" in printed
+    assert not (tmp_path / "runs" / "example.csv").exists()
+    assert (tmp_path / "runs" / "example" / "report.html").is_file()
 
 
 def columns(rows: dict[str, Any], k: int, probability: np.ndarray) -> tuple[np.ndarray, ...]:
