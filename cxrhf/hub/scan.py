@@ -177,7 +177,7 @@ def _found_in(view: View, allowed: frozenset[str], watch: Watch) -> Iterator[Fou
             if content := content_of(decoded):
                 yield Found(*span, content.what, f"written as text; {content.why}")
     if "ids" not in allowed:
-        yield from ids(view.data)
+        yield from ids(view.data, prose=view.prose)
     if view.prose and "rows" not in allowed:
         yield from tables_in(view.data)
     for text in view.words_only():

@@ -1,7 +1,8 @@
 """Text, names of columns and values -> ids and rows of single patients.
 
 Ids are known by their form where a dataset's ids have one (MIMIC `p1xxxxxxx`, five groups of eight hexadecimal digits,
-CheXpert, NIH, ReXGradient, PadChest, Indiana, DICOM), or by the name they stand under (`patient_id: ...`, `MRN ...`).
+CheXpert, NIH, ReXGradient, PadChest, Indiana, DICOM), or by the name they stand under (`patient_id: ...`, `MRN ...`,
+`patient 10012345`).
 Rows are known by their columns: a table with a column of ids, or one with two of age, sex and race and no counts.
 RESULT rows (n, n_patients) are numbers of many and pass. Ids that belong to the data behind an artefact are looked for
 by `scan_known`, whatever they look like. Left alone: dates, versions, DOIs, PMIDs, hashes, UIDs of the DICOM standard.
@@ -87,13 +88,17 @@ _NAMED = tuple(
     )
     for name in names.split()
 )
+# `patient 10012345`, `Subject #123456`: a noun and a number that counts nothing. MIMIC's patients have eight digits:
+# such a number alone on its line or in quotes is taken for one.
+_NOUN = re.compile(rb"\b(?:patient|subject|study|pt)\b[ #:=]{1,3}(?P<value>\d{6,})\b(?![,.]\d)")
+_ALONE = re.compile(rb"(?m)(?:^[ \t>*#-]*|[\"'`])(?P<value>1\d{7})(?:[ \t]*\r?$|[\"'`])")
 _BIRTH = re.compile(
     rb"\b(?:dob|date of birth|birth ?date|born on)\b\W{0,5}(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|[a-z]+ \d{1,2},? \d{4})"
 )
 
 
-def ids(data: bytes) -> Iterator[Found]:
-    """Ids in a text, by their form or by the name they stand under."""
+def ids(data: bytes, *, prose: bool = True) -> Iterator[Found]:
+    """Ids in a text, by their form or by the name they stand under; `prose`: not the numbers of a table."""
     for form in _FORMS:
         if any(anchor in data for anchor in form.anchors):
             for match in form.pattern.finditer(data):
@@ -104,6 +109,9 @@ def ids(data: bytes) -> Iterator[Found]:
             for match in pattern.finditer(folded):
                 if _has_digits(match["value"], 4):
                     yield Found(*match.span("value"), ID, _ID_WHY)
+    for pattern in (_NOUN, _ALONE) if prose else ():
+        for match in pattern.finditer(folded):
+            yield Found(*match.span("value"), ID, _ID_WHY)
     if b"birth" in folded or b"dob" in folded or b"born" in folded:
         for match in _BIRTH.finditer(folded):
             yield Found(*match.span(), "a date of birth", _ID_WHY)

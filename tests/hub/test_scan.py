@@ -64,6 +64,13 @@ PLANTS = {
 }
 
 
+@pytest.mark.parametrize("line", ["as seen in patient 18884321 of ours", "18884321", "# 18884321", "x = '18884321'"])
+def test_a_number_of_a_patient(line: str) -> None:
+    """After its noun, alone on a line, in quotes; a number that counts is left alone."""
+    assert found("README.md", f"{CLEAN}\n{line}\n", known=Known()) == [ID]
+    assert found("README.md", f"{CLEAN}\n18884321 images, patients: 188843, size 18884321 bytes\n", known=Known()) == []
+
+
 @pytest.fixture(autouse=True)
 def _nobody_is_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
