@@ -11,13 +11,14 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 # Where a shell forbids bytecode, every process of the tests would compile all sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-slow bench lint check format clean
+.PHONY: demo test test-slow bench docs lint check format clean
 
 # A stamp per set of requirements, inside the environment, so that a changed pin installs again and nothing else does.
 REQUIREMENTS := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 CORE := $(VENV)/.core-$(REQUIREMENTS)
 DEV := $(VENV)/.dev-$(REQUIREMENTS)
 BENCH := $(VENV)/.bench-$(REQUIREMENTS)
+DOCS := $(VENV)/.docs-$(REQUIREMENTS)
 
 $(PY):
 	$(PYTHON) -c 'import sys; sys.exit("cxrhf needs Python >= 3.11, this is " + sys.version.split()[0] + ". Next: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
@@ -45,6 +46,11 @@ $(BENCH): $(DEV)
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	touch $@
 
+# Sphinx, MyST, furo: the pages fetch nothing from elsewhere.
+$(DOCS): | $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	touch $@
+
 demo: $(CORE)
 	$(PY) -m cxrhf demo --out $(DEMO)
 
@@ -57,6 +63,10 @@ test-slow: $(DEV)
 
 bench: $(BENCH)
 	$(PY) -m benchmarks
+
+docs: $(DOCS)
+	$(PY) -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo build/docs/index.html
 
 lint: $(DEV)
 	$(PY) -m ruff check .

@@ -100,6 +100,7 @@ def audit(
 
     named = {"patient": patient, "label": label, "score": score, "pretest": pretest}
     is_file = isinstance(table, (str, Path))
+    table = Path(table).expanduser() if is_file else table
     given = {"predictions": [str(table) if is_file else "table in memory"], **named, **options}
     config = from_mapping(AuditConfig, given, source="audit")
     say: Progress = progress if callable(progress) else (progress_line() if progress else lambda _: None)
@@ -263,8 +264,12 @@ def write(
     return Path(write_report(run.path))
 
 
-def progress_line() -> Progress:
-    """A function that shows what is being done, on stderr: one changing line on a terminal, lines elsewhere."""
+def progress_line(every: float = 0) -> Progress:
+    """A function that shows what is being done, on stderr: one changing line on a terminal, lines elsewhere.
+
+    `every`: elsewhere at most one line in so many seconds.
+    """
+    import shutil
     import sys
     import time
 
@@ -272,9 +277,17 @@ def progress_line() -> Progress:
 
     start = time.monotonic()
     live = sys.stderr.isatty()
+    last = -every
 
     def show(text: str) -> None:
-        line = printable(f"[{time.monotonic() - start:5.1f} s] {text}")
-        print(f"\r\x1b[2K{line}" if live else line, end="" if live else "\n", file=sys.stderr, flush=True)
+        nonlocal last
+        now = time.monotonic() - start
+        line = printable(f"[{now:5.1f} s] {text}")
+        if live:  # a line that wraps would leave its first part behind
+            line = line[: shutil.get_terminal_size().columns - 1]
+            print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+        elif now - last >= every:
+            last = now
+            print(line, file=sys.stderr, flush=True)
 
     return show

@@ -207,8 +207,13 @@ class AuditConfig(ReportFields):
 class DemoConfig:
     """A made-up hospital -> its dataset with prior notes, a simulated model's predictions, and their audit."""
 
-    out: str = field(
-        default="runs/demo", metadata={"metavar": "RUN", "aliases": ("-o",), "help": "Run folder to write."}
+    out: str | None = field(
+        default=None,
+        metadata={"metavar": "RUN", "aliases": ("-o",), "help": "Run folder to write (runs/demo, runs/demo-quick)."},
+    )
+    quick: bool = field(
+        default=False,
+        metadata={"help": "An eighth of the data and no vision-language model: under two minutes."},
     )
     n_patients: int = field(default=1200, metadata={"help": "Patients to make up, with some six images each."})
     size: int = field(default=128, metadata={"help": "Side of the drawn pictures."})
@@ -232,9 +237,37 @@ class DemoConfig:
 
 @dataclass(frozen=True, slots=True)
 class ReportConfig:
-    """A run folder -> its page, written again."""
+    """A run -> its page and its models' cards, written again; cards -> the same cards; two runs -> what changed."""
 
-    run: str = field(metadata={"positional": True, "metavar": "RUN", "help": "Run folder made by cxrhf audit."})
+    run: tuple[str, ...] = field(
+        metadata={
+            "positional": True,
+            "metavar": "RUN",
+            "help": "Run folder made by cxrhf audit; or a card's folder, or a folder of such, to write them again. Two "
+            "run folders with --diff.",
+        }
+    )
+    diff: bool = field(default=False, metadata={"help": "Compare two runs: lines, and diff.html."})
+    out: str | None = field(
+        default=None,
+        metadata={"metavar": "DIR", "aliases": ("-o",), "help": "With --diff: where diff.html goes; the second run."},
+    )
+    json: bool = field(default=False, metadata={"help": "With --diff: print one JSON object instead of lines."})
+    cards: str | None = field(
+        default=None,
+        metadata={"metavar": "FOLDER", "help": "Where the cards of the models go, a folder each (RUN/model_cards)."},
+    )
+
+    def __post_init__(self) -> None:
+        given = (self.run,) if isinstance(self.run, (str, Path)) else tuple(self.run)
+        set_field(self, "run", tuple(str(each) for each in given))
+        if len(self.run) != 1 + self.diff:
+            raise ConfigError(
+                "--diff compares two runs" if self.diff else "report takes one RUN", got=" ".join(self.run) or "none",
+                next_step="cxrhf report --diff RUN1 RUN2" if self.diff or len(self.run) > 1 else "cxrhf report RUN",
+            )  # fmt: skip
+        if not self.diff and (self.out or self.json):
+            raise ConfigError("--out and --json go with --diff", next_step="cxrhf report --diff RUN1 RUN2")
 
 
 def set_field(config: object, name: str, value: object) -> None:
@@ -276,7 +309,9 @@ def check_keys(kind: type, values: Mapping[str, Any], *, source: str) -> dict[st
         name = str(key).replace("-", "_")
         if name not in known:
             raise ConfigError(
-                f"{source}: unknown key {str(key)!r}", allowed=", ".join(known), next_step=did_you_mean(name, known)
+                f"{source}: unknown key {str(key)!r}",
+                allowed=", ".join(known),
+                next_step=did_you_mean(name, known) or "leave it out; or is it a setting or a recipe of another verb?",
             )
         out[name] = _typed(value, hints[name], f"{source}: {name}")
     return out
@@ -303,8 +338,12 @@ def load_mapping(name: str) -> dict[str, Any]:
     shipped = Path(__file__).parent / "configs"
     path = next((each for each in (Path(name), shipped / f"{name}.yaml") if each.is_file()), None)
     if path is None:
-        recipes = ", ".join(sorted(each.stem for each in shipped.glob("*.yaml"))) or "none yet"
-        raise ConfigError(f"no config {name!r}", allowed=f"a YAML file, or a recipe ({recipes})")
+        recipes = sorted(each.stem for each in shipped.glob("*.yaml"))
+        raise ConfigError(
+            f"no config {name!r}",
+            allowed=f"a YAML file, or a recipe ({', '.join(recipes)})",
+            next_step=did_you_mean(name, recipes) or "name a recipe, or check the path",
+        )
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

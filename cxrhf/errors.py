@@ -7,7 +7,8 @@ next_step="correct the cell")`. The command line prints these as `error: ...` wi
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import importlib.util
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -22,9 +23,9 @@ class CxrhfError(Exception):
             parts.append(f"Got: {shorten(str(got))}")
         if allowed is not None:
             parts.append(f"Allowed: {allowed}")
-        if next_step is not None:
-            parts.append(f"Next: {next_step}")
-        super().__init__(" ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts))
+        said = [part if part.endswith((".", "?", "!")) else f"{part}." for part in parts]
+        # What to do stands last and without a full stop: a command is copied with whatever follows it.
+        super().__init__(" ".join([*said, *([] if next_step is None else [f"Next: {next_step}"])]))
 
 
 class TableError(CxrhfError, ValueError):
@@ -72,8 +73,34 @@ def shorten(text: str, limit: int = 300) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to a misspelt one, as a question, or None when nothing is close."""
+    """The known name closest to a misspelt or shortened one, as a question, or None when nothing is close.
+
+    >>> did_you_mean("overvew", ["overview", "context"]), did_you_mean("mimic", ["chexpert", "mimic_cxr_context"])
+    ("did you mean 'overview'?", "did you mean 'mimic_cxr_context'?")
+    """
     choices = sorted({str(each) for each in known})
     by_key = {each.lower().replace("-", "_"): each for each in choices}
-    close = difflib.get_close_matches(name.lower().replace("-", "_"), list(by_key), n=1, cutoff=0.6)
+    given = name.lower().replace("-", "_")
+    close = difflib.get_close_matches(given, list(by_key), n=1, cutoff=0.6)
+    if not close and len(given) > 2:  # "mimic" is no misspelling; one of two chexperts would be a guess
+        begun = [key for key in by_key if key.startswith(given)]
+        close = begun if len(begun) == 1 else []
     return f"did you mean {by_key[close[0]]!r}?" if close else None
+
+
+def need_packages(what: str, packages: Sequence[str], extra: str, other: str = "") -> None:
+    """An error that says how to get the packages that are not installed, before anything is read or hours are spent."""
+    missing = [name for name in packages if not _installed(name)]
+    if missing:
+        raise CxrhfError(
+            f"{what} {'needs' if what.startswith('--') else 'need'} Python packages that are not installed: "
+            f"{', '.join(missing)}",
+            next_step=f"pip install 'cxrhf[{extra}]'{other}",
+        )
+
+
+def _installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False

@@ -87,18 +87,25 @@ def _times_of(folder: Path | None) -> pa.Table | None:
 
 def _context_rows(folder: str) -> pa.Table:
     """The pre-test probabilities of a context run."""
+    import shlex
+
     from cxrhf.errors import RunError
     from cxrhf.run import read_run
+    from cxrhf.tables.places import free, meant, what_is
 
-    again = f"cxrhf context fit BUILD --out {folder}"
+    made = f"make one: cxrhf context fit BUILD --out {free(folder, 'runs/context')}"
+    other = RunError(
+        f"{folder} is no context run", got=what_is(folder), next_step=meant(folder, "context.json") or made
+    )
     if not (Path(folder) / "run.json").is_file():
-        raise RunError(f"{folder} is no context run", next_step=f"make one: {again}")
+        raise other
     run = read_run(folder)
     if not run.record.get("finished"):
+        again = f"cxrhf context fit BUILD --out {shlex.quote(folder)}"
         raise RunError(f"{folder} was not finished", next_step=f"the same command goes on where it was: {again}")
     table = run.table("predictions")
     if "context" not in table["model"].unique().to_pylist():
-        raise RunError(f"{folder} is no context run", next_step=f"make one: {again}")
+        raise other
     return table
 
 
@@ -111,4 +118,7 @@ def _prior_notes(source: str, table: pa.Table, times: pa.Table | None) -> Any:
 
         images = load_images(source, columns=["image_id", "prior_note_ids", "study_time"])
         return of_build(images, load_notes(source), predictions=table)
+    from cxrhf.tables.files import existing_file
+
+    existing_file(Path(source))  # whether it is there is said before what else is missing
     return of_file(source, times=times, predictions=table)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from cxrhf.config import from_mapping, to_mapping
 from cxrhf.config_context import ContextFitConfig
 from cxrhf.errors import ConfigError, CxrhfError, RunError, TableError
+from cxrhf.tables.places import free, meant, what_is
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,9 @@ def load_context(folder: str | Path) -> ContextRun:
     path = Path(folder) / CHOICES
     if not path.is_file():
         raise RunError(
-            f"{folder} has no {CHOICES}: no finished context run", next_step=f"cxrhf context fit BUILD --out {folder}"
+            f"{folder} has no {CHOICES}: no finished context run",
+            got=what_is(folder),
+            next_step=meant(folder, CHOICES) or f"cxrhf context fit BUILD --out {free(folder, 'runs/context')}",
         )
     try:
         choices = json.loads(path.read_text("utf-8"))
@@ -240,14 +243,14 @@ def predict_build(
         raise TableError(f"{build} has none of the findings that were fitted", allowed=", ".join(bundle.models))
     material = read_build(build, tuple(known))
     fresh = predict_context(bundle, material, device=device, cache=cache, progress=show)
-    stored = run.predictions
+    stored, said = _own(run)
     stored = stored.filter(pc.is_in(stored["finding"], value_set=pa.array(known)))
     same = _person(fresh, "image_id"), _person(stored, "image_id")
     in_fit = pc.is_in(same[0], value_set=pc.unique(same[1]))
     learned = stored.filter(pc.is_in(stored["split"], value_set=pa.array(run.choices["splits"]["learned"])))
     seen = pc.is_in(_person(fresh, "patient_id"), value_set=pc.unique(_person(learned, "patient_id")))
     left = fresh.filter(pc.and_(seen, pc.invert(in_fit)))
-    said = doubtful(fresh, stored)
+    said += doubtful(fresh, stored)
     if left.num_rows:
         said.append(
             f"{len(pc.unique(left['image_id'])):,} images of patients that the models learned from are left out"
@@ -265,6 +268,17 @@ def predict_build(
     return Predicted(pa.concat_tables([kept, new]), said)
 
 
+def _own(run: ContextRun) -> tuple[pa.Table, list[str]]:
+    """What the run says of its own images. A published model comes without: nothing of patients leaves with it."""
+    from cxrhf.schema import PREDICTION
+
+    if (run.path / "predictions.parquet").is_file():
+        return run.predictions, []
+    return PREDICTION.empty_table(), [
+        "the models came without the rows they were fitted on: whether they have seen these patients is not known"
+    ]
+
+
 def _person(table: pa.Table, name: str) -> pa.ChunkedArray:
     """Ids of two datasets may be alike; they are not the same people."""
     import pyarrow.compute as pc
@@ -276,6 +290,7 @@ def _write(run: Run, found: Context, material: Material, config: ContextFitConfi
     """Everything a context run holds; context.json last, so that its presence means that all is there."""
     from cxrhf.context.examples import write_examples
     from cxrhf.context.store import save_models
+    from cxrhf.data.load import build_record
     from cxrhf.pretest_tables import pretest_results, write_tables
     from cxrhf.report import write_report
     from cxrhf.schema import write_table
@@ -294,7 +309,9 @@ def _write(run: Run, found: Context, material: Material, config: ContextFitConfi
     write_tables(folder / "tables", results, found.choices)
     write_examples(folder / "local", found.predictions, material)
     said = list(dict.fromkeys([*found.notes, *notes]))
-    text = json.dumps(found.choices, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    source = build_record(config.build)  # whoever publishes the models must know whose notes they have read
+    choices = {**found.choices, "dataset": source.get("dataset"), "credentialed": source.get("credentialed")}
+    text = json.dumps(choices, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomically(folder / CHOICES, lambda file: file.write(text.encode()))
     chosen = {finding: each["chosen"] for finding, each in found.choices["findings"].items()}
     run.finish(notes=said, fitted={"context": {"chosen": chosen, "without_notes": found.choices["without_notes"]}})
@@ -302,7 +319,7 @@ def _write(run: Run, found: Context, material: Material, config: ContextFitConfi
     write_report(folder)
     # What a stopped fit would need: whole models, some of which hold vectors of notes.
     shutil.rmtree(folder / "search", ignore_errors=True)
-    return ContextRun(folder, found.choices)
+    return ContextRun(folder, choices)
 
 
 def _paths(options: dict[str, Any]) -> dict[str, Any]:

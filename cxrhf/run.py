@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ FORMAT = 1
 PACKAGES = ("cxrhf", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "polars", "jinja2", "torch", "timm",
             "accelerate", "transformers", "xgboost")  # fmt: skip
 # Besides the tables; then what a context run has, a run with image models, and one with models that write reports.
-_MADE = ("report.html", "results.json")
+_MADE = ("report.html", "diff.html", "results.json", "push.txt", "model_cards")
 _CONTEXT = ("context.json", "families.parquet", "local/examples.csv", "local/examples.txt", "models/context", "search")
 _IMAGING = ("models/seed-*", "checkpoints", "history-*.jsonl", "probes")
 _WRITING = ("adapter", "merged", "base")
@@ -69,7 +70,8 @@ class Run:
             raise RunError(
                 f"{self.path} has no {name}.parquet",
                 got=f"tables {', '.join(there) or '(none)'}",
-                next_step="cxrhf audit PREDICTIONS --out " + str(self.path),
+                next_step=f"cxrhf audit {'PREDICTIONS --out ' if 'predictions' not in there else ''}"
+                + shlex.quote(str(self.path)),
             )
         return read_table(path, TABLES.get(name))
 
@@ -120,9 +122,9 @@ def open_run(
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:
     """Refuse what cannot become a run folder; nothing is written."""
-    for part in (folder, *folder.parents):
-        if part.exists() and not part.is_dir():
-            raise RunError(f"{part} is a file, not a run folder", next_step="choose another --out")
+    from cxrhf.tables.places import check_writable
+
+    check_writable(folder, "run folder")
     if not overwrite and folder.exists() and not (folder / "run.json").is_file() and any(folder.iterdir()):
         raise RunError(f"{folder} is not empty and is not a run folder", next_step=_other(folder))
 
@@ -162,12 +164,15 @@ def new_record(verb: str, config: Mapping[str, Any], inputs: Sequence[Input | Ma
 
 def read_run(path: str | Path) -> Run:
     """Open a run folder to read from it."""
+    from cxrhf.tables.places import free, meant, what_is
+
     folder = Path(path)
-    if not folder.is_dir():
-        raise RunError(f"{folder} is not a folder", next_step="cxrhf audit PREDICTIONS --out " + str(folder))
-    record = _read_record(folder, tolerant=False)
+    record = _read_record(folder, tolerant=False) if folder.is_dir() else None
     if record is None:
-        raise RunError(f"{folder} has no run.json", next_step=f"make the run: cxrhf audit PREDICTIONS --out {folder}")
+        what = "has no run.json" if folder.is_dir() else "is not a folder"
+        source = shlex.quote(str(folder)) if folder.is_file() else "PREDICTIONS"
+        how = f"make the run: cxrhf audit {source} --out {free(folder, 'runs/mine')}"
+        raise RunError(f"{folder} {what}", got=what_is(folder), next_step=meant(folder, "run.json") or how)
     return Run(folder, record)
 
 

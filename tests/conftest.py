@@ -1,10 +1,15 @@
-"""Pictures of runs are drawn small, except where they are what is tested."""
+"""Pictures of runs are drawn small, except where they are what is tested; and one small demo for all."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -16,3 +21,22 @@ def _small_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("cxrhf.report.files.ZOOM", 0.25)
         yield
+
+
+@pytest.fixture(scope="session")
+def small_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`cxrhf demo` with 40 patients, as a folder with runs/demo and what was printed: made once. Read only."""
+    several = "PYTEST_XDIST_WORKER" in os.environ
+    base = tmp_path_factory.getbasetemp().parent if several else tmp_path_factory.getbasetemp()
+    folder = base / "small-demo"
+    with FileLock(base / "small-demo.lock"):
+        if not (folder / "printed.txt").is_file():
+            folder.mkdir(exist_ok=True)
+            words = ["--n-patients", "40", "--size", "64", "--n-resamples", "20", "--steps", "4", "--report-steps", "4"]
+            done = subprocess.run(
+                [sys.executable, "-m", "cxrhf", "demo", "--out", "runs/demo", *words], cwd=folder, text=True,
+                capture_output=True, check=False, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            (folder / "printed.txt").write_text(done.stdout, encoding="utf-8")
+    return folder

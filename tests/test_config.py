@@ -9,6 +9,7 @@ import pytest
 
 from cxrhf import audits
 from cxrhf.audits.reports import AUDITS as OF_REPORTS
+from cxrhf.cli.demo import settled
 from cxrhf.config import AUDITS, AuditConfig, DemoConfig, ReportConfig, from_mapping, load_mapping, to_mapping
 from cxrhf.errors import ConfigError
 
@@ -71,7 +72,9 @@ def test_columns() -> None:
 
 
 def test_the_demo() -> None:
-    assert DemoConfig().out == "runs/demo"
+    assert settled(DemoConfig()).out == "runs/demo"
+    quick = settled(DemoConfig(quick=True))
+    assert (quick.out, quick.n_patients, quick.report_steps) == ("runs/demo-quick", 150, 0)
     with pytest.raises(ConfigError, match="n_patients"):
         DemoConfig(n_patients=1)
 

@@ -32,7 +32,7 @@ SLOW = ("scipy.stats", "sklearn", "datasets")
 TABLES = {"schema", "tables", "errors", "findings"}
 SHARED = TABLES | {
     "config", "config_build", "config_context", "config_finetune", "config_generate", "config_models",
-    "config_reports", "config_representations", "config_score", "config_train", "run",
+    "config_push", "config_reports", "config_representations", "config_score", "config_train", "run", "terms",
 }  # fmt: skip
 STAGE = SHARED | {"metrics", "calibrate", "encode"}
 # Part of cxrhf -> the parts it may import, besides itself. Data, context and models meet only through tables.
@@ -46,6 +46,9 @@ LAYERS = {
     "config": TABLES | {"config_representations", "config_reports"},
     "config_representations": set[str](),
     "config_reports": {"config_representations"},
+    "config_push": TABLES | {"config"},
+    "config_selfcheck": TABLES | {"config"},
+    "terms": set[str](),
     "config_build": TABLES | {"config"},
     "config_context": TABLES | {"config"},
     "config_train": TABLES | {"config"},
@@ -61,7 +64,7 @@ LAYERS = {
     "models": STAGE | {"cli"},  # `python -m cxrhf.models.train` is `cxrhf train`
     "audits": SHARED | {"metrics"},
     "report": SHARED | {"metrics"},
-    "hub": SHARED | {"metrics", "report", "paths"},
+    "hub": SHARED | {"metrics", "report", "paths", "data"},
     # From a file or a table to the page: what the command line and notebooks share.
     "auditing": SHARED | {"audits", "auditing_reports", "preparing", "report", "representations"},
     "preparing": SHARED | {"audits", "auditing_reports", "context", "data"},
@@ -76,6 +79,9 @@ LAYERS = {
     "imaging": SHARED | {"metrics", "data", "models", "encode"},
     # A build and settings -> models that write reports, their reports, and scores of them.
     "writing": SHARED | {"metrics", "data", "models", "encode", "imaging"},
+    # Planted data through the same audits as everybody's.
+    "selfchecking": SHARED
+    | {"metrics", "audits", "auditing", "calibrate", "config_selfcheck", "data", "pretesting", "report"},
     "configs": set[str](),
 }
 METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}
@@ -92,9 +98,11 @@ LIGHT = {
         "config_finetune",
         "config_generate",
         "config_models",
+        "config_push",
         "config_reports",
         "config_representations",
         "config_score",
+        "config_selfcheck",
         "config_train",
     },
 }

@@ -123,7 +123,7 @@ def run_audits(
 
         assert material is not None
         add(encoding(material, predictions, config, workers, say))
-    if "compare" in wanted and wanted == ("compare",) and not rows:
+    if wanted == ("compare",) and len(predictions["model"].unique()) == 1:
         notes.append("nothing to compare: the predictions hold one model; give a second file, or a model column")
     correct(rows, config.correction)
     results = table_of(plain(rows), RESULT, source="results")

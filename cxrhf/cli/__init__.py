@@ -26,7 +26,10 @@ VERBS = {
     "generate": "a vision-language model and images -> reports; or reports from elsewhere -> the same table",
     "score": "generated reports -> what encoders say of each: BERTScore, vectors",
     "audit": "predictions or generated reports -> results with intervals, and one page",
-    "report": "a run folder -> its page, written again",
+    "report": "a run folder -> its page, written again; two run folders -> what changed (--diff)",
+    "push": "metrics, a model or a dataset -> the Hub, after a look at every file",
+    "selfcheck": "this installation -> whether it finds planted truth, and versions for a bug report",
+    "completion": "a shell -> the script that completes verbs and flags in it",
     "demo": "a made-up hospital -> dataset, predictions with known answers, audit",
 }
 
@@ -35,17 +38,20 @@ HELP = f"""usage: cxrhf VERB ...
 Honest evaluation of chest X-ray models: how much of this AUROC is the picture, and how much is the chart?
 
 verbs:
-{chr(10).join(f"  {verb:<9} {what}" for verb, what in VERBS.items())}
+{chr(10).join(f"  {verb:<10} {what}" for verb, what in VERBS.items())}
 
 examples:
-  cxrhf demo                                       see the whole way in a minute or two
+  cxrhf demo --quick                               see the whole way in two minutes, without data
   cxrhf audit predictions.csv --out runs/mine      audit a file: wide, long, or one finding
   cxrhf audit vendor.csv --patient PID --label truth --score ai_score
   cxrhf report runs/mine                           write the page again
+  cxrhf report --diff runs/old runs/new            what changed between two runs
   cxrhf doctor mimic_cxr_context --root FOLDER     are all raw files there?
   cxrhf build mimic_cxr_context --root FOLDER      link images, prior notes and labels
   cxrhf context fit data/mimic --out runs/context  what the notes alone predict
   cxrhf train data/twin --config quick             a small network in minutes, without a GPU
+  cxrhf push metric --all --to USER --dry-run      what would go to the Hub
+  cxrhf selfcheck                                  does this installation find planted truth?
 
 options:
   -h, --help     this text; cxrhf VERB --help for the flags of a verb
@@ -55,23 +61,29 @@ options:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 done, 2 wrong input, 1 unexpected, 130 interrupted."""
+    """Run one command and return its exit code.
+
+    0 done, 2 wrong input, 1 something unexpected or a check that failed, 130 interrupted.
+    """
+    from cxrhf.cli.interrupted import said_of
+    from cxrhf.cli.lasting import Lasting
+
     args = list(sys.argv[1:] if argv is None else argv)
     debug = os.environ.get("CXRHF_DEBUG", "") not in ("", "0")
     if "--debug" in args:
         args.remove("--debug")
         debug = True
-    usual = warnings.formatwarning
+    usual, out = warnings.formatwarning, sys.stdout
     if not debug:
         warnings.formatwarning = _told
+    sys.stdout = Lasting(out)
+    clean = "\r\x1b[2K" if sys.stderr.isatty() else ""  # a line of progress may stand where the message goes
     try:
         return _dispatch(args)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # a launcher stops all processes; one speaks
+            print(f"{clean}{said_of(args)}", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # `cxrhf ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         if debug:
             raise
@@ -81,18 +93,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             safe = "".join(
                 each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in str(error)
             )
-            print(f"error: {safe}", file=sys.stderr)
+            print(f"{clean}error: {safe}", file=sys.stderr)
+            return 2
+        if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("cxrhf"):
+            what = f"{clean}error: this needs the Python package {error.name}, which is not installed."
+            print(f"{what} Next: pip install 'cxrhf[all]', or only what the README names for it", file=sys.stderr)
             return 2
         if isinstance(error, OSError) and error.strerror:  # no permission, no space left, a folder that went away
             where = f"{error.filename}: " if error.filename is not None else ""
-            print(f"error: {where}{error.strerror}. Next: check path, permissions and free space.", file=sys.stderr)
+            how = "Next: check path, permissions and free space"
+            print(f"{clean}error: {where}{error.strerror}. {how}", file=sys.stderr)
             return 2
         said = " ".join(str(error).split())
-        print(f"error: unexpected {type(error).__name__}: {said}", file=sys.stderr)
+        print(f"{clean}error: unexpected {type(error).__name__}: {said}", file=sys.stderr)
         print("Next: run the same command with --debug and report what it shows.", file=sys.stderr)
         return 1
     finally:
-        warnings.formatwarning = usual
+        sys.stdout, warnings.formatwarning = out, usual
 
 
 def _told(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:

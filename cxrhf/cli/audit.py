@@ -10,6 +10,8 @@ from cxrhf.config import AuditConfig
 from cxrhf.errors import RunError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from cxrhf.preparing import Prepared
     from cxrhf.representations.looking import Looked
     from cxrhf.run import Input, Run
@@ -134,8 +136,16 @@ def default_out(sources: Sequence[Path]) -> Path:
     return first if first.is_dir() else Path("runs") / (first.name.split(".")[0] or "audit")
 
 
-def audit_into(run: Run, prepared: Prepared, looked: Looked, config: AuditConfig, show: Callable[[str], None]) -> Path:
-    """Run the audits, write their tables and the page into an open run, print a summary."""
+def audit_into(
+    run: Run,
+    prepared: Prepared,
+    looked: Looked,
+    config: AuditConfig,
+    show: Callable[[str], None],
+    *,
+    brief: bool = False,
+) -> Path:
+    """Run the audits, write their tables and the page into an open run, print a summary; `brief`: of means alone."""
     from cxrhf.auditing import run_all, write
     from cxrhf.report.lines import summary_lines
     from cxrhf.report.notes import note_lines
@@ -144,11 +154,21 @@ def audit_into(run: Run, prepared: Prepared, looked: Looked, config: AuditConfig
     show("writing the page and its figures")
     page = write(run, prepared, output, looked, config, show)
     print()
-    print("\n".join(summary_lines(output.results, config.level)))
+    print("\n".join(summary_lines(_means(output.results) if brief else output.results, config.level)))
     # Notes of the reader stood above, with what was understood.
     read = [line.removeprefix("  note: ") for line in prepared.reading if line.startswith("  note: ")]
     rest = [note for note in prepared.notes if not note.endswith(tuple(read))] + looked.notes + output.notes
-    if lines := note_lines(rest, output.results.select(["model", "finding"]).to_pylist()):
+    if brief:
+        print(f"\n{len(rest):,} warnings of what these numbers can and cannot say stand in the page.")
+    elif lines := note_lines(rest, output.results.select(["model", "finding"]).to_pylist()):
         print("\n".join(["", *lines]))
     print()
     return page
+
+
+def _means(results: pa.Table) -> pa.Table:
+    """Means over findings, and what is said of generated reports."""
+    import pyarrow.compute as pc
+
+    mean = pc.fill_null(pc.equal(results["finding"], "macro"), False)
+    return results.filter(pc.or_(mean, pc.not_equal(pc.fill_null(results["strategy"], ""), "")))

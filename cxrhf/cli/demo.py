@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,7 @@ from cxrhf.config import AuditConfig, DemoConfig
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cxrhf.cli.demo_steps import Steps
     from cxrhf.data.build import Built
 
 ABOUT = """See the whole way in a few minutes, without any data: draw the films of a made-up hospital in MIMIC's
@@ -21,12 +23,14 @@ simulated models whose flaws are known (data/source/truth.json in the run folder
 picture and chart, one the picture alone, one ranks like the first but is too sure of disease. Vectors of the network
 and of the first of these, and what lies in the films (drains, wires), show what is encoded, which slices fail, and
 whether a shortcut explains a gap. Last, a tiny vision-language model learns to write the reports, writes about the test
-films in six ways of decoding, and the page tells what they leave out, beside a simulated writer with known flaws.
+films in six ways of decoding, and the page tells what they leave out, beside a simulated writer with known flaws. What
+could be published of all this is looked through and listed; nothing is sent.
 
 A demo that was stopped goes on with the same command.
 
 examples:
   cxrhf demo
+  cxrhf demo --quick                                       an eighth of the data, no reports: under two minutes
   cxrhf demo --out runs/small --n-patients 100 --n-resamples 200 --steps 20
   cxrhf demo --report-steps 0                              without the vision-language model
   cxrhf demo --steps 0 --report-steps 0                    simulated models only: no torch is needed"""
@@ -41,12 +45,14 @@ def main(args: Sequence[str]) -> int:
     """Make, build, audit, and end with the path of the page."""
     from cxrhf.cli.flags import parse
 
-    config = parse(DemoConfig, args, verb="demo", about=ABOUT)
+    config = settled(parse(DemoConfig, args, verb="demo", about=ABOUT))
     import pyarrow as pa
 
     from cxrhf.auditing import add_sources, progress_line
     from cxrhf.cli.audit import audit_into
+    from cxrhf.cli.demo_push import dry_runs
     from cxrhf.cli.demo_reports import reports
+    from cxrhf.cli.demo_steps import Steps
     from cxrhf.config import to_mapping
     from cxrhf.config_build import BuildConfig
     from cxrhf.config_context import ContextFitConfig
@@ -58,7 +64,7 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.schema import load_predictions, read_table
 
     run = open_run(
-        config.out,
+        str(config.out),
         verb="demo",
         config=to_mapping(config),
         inputs=[
@@ -73,42 +79,80 @@ def main(args: Sequence[str]) -> int:
         ],
         overwrite=config.overwrite,
     )
+    steps = Steps(5 + bool(config.steps) + bool(config.report_steps), progress_line(every=10))
+    print(f"A whole evaluation on made-up data whose answers are known, into {run.path}. If it is stopped, the same "
+          "command goes on.")  # fmt: skip
+
+    steps.begin("data")
     folder = run.path / "data"
     built = build(
         BuildConfig("synthetic", out=str(folder), n_patients=config.n_patients, seed=config.seed, size=config.size,
                     overwrite=config.overwrite)
     )  # fmt: skip
-    print(f"A made-up hospital in MIMIC's layout, built into {built.folder}:")
-    print("\n".join(built.lines), end="\n\n")
+    steps.say(built.lines)
     run.add("attrition", read_table(folder / "attrition.parquet"))
     (run.path / "figures").mkdir(exist_ok=True)
     shutil.copyfile(folder / "flow.svg", run.path / "figures" / "flow.svg")
-    show = progress_line()
+
+    steps.begin("notes")
     chart = fit_run(
         ContextFitConfig(str(folder), out=str(run.path / "context"), features=("words",), seed=config.seed,
                          n_resamples=config.n_resamples, overwrite=config.overwrite),
-        show,
+        steps.show,
     )  # fmt: skip
     assert chart is not None
-    print("\n".join(["What the prior notes alone tell, without any image:", *chart.lines()]), end="\n\n")
-    made = simulated(config, built)
-    rows, vectors = [made.predictions], [made.embeddings]
-    if config.steps and (network := trained(config, folder, run.path / "network", show)) is not None:
-        rows.append(network.predictions)
-        vectors.append(network.embeddings)
-    written = run.add("predictions", pa.concat_tables(rows))
-    run.add("embeddings", pa.concat_tables(vectors))
+    steps.say(chart.lines())
+
+    if config.steps:
+        steps.begin("network")
+    network = trained(config, folder, run.path / "network", steps) if config.steps else None
+    steps.begin("simulated")
+    said = [simulated(config, built), *([network] if network else [])]
+    written = run.add("predictions", pa.concat_tables([each.predictions for each in said]))
+    run.add("embeddings", pa.concat_tables([each.embeddings for each in said]))
     loaded = load_predictions(written)  # through the same door as everybody's file
     audit = AuditConfig(predictions=(str(written),), out=config.out, context=str(chart.path), pictures=str(folder),
                         attributes=str(folder), n_resamples=config.n_resamples, seed=config.seed)  # fmt: skip
-    prepared = prepare(loaded, audit, show)
-    if config.report_steps and (found := reports(config, folder, run.path / "writer", show)) is not None:
-        prepared = prepare_reports(found, prepared)
+    prepared = prepare(loaded, audit, steps.show)
+
+    if config.report_steps:
+        steps.begin("writer")
+        if (found := reports(config, folder, run.path / "writer", steps)) is not None:
+            prepared = prepare_reports(found, prepared)
+
+    steps.begin("audit")
     add_sources(run, prepared)
-    print("\n".join(prepared.reading))
+    steps.say(prepared.reading[:1])
     looked = look_beside(audit, [run.path], prepared.table)
-    print(audit_into(run, prepared, looked, audit, show))
+    page = audit_into(run, prepared, looked, audit, steps.show, brief=True)
+
+    steps.begin("publish")
+    steps.say(dry_runs(run.path, steps.show))
+    steps.finish()
+    print(_next(run.path))
+    print(page)
     return 0
+
+
+def settled(config: DemoConfig) -> DemoConfig:
+    """What --quick means, and where the run goes."""
+    if config.quick:
+        # Fewer films want fewer steps, or the network learns them by heart.
+        config = replace(config, n_patients=max(20, config.n_patients // 8), steps=config.steps // 4, report_steps=0,
+                         out=config.out or "runs/demo-quick", quick=False)  # fmt: skip
+    return replace(config, out=config.out or "runs/demo")
+
+
+def _next(run: Path) -> str:
+    """The three commands that lie nearest; the page's path comes last, for scripts."""
+    commands = {
+        "cxrhf audit predictions.csv --out runs/mine": "the same questions to your own model",
+        f"cxrhf report {run} --cards model_cards": "a card for each model of this run",
+        "cxrhf selfcheck": "does this installation find planted truth?",
+    }
+    width = max(map(len, commands)) + 2
+    lines = [f"  {command:<{width}}{why}" for command, why in commands.items()]
+    return "\n".join(["", "Next:", *lines, "", "Open the page in a browser:"])
 
 
 class Said(NamedTuple):
@@ -118,7 +162,7 @@ class Said(NamedTuple):
     embeddings: pa.Table
 
 
-def trained(config: DemoConfig, data: Path, out: Path, show: Callable[[str], None]) -> Said | None:
+def trained(config: DemoConfig, data: Path, out: Path, steps: Steps) -> Said | None:
     """What a network says that learned from the training films; None where the packages are not there."""
     from cxrhf.config import load_mapping
     from cxrhf.config_models import EmbedConfig, PredictConfig
@@ -132,16 +176,16 @@ def trained(config: DemoConfig, data: Path, out: Path, show: Callable[[str], Non
     try:
         check_packages()
     except CxrhfError as error:
-        print(f"No network is trained: {error}", end="\n\n")
+        steps.say([f"No network is trained: {error}"])
         return None
     findings = tuple(each for each in findings_of(data) if each != "no_finding")  # as the simulated models
     recipe = load_mapping("quick") | {"max_steps": config.steps, "findings": findings}
     done = train_run(TrainConfig(str(data), out=str(out), name=NETWORK, seed=config.seed, overwrite=config.overwrite,
-                                 **recipe), show)  # fmt: skip
+                                 **recipe), steps.show)  # fmt: skip
     assert done is not None
-    print("\n".join(["A small network, trained on the films of the training patients:", *done.lines()]), end="\n\n")
-    predict_run(PredictConfig(str(out), build=str(data), out=str(out)), show)
-    embed_run(EmbedConfig(str(out), build=str(data), out=str(out)), show)
+    steps.say(done.lines())
+    predict_run(PredictConfig(str(out), build=str(data), out=str(out)), steps.show)
+    embed_run(EmbedConfig(str(out), build=str(data), out=str(out)), steps.show)
     return Said(read_table(out / "predictions.parquet", PREDICTION), read_table(out / "embeddings.parquet", EMBEDDING))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cxrhf.auditing_reports import ReadReports
+    from cxrhf.cli.demo_steps import Steps
 
 WRITER, SIMULATED = "writer", "writer with planted flaws"
 
 
-def reports(config: DemoConfig, data: Path, out: Path, show: Callable[[str], None]) -> ReadReports | None:
+def reports(config: DemoConfig, data: Path, out: Path, steps: Steps) -> ReadReports | None:
     """Reports by six strategies and by the simulated writer; None where the packages are not there."""
     import pyarrow as pa
 
@@ -35,20 +35,20 @@ def reports(config: DemoConfig, data: Path, out: Path, show: Callable[[str], Non
     try:
         check_vlm_packages()
     except CxrhfError as error:
-        print(f"No reports are written: {error}", end="\n\n")
+        steps.say([f"No reports are written: {error}"])
         return None
-    recipe = load_mapping("tiny_qwen") | {"max_steps": config.report_steps, "seed": config.seed}
+    recipe = load_mapping("tiny_qwen") | {"max_steps": config.report_steps, "seed": config.seed, "name": WRITER}
     learned = finetune_run(
-        FinetuneConfig(str(data), out=str(out / "model"), overwrite=config.overwrite, **recipe), show
+        FinetuneConfig(str(data), out=str(out / "model"), overwrite=config.overwrite, **recipe), steps.show
     )
     assert learned is not None
-    print("\n".join(["A tiny vision-language model, LoRA on the reports of the training patients:", *learned.lines()]))
+    steps.say(learned.lines())
     generate = GenerateConfig(str(out / "model"), build=str(data), model=WRITER, out=str(out / "reports"),
                               seed=config.seed, overwrite=config.overwrite)  # fmt: skip
-    written = generate_run(generate, show)
-    score_run(ScoreConfig(str(out / "reports")), show)
+    written = generate_run(generate, steps.show)
+    score_run(ScoreConfig(str(out / "reports")), steps.show)
     assert written is not None
-    print("\n".join(written.lines), end="\n\n")
+    steps.say(written.lines)
     run = read_run(out / "reports")
     made = pa.concat_tables([run.table("generations"), simulated(config)])
     return ReadReports(Tables(made, run.table("scores"), run.table("report_vectors")), [], list(written.notes))

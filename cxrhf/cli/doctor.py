@@ -30,7 +30,11 @@ def main(args: Sequence[str]) -> int:
         print(check.line())
     stopped = [check.what for check in checks if check.verdict in ("MISSING", "WRONG")]
     if stopped:
-        print(f"error: {config.dataset} cannot be built: {', '.join(stopped)}", file=sys.stderr)
+        print(
+            f"error: {config.dataset} cannot be built: {', '.join(stopped)}. Next: get or mend what is named above and "
+            "run this again; cxrhf build synthetic needs no files",
+            file=sys.stderr,
+        )
         return 2
     print(f"ready: {ready(config.dataset, config.root, checks)}")
     return 0

@@ -7,6 +7,7 @@ recipe or a YAML file; a flag wins over it.
 from __future__ import annotations
 
 import dataclasses
+import os
 import typing
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
@@ -18,6 +19,7 @@ C = TypeVar("C")
 
 def parse(kind: type[C], args: Sequence[str], *, verb: str, about: str) -> C:
     """The config a user asks for; `--help` and wrong flags end in SystemExit, wrong values in a ConfigError."""
+    args = [_at_home(word) for word in args]
     recipe = _recipe(args)
     given = check_keys(kind, load_mapping(recipe), source=recipe) if recipe else {}
     import tyro
@@ -25,6 +27,12 @@ def parse(kind: type[C], args: Sequence[str], *, verb: str, about: str) -> C:
     # The config itself is made after the parsing: its own checks then speak in our words, not in tyro's box.
     parsed = tyro.cli(_flags(kind, given), prog=f"cxrhf {verb}", description=about, args=list(args))
     return kind(**{each.name: getattr(parsed, each.name) for each in dataclasses.fields(kind)})  # type: ignore[arg-type]
+
+
+def _at_home(word: str) -> str:
+    """`--out=~/runs` with the home folder in place of ~, which shells leave alone there."""
+    flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    return flag + equals + (os.path.expanduser(value) if value.startswith("~/") else value)
 
 
 def _recipe(args: Sequence[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""`cxrhf report`: a run folder -> its report.html, written again from the tables."""
+"""`cxrhf report`: a run folder -> its report.html and its models' cards, written again from the tables."""
 
 from __future__ import annotations
 
@@ -6,21 +6,42 @@ from collections.abc import Sequence
 
 from cxrhf.config import ReportConfig
 
-ABOUT = """Write the page of a run again from its tables, without computing anything.
+ABOUT = """Write the page of a run again from its tables, without computing anything, and a card of each of its models
+(README.md for the Hub, results.json, .eval_results, figures). Cards are written from RESULT rows, never by hand; a card
+folder holds the rows it was made from, so it can be written again without the run.
 
 examples:
-  cxrhf report runs/mine"""
+  cxrhf report runs/mine                           the page, and cards in runs/mine/model_cards
+  cxrhf report runs/mine --cards model_cards       cards in another folder
+  cxrhf report model_cards                         every card there again, from its own results.json
+  cxrhf report --diff runs/old runs/new            what changed, and whether it is more than noise
+  cxrhf report --diff runs/old runs/new --json     the same for a script"""
 
 
 def main(args: Sequence[str]) -> int:
-    """Write the page and print its path."""
+    """Write the page and the cards and print the page's path; of cards alone, theirs."""
     from cxrhf.cli.flags import parse
 
     config = parse(ReportConfig, args, verb="report", about=ABOUT)
+    if config.diff:
+        from cxrhf.cli.report_diff import difference
+
+        return difference(*config.run, out=config.out, as_json=config.json)
+    import sys
+    from pathlib import Path
+
     from cxrhf.report import write_report
+    from cxrhf.report.card import cards_in, rewrite, write_cards
     from cxrhf.run import read_run
 
-    run = read_run(config.run)
+    folder = Path(config.run[0])
+    if cards_in(folder):
+        print(*rewrite(folder), sep="\n")
+        return 0
+    run = read_run(folder)
     run.table("results")  # says what to run when there is none
-    print(write_report(run.path))
+    page = write_report(run.path)
+    for card in write_cards(run.path, Path(config.cards) if config.cards else None):
+        print(f"model card: {card}", file=sys.stderr)
+    print(page)
     return 0

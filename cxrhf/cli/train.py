@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 from cxrhf.config_train import TrainConfig
 
@@ -31,6 +32,7 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.auditing import progress_line
     from cxrhf.imaging.training import train_run
     from cxrhf.report.notes import printable
+    from cxrhf.run import public_path
 
     done = train_run(config, progress_line())
     if done is None:  # a process that only helped
@@ -38,6 +40,8 @@ def main(args: Sequence[str]) -> int:
     print("\n".join(["", *map(printable, done.lines())]))
     for note in done.notes:
         print(printable(f"note: {note}"))
-    print(f"next: cxrhf predict {shlex.quote(str(done.path))}")
+    # Runs do not record paths outside the working folder: what they cannot find again is named.
+    build = "" if public_path(config.build) == str(Path(config.build)) else f" --build {shlex.quote(config.build)}"
+    print(f"next: cxrhf predict {shlex.quote(str(done.path))}{build}")
     print(done.path)
     return 0

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 
-from cxrhf.errors import CxrhfError
+from cxrhf.errors import need_packages
 
 # What is read -> modules; "" is what every fit needs to keep its models.
 _NEEDED = {"": ("skops", "safetensors"), "boosted": ("xgboost",), "encoder": ("torch", "transformers", "accelerate")}
@@ -13,20 +12,8 @@ _NEEDED = {"": ("skops", "safetensors"), "boosted": ("xgboost",), "encoder": ("t
 
 def check_packages(features: Sequence[str]) -> None:
     """A missing package as an error that says how to get it."""
-    for feature in ("", *features):
-        for name in _NEEDED.get(feature, ()):
-            if not _there(name):
-                asked = f"--features {feature} needs" if feature else "context models need"
-                extra = "context" if feature else "words"
-                other = "; or --features words, which does without" if feature else ""
-                raise CxrhfError(
-                    f"{asked} the Python package {name}, which is not installed",
-                    next_step=f'pip install "cxrhf[{extra}]"{other}',
-                )
-
-
-def _there(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
+    light = not {"boosted", "encoder"} & set(features)  # the extra that brings all of it: one install, not two
+    other = "" if light else "; or pip install 'cxrhf[words]' and --features words, which does without"
+    for feature in (*features, ""):
+        what = f"--features {feature}" if feature else "context models"
+        need_packages(what, _NEEDED.get(feature, ()), "words" if light else "context", other)

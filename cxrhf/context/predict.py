@@ -107,7 +107,8 @@ def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
     if at.null_count == len(at):
         raise TableError(
             "the context run and the predictions have no image and finding in common",
-            got=f"context: {_some(known, 'finding')}; predictions: {_some(predictions, 'finding')}",
+            got=f"{_common(known, predictions, 'image_id')} images and {_common(known, predictions, 'finding')} "
+            f"findings in both; context: {_some(known, 'finding')}; predictions: {_some(predictions, 'finding')}",
             allowed="the same image ids and findings in both, written alike",
             next_step="name the image column: cxrhf audit PREDICTIONS --context RUN --image COLUMN",
         )
@@ -150,6 +151,10 @@ def _lacking(predictions: pa.Table, known: pa.Table, at: pa.ChunkedArray, about:
 
 def _key(table: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(table["image_id"], table["finding"], "\x1f")
+
+
+def _common(one: pa.Table, other: pa.Table, name: str) -> int:
+    return int(pc.sum(pc.is_in(pc.unique(one[name]), value_set=pc.unique(other[name]))).as_py() or 0)
 
 
 def _some(table: pa.Table, name: str) -> str:

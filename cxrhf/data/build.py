@@ -23,7 +23,7 @@ from cxrhf.data.attrition import Steps
 from cxrhf.data.card import TERMS, card
 from cxrhf.data.fingerprint import build_print, code_print, file_print
 from cxrhf.data.flow import flow
-from cxrhf.data.folder import RECORD, WORK, apart, can_be_folder, discard, opened, read_json, tidy, write_text
+from cxrhf.data.folder import RECORD, WORK, apart, check_strange, discard, opened, read_json, tidy, write_text
 from cxrhf.data.images import check_packages
 from cxrhf.data.labels import label_counts
 from cxrhf.data.notes import QUARANTINE
@@ -31,6 +31,7 @@ from cxrhf.data.prepare import Prepared, prepare
 from cxrhf.data.shards import ROWS_PER_SHARD, ROWS_WITHOUT_PIXELS, ShardPlan, place_shards, write_shards
 from cxrhf.errors import CxrhfError, RunError, SourceError
 from cxrhf.schema import ATTRIBUTE, check, image_schema, write_table
+from cxrhf.tables.places import check_writable
 
 ORDER = ("train", "validate", "test")
 _EXAMPLES = 5  # of bad pictures that are printed
@@ -51,8 +52,9 @@ def build(config: BuildConfig) -> Built:
     folder = config.folder()
     if not config.no_pixels:
         check_packages()
-    can_be_folder(folder)
+    check_writable(folder, "folder")
     if config.dataset == "synthetic" and not config.root:
+        check_strange(folder, overwrite=config.overwrite)  # before minutes are spent on a twin
         config = with_twin(config, folder)
     if not config.root:
         raise RunError("no folder with raw files was given", next_step=f"cxrhf build {config.dataset} --root FOLDER")

@@ -6,6 +6,7 @@ Tables are read, notes only begun, and a few pictures looked for, so that an ans
 from __future__ import annotations
 
 import importlib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,8 @@ def examine(dataset: str, roots: Sequence[str]) -> list[Check]:
 
 def ready(dataset: str, roots: Sequence[str], checks: Sequence[Check]) -> str:
     """The command that builds the set from what is there: another split, or no pixels, where those are missing."""
-    words = ["cxrhf build", dataset, *(["--root", *roots] if roots else []), "--out", f"data/{dataset}"]
+    typed = [shlex.quote(str(root)) for root in roots]
+    words = ["cxrhf build", dataset, *(["--root", *typed] if roots else []), "--out", f"data/{dataset}"]
     lists = [each for each in checks if each.what in ("train_list", "test_list") and each.verdict == "absent"]
     blind = any(each.what == "pictures" and each.said.startswith("0 of") for each in checks)
     return " ".join([*words, *(["--split", "ratio"] if lists else []), *(["--no-pixels"] if blind else [])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -20,11 +21,24 @@ _MADE = (
 _ALLOWED = {"source", WORK, "leakage.csv", "quarantine.parquet"}
 
 
-def can_be_folder(folder: Path) -> None:
-    """Neither the folder nor one above it may be a file."""
-    blocked = next((each for each in (folder, *folder.parents) if each.exists() and not each.is_dir()), None)
-    if blocked is not None:
-        raise RunError(f"{blocked} is a file, not a folder", next_step="choose another --out")
+def check_strange(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that no build was begun in and that holds other things."""
+    record, begun = read_json(folder / RECORD), read_json(folder / WORK / "begun.json")
+    there = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+    strange = sorted(there - _ALLOWED)
+    if (record or begun or {}).get("fingerprint") is not None or not strange:
+        return
+    if not overwrite:
+        raise RunError(f"{folder} is not empty and holds no build", next_step=_other(folder))
+    if ours := [name for name in strange if name in _MADE]:
+        raise RunError(
+            f"{folder} holds no build of ours but {ours[0]!r}, which a build would replace",
+            next_step="move it away, or choose another --out",
+        )
+
+
+def _other(folder: Path) -> str:
+    return f"choose another --out, or say --overwrite to replace what is in {folder}"
 
 
 def apart(folder: Path, config: BuildConfig) -> None:
@@ -40,25 +54,16 @@ def apart(folder: Path, config: BuildConfig) -> None:
 
 def opened(folder: Path, fingerprint: str, *, overwrite: bool) -> dict[str, Any] | None:
     """The record of a finished build with this fingerprint; otherwise a folder ready to be built into, and None."""
-    other = f"choose another --out, or say --overwrite to replace what is in {folder}"
+    check_strange(folder, overwrite=overwrite)
     record, begun = read_json(folder / RECORD), read_json(folder / WORK / "begun.json")
     known = (record or begun or {}).get("fingerprint")
-    there = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
-    if known is None and (strange := sorted(there - _ALLOWED)):
-        if not overwrite:
-            raise RunError(f"{folder} is not empty and holds no build", next_step=other)
-        if ours := [name for name in strange if name in _MADE]:
-            raise RunError(
-                f"{folder} holds no build of ours but {ours[0]!r}, which a build would replace",
-                next_step="move it away, or choose another --out",
-            )
     sweep(folder)
     if record is not None and known == fingerprint and not overwrite:
         tidy(folder)
         return record
     if known is not None and known != fingerprint and not overwrite:
         what = "a finished build" if record is not None else "a build that was begun"
-        raise RunError(f"{folder} holds {what} with other settings, sources or code", next_step=other)
+        raise RunError(f"{folder} holds {what} with other settings, sources or code", next_step=_other(folder))
     if record is not None or known != fingerprint:
         clear(folder)
     write_text(folder / WORK / "begun.json", json.dumps({"fingerprint": fingerprint}))
@@ -84,6 +89,8 @@ def discard(folder: Path) -> None:
     """Remove what a build made that cannot be finished; what it has to say (quarantine, leakage.csv) stays."""
     for name in ("images", "notes", WORK):
         shutil.rmtree(folder / name, ignore_errors=True)
+    with contextlib.suppress(OSError):  # other things in it
+        folder.rmdir()
 
 
 def sweep(folder: Path) -> None:

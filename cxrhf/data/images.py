@@ -9,7 +9,6 @@ end marker decodes without complaint (libjpeg only warns) and cannot be told fro
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import struct
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.errors import CxrhfError, shorten
+from cxrhf.errors import CxrhfError, need_packages, shorten
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -76,12 +75,7 @@ def stored(path: Path, size: int) -> bytes:
 
 def check_packages() -> None:
     """Pictures need packages that the light core does not bring: said before any picture is called damaged."""
-    missing = [name for name in ("PIL", "pydicom") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise CxrhfError(
-            f"pictures cannot be read: {' and '.join(missing)} is not installed",
-            next_step="pip install 'cxrhf[data]', or build tables only with --no-pixels",
-        )
+    need_packages("pictures", ("PIL", "pydicom"), "data", ", or build tables only with --no-pixels")
 
 
 def is_dicom(path: Path) -> bool:

@@ -7,6 +7,7 @@ is looked for by name in every given folder and a few levels below it, the shall
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,8 +147,10 @@ def require(roots: Sequence[str | Path], dataset: str, key: str) -> Path:
     if found is not None:
         return found
     wanted = needed(dataset, key)
+    where = " ".join(shlex.quote(str(root)) for root in roots) or "FOLDER"
     raise SourceError(
-        missing(roots, dataset, key), next_step=f"it comes from {wanted.project}; then: cxrhf doctor {dataset}"
+        missing(roots, dataset, key),
+        next_step=f"it comes from {wanted.project}; what else is missing: cxrhf doctor {dataset} --root {where}",
     )
 
 

@@ -21,6 +21,7 @@ from cxrhf.data.labels import NO_FINDING, apply_policy, check_policy
 from cxrhf.data.splits import NAMES
 from cxrhf.errors import RunError, TableError, did_you_mean
 from cxrhf.schema import NOTE
+from cxrhf.tables.places import free, meant, what_is
 
 RECORD = "build.json"
 POLICY_KEY = b"label_policy"
@@ -32,7 +33,9 @@ def build_record(folder: str | Path) -> dict[str, Any]:
     path = Path(folder) / RECORD
     if not path.is_file():
         what = "is not a folder" if not Path(folder).is_dir() else f"has no {RECORD}: no finished build"
-        raise RunError(f"{folder} {what}", next_step=f"cxrhf build DATASET --root FOLDER --out {folder}")
+        one = f"cxrhf build synthetic --out {free(folder, 'data/twin')}"
+        how = f"name a folder that cxrhf build made, or make one: {one}"
+        raise RunError(f"{folder} {what}", got=what_is(folder), next_step=meant(folder, RECORD) or how)
     try:
         record = json.loads(path.read_text("utf-8"))
     except (ValueError, OSError) as error:

@@ -22,17 +22,16 @@ PROBE_SECONDS = 5.0
 
 def hub_folder(place: Place, *, allow_bin: bool = False) -> Path:
     """The folder of a model of the Hub on this machine."""
-    from transformers.utils.hub import cached_files, is_offline_mode
+    from transformers.utils.hub import cached_files
 
     hub_id = str(place.hub_id)
     here = kept_folder(hub_id)
     if here is not None and _complete(here, allow_bin):
         return here
-    offline = is_offline_mode()
-    if offline or not reachable(os.environ.get("HF_ENDPOINT") or "https://huggingface.co"):
+    if why := no_hub():
         if here is not None:
             return here  # model_files says what is missing of it
-        raise _not_here(place, "HF_HUB_OFFLINE is set" if offline else "the Hub cannot be reached")
+        raise _not_here(place, why)
     said: dict[str, Any] = {"_raise_exceptions_for_missing_entries": False}
     try:
         found = cached_files(hub_id, [CONFIG, SENTENCES, *TOKENIZER, *SAFE], **said) or []
@@ -54,6 +53,18 @@ def hub_folder(place: Place, *, allow_bin: bool = False) -> Path:
             next_step="--allow-bin reads .bin weights with torch's restricted reader, which runs nothing",
         )
     return here
+
+
+def no_hub() -> str | None:
+    """Why nothing can be fetched from the Hub, or None: the user does not wish it, or nobody answers."""
+    from transformers.utils.hub import is_offline_mode
+
+    if is_offline_mode():
+        return "HF_HUB_OFFLINE is set"
+    given = os.environ.get("HF_ENDPOINT")
+    if reachable(given or "https://huggingface.co"):
+        return None
+    return "the Hub cannot be reached" + (f" at {given}, which HF_ENDPOINT names" if given else "")
 
 
 def reachable(address: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cxrhf.config_models import CalibrateConfig, PredictConfig
 from cxrhf.errors import RunError
+from cxrhf.imaging.opened import check_packages
 from cxrhf.imaging.predicting import SAME, Written, add, find, looked, saved_models
 
 Progress = Callable[[str], None]
@@ -19,13 +20,14 @@ def calibrate_run(config: CalibrateConfig, show: Progress) -> Written | None:
     folder = Path(config.run)
     if not (folder / "models").is_dir() and (folder / "predictions.parquet").is_file():
         return _calibrate_rows(config, folder)
+    check_packages()
+    saved_models(folder)
     import pyarrow as pa
 
     from cxrhf.models.calibration import apply_calibration, fit_calibration
     from cxrhf.models.calibration_files import write_calibration
     from cxrhf.models.rows import merged, prediction_rows
 
-    saved_models(folder)
     splits = (config.split,)
     place = find(PredictConfig(config.run, build=config.build, splits=splits, device=config.device))
     asked = PredictConfig(config.run, build=str(place.build), splits=splits, device=config.device)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cxrhf.errors import CxrhfError, RunError, TableError, did_you_mean
+from cxrhf.errors import RunError, TableError, did_you_mean, need_packages
 
 if TYPE_CHECKING:
     from cxrhf.models.images import Images
@@ -18,13 +17,8 @@ PACKAGES = ("torch", "torchvision", "timm", "accelerate", "transformers", "safet
 
 def check_packages(*more: str) -> None:
     """Networks need packages that the light core does not bring: said before anything is read."""
-    missing = [name for name in (*PACKAGES, *more) if importlib.util.find_spec(name) is None]
-    if missing:
-        extra = "zeroshot" if "open_clip" in missing else "train"
-        raise CxrhfError(
-            f"image models need packages that are not installed: {', '.join(missing)}",
-            next_step=f"pip install 'cxrhf[{extra}]'",
-        )
+    extra = "zeroshot" if "open_clip" in more else "train,track" if more else "train"
+    need_packages("image models", (*PACKAGES, *more), extra)
 
 
 def findings_of(build: str | Path) -> list[str]:

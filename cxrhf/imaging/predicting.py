@@ -6,6 +6,7 @@ accelerate launch or torchrun started share the images; the first one writes.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from cxrhf.config_models import EmbedConfig, LookConfig, PredictConfig
 from cxrhf.config_train import seed_list
 from cxrhf.errors import ConfigError, RunError
 from cxrhf.imaging.opened import check_packages, open_images, splits_there
+from cxrhf.tables.places import free, meant, what_is
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,11 +51,11 @@ class Written:
 def predict_run(config: PredictConfig, show: Progress) -> Written | None:
     """Predictions of every seed. None in processes that only help."""
     check_packages()
+    place = find(config)  # before torch is loaded, which takes seconds
     import pyarrow as pa
 
     from cxrhf.models.rows import prediction_rows
 
-    place = find(config)
     lines: list[str] = []
     notes: list[str] = []
     findings, characteristics = [], []
@@ -78,11 +80,11 @@ def predict_run(config: PredictConfig, show: Progress) -> Written | None:
 def embed_run(config: EmbedConfig, show: Progress) -> Written | None:
     """Vectors of every seed, and the rows of their images, so that audits know who is in the picture."""
     check_packages()
+    place = find(config)
     import pyarrow as pa
 
     from cxrhf.models.rows import embedding_rows
 
-    place = find(config)
     lines: list[str] = []
     tables: list[pa.Table] = []
     for _, about, _, images, seen, main in looked(config, place, show, vectors=True):
@@ -167,7 +169,7 @@ def find(config: LookConfig) -> Place:
     if build is None:
         raise ConfigError(
             f"{folder} does not say where the images are, or they are not there any more",
-            next_step=f"name the build: cxrhf predict {folder} --build BUILD",
+            next_step=f"name the build: cxrhf {_verb(config)} {shlex.quote(str(folder))} --build BUILD",
         )
     own = trained_on(folder, build)
     out = Path(config.out) if config.out is not None else folder
@@ -175,6 +177,10 @@ def find(config: LookConfig) -> Place:
         out = Path("runs") / f"{folder.resolve().name}-on-{build.resolve().name}"
     check_folder(out, overwrite=config.overwrite)
     return Place(models, build, out, own)
+
+
+def _verb(config: Any) -> str:
+    return "embed" if isinstance(config, EmbedConfig) else "predict"
 
 
 def saved_models(folder: Path, seeds: Sequence[int] | None = None) -> list[Path]:
@@ -187,7 +193,9 @@ def saved_models(folder: Path, seeds: Sequence[int] | None = None) -> list[Path]
         what = "is not finished: the same cxrhf train command goes on" if going.is_dir() else "holds no trained model"
         if not folder.is_dir():
             what = "is not a folder"
-        raise RunError(f"{folder} {what}", next_step=f"cxrhf train BUILD --out {folder}")
+        how = f"cxrhf train BUILD --out {shlex.quote(str(folder)) if going.is_dir() else free(folder, 'runs/network')}"
+        got = None if going.is_dir() else what_is(folder)
+        raise RunError(f"{folder} {what}", got=got, next_step=meant(folder, f"models/seed-*/{SAVED}") or how)
     wanted = sorted(found) if seeds is None else list(seeds)
     for seed in wanted:
         if seed not in found:
@@ -242,8 +250,9 @@ def add(config: Any, place: Place, tables: Mapping[str, tuple[pa.Table, Sequence
             )
         run = Run(place.out, record)
     else:
-        verb = "predict" if isinstance(config, PredictConfig) else "embed"
-        run = open_run(place.out, verb=verb, config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
+        run = open_run(
+            place.out, verb=_verb(config), config=to_mapping(config), inputs=inputs, overwrite=config.overwrite
+        )
     whole = {}
     for name, (table, by) in tables.items():
         there = (place.out / f"{name}.parquet").is_file()

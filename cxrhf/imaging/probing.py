@@ -77,14 +77,17 @@ class Found:
 def probe_run(config: ProbeConfig, show: Progress) -> Written | None:
     """Probe every backbone and write the run. None in processes that only help."""
     check_packages()
-    from cxrhf.models.processes import make_accelerator
+    from cxrhf.data.load import build_record
     from cxrhf.run import check_folder, fingerprint
 
     out = Path(config.out) if config.out else Path("runs") / f"{Path(config.build).resolve().name}-probe"
     check_folder(out, overwrite=config.overwrite)
     check_reduce(config)
+    build_record(config.build)
+    from cxrhf.models.processes import make_accelerator  # torch, which takes seconds
+
     sources = find_sources(config)
-    inputs = [fingerprint(Path(config.build) / "build.json")] if Path(config.build, "build.json").is_file() else []
+    inputs = [fingerprint(Path(config.build) / "build.json")]
     inputs += [fingerprint(each.folder / SAVED) for each in sources if each.folder is not None]
     check_earlier(out, config, inputs)
     accelerator = make_accelerator(device=config.device)

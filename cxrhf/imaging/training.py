@@ -62,12 +62,13 @@ def train_run(config: TrainConfig, show: Progress) -> TrainedRun | None:
     """Train every seed. None in processes that only help."""
     check_packages(*(["tensorboard"] if config.tracker == "tensorboard" else []),
                    *(["trackio"] if config.tracker == "trackio" else []))  # fmt: skip
-    from cxrhf.models.processes import make_accelerator
     from cxrhf.run import check_folder, fingerprint
 
     folder = run_folder(config)
     check_folder(folder, overwrite=config.overwrite)
     split = splits_there(config.build, [config.train_split], all_of=True)[0]
+    from cxrhf.models.processes import make_accelerator  # torch, which takes seconds
+
     inputs = [fingerprint(Path(config.build) / "build.json")]
     accelerator = make_accelerator(
         device=config.device, precision=config.precision, tracker=config.tracker, folder=folder
@@ -85,6 +86,11 @@ def train_run(config: TrainConfig, show: Progress) -> TrainedRun | None:
     if main:
         run = open_training(folder, config, inputs, content)
     accelerator.wait_for_everyone()
+    if any(finished(folder, seed, key) is None for seed in config.all_seeds()):
+        from cxrhf.encode.processes import first
+        from cxrhf.models.weights import check_start
+
+        first(lambda: check_start(config.weights, config.backbone))
     notes += weights_said
     for note in notes:
         say(f"note: {note}")
@@ -242,6 +248,7 @@ def train_seed(
     say: Progress,
 ) -> tuple[dict[str, Any], list[str]]:
     """One network from its first weights to its folder."""
+    from cxrhf.data.load import build_record
     from cxrhf.encode.processes import first
     from cxrhf.models.backbone import kaiming, make_model
     from cxrhf.models.pictures import look_facts
@@ -267,9 +274,11 @@ def train_seed(
         history=folder / f"history-{seed}.jsonl", key=key, progress=say,
     )  # fmt: skip
     if accelerator.is_main_process:
+        source = build_record(config.build)  # whoever publishes the network must know whose data it has seen
         about = {
             "name": name, "seed": seed, "key": key, "tasks": to_json(material.tasks), "start": said,
             "trained": trained.facts, "images": len(material.ids),
+            "dataset": source.get("dataset"), "credentialed": source.get("credentialed"),
             "settings": public(
                 {each: value for each, value in to_mapping(config).items() if each not in ASIDE}
             ),

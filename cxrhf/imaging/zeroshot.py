@@ -17,16 +17,17 @@ DEFAULT = ("validate", "test")
 def zeroshot_run(config: ZeroshotConfig, show: Progress) -> Written:
     """Every image of the splits against every pair of prompts."""
     check_packages(*(["open_clip"] if _needs_open_clip(config.model) else []))
-    from cxrhf.models.clip import load_clip
-    from cxrhf.models.prompts import prompts_for
-    from cxrhf.models.rows import embedding_rows, prediction_rows
-    from cxrhf.models.tasks import Task, check_findings
-    from cxrhf.models.zero_shot import zero_shot
     from cxrhf.run import check_folder, fingerprint, open_run
 
     out = Path(config.out) if config.out else Path("runs") / f"{Path(config.build).resolve().name}-zeroshot"
     check_folder(out, overwrite=config.overwrite)
     there = findings_of(config.build)
+    from cxrhf.models.clip import load_clip  # torch, which takes seconds
+    from cxrhf.models.prompts import prompts_for
+    from cxrhf.models.rows import embedding_rows, prediction_rows
+    from cxrhf.models.tasks import Task, check_findings
+    from cxrhf.models.zero_shot import zero_shot
+
     check_findings(config.findings, there)
     prompts = prompts_for(config.findings or there, file=config.prompts)
     splits = splits_there(config.build, config.splits, all_of=config.splits != DEFAULT)

@@ -229,7 +229,7 @@ def _numbers(given: dict[str, Any], probability: bool) -> Columns:
         raise InputError(f"references has shape {labels.shape} but predictions has shape {np.shape(scores)}")
     # What stands beside a missing label is never looked at, so it may be missing too.
     check = as_probabilities if probability else as_scores
-    out = {"predictions": check(np.where(missing, 0.0, scores), "predictions", masked=True), "references": labels}
+    out = {"predictions": check(_where_known(missing, scores), "predictions", masked=True), "references": labels}
     if "sample_weight" in given:
         out["sample_weight"] = as_weights(_plain(given["sample_weight"], "sample_weight"), len(labels), "sample_weight")
     if "context" in given:
@@ -238,8 +238,13 @@ def _numbers(given: dict[str, Any], probability: bool) -> Columns:
             q = np.repeat(np.asarray(q)[:, None], labels.shape[1], axis=1)
         if np.shape(q) != labels.shape:
             raise InputError(f"references has shape {labels.shape} but context has shape {np.shape(q)}")
-        out["context"] = as_probabilities(np.where(missing, 0.0, q), "context", masked=True)
+        out["context"] = as_probabilities(_where_known(missing, q), "context", masked=True)
     return out
+
+
+def _where_known(missing: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[Any]:
+    """0 beside a missing label; words stay words, for the check that follows to name."""
+    return np.where(missing, 0.0, values.astype(object) if values.dtype.kind in "US" else values)
 
 
 def _plain(values: Any, name: str) -> NDArray[Any]:

@@ -204,11 +204,12 @@ def _of_split(table: pa.Table, split: str) -> pa.Table:
         )
     chosen = table.filter(pc.equal(table["split"], split))
     if chosen.num_rows == 0:
-        there = [str(each) for each in pc.unique(table["split"]).to_pylist()]
+        there = [str(each) for each in pc.unique(table["split"]).to_pylist() if each is not None]
         raise ConfigError(
             "no rows to calibrate on",
-            got=f"split {split!r}; the rows have {', '.join(there) or 'none'}",
-            next_step=did_you_mean(split, there) or f"predict the images of the split {split} too",
+            got=f"split {split!r}; the rows have {', '.join(there) or 'no split'}",
+            next_step=did_you_mean(split, there)
+            or (f"predict the images of the split {split} too" if there else "give a column split, validate and test"),
         )
     return chosen
 

@@ -9,12 +9,11 @@ never fetched, and without network the answer comes at once.
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cxrhf.encode.download import reachable
+from cxrhf.encode.download import no_hub
 from cxrhf.encode.files import BIN, CONFIG, SAFE, TOKENIZER
 from cxrhf.errors import ConfigError, CxrhfError, did_you_mean
 
@@ -174,14 +173,13 @@ def _is_tower(folder: Path) -> bool:
 
 def hub_files(need: Need) -> Path:
     """The folder of the Hub's cache that holds what is needed."""
-    from transformers.utils.hub import cached_files, is_offline_mode
+    from transformers.utils.hub import cached_files
 
     here = _kept(need)
     if here is not None and _lacking(here, need) is None:
         return here
-    offline = is_offline_mode()
-    if offline or not reachable(os.environ.get("HF_ENDPOINT") or "https://huggingface.co"):
-        raise _not_here(need, here is not None, "HF_HUB_OFFLINE is set" if offline else "the Hub cannot be reached")
+    if why := no_hub():
+        raise _not_here(need, here is not None, why)
     said: dict[str, Any] = {"_raise_exceptions_for_missing_entries": False}
     try:
         cached_files(need.hub_id, [need.first, *need.others, *sum(need.groups, ())], **said)

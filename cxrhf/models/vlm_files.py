@@ -19,6 +19,7 @@ from cxrhf.encode.files import CONFIG, SAFE, TOKENIZER, Files, model_hash
 from cxrhf.errors import ConfigError, CxrhfError
 from cxrhf.models.clip_files import PROCESSOR, Need, hub_files
 from cxrhf.run import public_path
+from cxrhf.tables.places import meant, what_is
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS, ABOUT = "adapter_config.json", "adapter_model.safetensors", "cxrhf.json"
 _BESIDE = ("chat_template.jinja", "chat_template.json", "generation_config.json", "video_preprocessor_config.json")
@@ -41,8 +42,11 @@ def model_place(source: str) -> Place:
         if not (folder / CONFIG).is_file():
             raise CxrhfError(
                 f"{given} is no vision-language model",
-                got=f"a folder without {CONFIG}",
+                got=f"a folder without {CONFIG}: {what_is(folder)}",
                 allowed="a model folder, a run of cxrhf finetune, an adapter folder, ORG/NAME of the Hugging Face Hub",
+                next_step=meant(folder, f"adapter/{ADAPTER_CONFIG}")
+                or meant(folder, CONFIG)
+                or "cxrhf finetune BUILD --config tiny_qwen --out runs/writer makes one",
             )
         return Place(folder.resolve().name, public_path(given), folder.resolve())
     if folder.is_file() or not _HUB_ID.fullmatch(given):

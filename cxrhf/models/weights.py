@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,7 +29,7 @@ import timm
 import torch
 from torch import nn
 
-from cxrhf.encode.download import reachable
+from cxrhf.encode.download import no_hub
 from cxrhf.errors import ConfigError, CxrhfError, RunError, did_you_mean
 from cxrhf.models.backbone import check_backbone, last_layer_name, timm_args, timm_facts
 from cxrhf.models.safe import read_tensors, sha256
@@ -175,11 +174,25 @@ def _plain_names(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name.removeprefix("timm_model."): each for name, each in tensors.items()}
 
 
+def check_start(weights: str, backbone: str) -> None:
+    """Whether there is such a network and its weights can be had: said before any picture is read."""
+    check_backbone(backbone)
+    if weights == "imagenet" and _package(backbone) is None:
+        _published(backbone)
+
+
 def _imagenet(backbone: str) -> Found:
     check_backbone(backbone)
     package = _package(backbone)
     if package is not None:
         return _lite0(package)
+    path, hub_id = _published(backbone)
+    tensors = read_tensors(path, f"delete it and fetch it again: `hf download {hub_id}`")
+    return Found(_plain_names(tensors), hub_id, "name another backbone; timm and the Hub may differ in age")
+
+
+def _published(backbone: str) -> tuple[Path, str]:
+    """The file of timm's own weights on this disk, fetched if it must be, and its id on the Hub."""
     known = timm.get_pretrained_cfg(backbone)
     if known is None or not known.has_weights:
         raise ConfigError(f"timm has no weights for {backbone}", next_step=_NEAR)
@@ -188,22 +201,18 @@ def _imagenet(backbone: str) -> Found:
     # timm names .bin files; the same folder of the Hub holds them as safetensors.
     given = known.hf_hub_filename or WEIGHTS
     file = "open_clip_model.safetensors" if given.startswith("open_clip") else WEIGHTS
-    path = _fetched(known.hf_hub_id, file)
-    tensors = read_tensors(path, f"delete it and fetch it again: `hf download {known.hf_hub_id}`")
-    return Found(_plain_names(tensors), known.hf_hub_id, "name another backbone; timm and the Hub may differ in age")
+    return _fetched(known.hf_hub_id, file), known.hf_hub_id
 
 
 def _fetched(hub_id: str, file: str) -> Path:
     """A file of the Hub's cache; without network the answer comes at once."""
-    from transformers.utils.hub import cached_file, is_offline_mode
+    from transformers.utils.hub import cached_file
 
     with suppress(OSError):
         if (here := cached_file(hub_id, file, local_files_only=True)) is not None:
             return Path(here)
     by_hand = f"`hf download {hub_id} {file}` on a machine with network, then copy its Hub cache (HF_HOME); or {_NEAR}"
-    offline = is_offline_mode()
-    if offline or not reachable(os.environ.get("HF_ENDPOINT") or "https://huggingface.co"):
-        why = "HF_HUB_OFFLINE is set" if offline else "the Hub cannot be reached"
+    if why := no_hub():
         raise CxrhfError(f"the weights {hub_id} are not on this machine, and {why}", next_step=by_hand)
     try:
         return Path(str(cached_file(hub_id, file)))

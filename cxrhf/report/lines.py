@@ -38,7 +38,7 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
                 row["metric"], row
             )
     datasets, models, findings = (set(each) for each in zip(*cells, strict=True))
-    single = len(findings) < 3  # of one finding the mean says nothing more
+    single = len(findings) == 2  # of one finding the mean says nothing more
     table = [["finding", "images", "positive", *metrics]]
     for (dataset, model, finding), by_metric in cells.items():
         if single and finding == "macro" and len(cells) > 1:
@@ -49,7 +49,7 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
         values = [shown_value(by_metric.get(metric)) for metric in metrics]
         table.append([name, _count(any_row["n"]), _count(any_row["n_pos"]), *values])
     head = f"Whole sample, with {100 * level:.4g}% intervals from resampled patients:"
-    return [head, *_aligned(table), *written]
+    return [head, *aligned(table), *written]
 
 
 def report_lines(models: Sequence[Told]) -> list[str]:
@@ -78,10 +78,11 @@ def report_lines(models: Sequence[Told]) -> list[str]:
                 row += [f"{number(counts[0], 0)}{of}", *(number(value, 0) for value in counts[1:])]
             table.append(row)
     words = f"; words that go with {printable(pairs[0].people)}" if pairs else ""
-    return [f"Generated reports{words}:", *_aligned(table)]
+    return [f"Generated reports{words}:", *aligned(table)]
 
 
-def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+def aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of words -> lines in which columns stand below each other."""
     widths = [max(letters(row[at]) for row in table) for at in range(len(table[0]))]
     return [
         "  ".join(cell + " " * (width - letters(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()

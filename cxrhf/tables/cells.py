@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from cxrhf.errors import TableError
 from cxrhf.tables.delimited import MISSING
 
-_TRUE, _FALSE = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
+_TRUE = ("1", "true", "t", "yes", "y", "positive", "pos", "present")
+_FALSE = ("0", "false", "f", "no", "n", "negative", "neg", "absent")
 _SEX = {"m": "M", "male": "M", "man": "M", "f": "F", "female": "F", "woman": "F"}
 _AGE_UNITS = {"Y": 1.0, "M": 1 / 12, "W": 7 / 365.25, "D": 1 / 365.25}
 
@@ -28,7 +29,7 @@ class Where:
     column: str
     place: Callable[[int], str]
 
-    def error(self, row: int, what: str, got: object, allowed: str, next_step: str | None = None) -> TableError:
+    def error(self, row: int, what: str, got: object, allowed: str, next_step: str = "correct the cell") -> TableError:
         """The error for one cell of this column."""
         return TableError(
             f"{self.source}: column {self.column!r}, {self.place(row)}: {what}",
@@ -134,8 +135,8 @@ def numbers(column: pa.ChunkedArray, where: Where, *, allowed: str = "a number")
             raw = words.cast(pa.float64())
         except pa.ArrowInvalid:
             row, value = next((at, cell) for at, cell in enumerate(words.to_pylist()) if not _is_number(cell))
-            hint = "write 0.35 for 35% and a point for a decimal comma" if re.search("[%,]", value) else None
-            raise where.error(row, "not a number", value, allowed, hint) from None
+            hints = ["write 0.35 for 35% and a point for a decimal comma"] if re.search("[%,]", value) else []
+            raise where.error(row, "not a number", value, allowed, *hints) from None
     elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
         raise TableError(f"{where.source}: column {where.column!r} holds no numbers", got=str(kind), allowed=allowed)
     return np.asarray(raw.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
@@ -150,7 +151,10 @@ def _is_number(cell: str | None) -> bool:
 
 
 def labels(column: pa.ChunkedArray, where: Where) -> Labels:
-    """1, 0, or null: blank stays null, -1 (uncertain) becomes null and is counted, everything else is an error."""
+    """1, 0, or null: blank stays null, -1 (uncertain) becomes null and is counted, words of yes and no are 1 and 0.
+
+    Everything else is an error.
+    """
     raw = plain(column)
     if pa.types.is_boolean(raw.type):
         return Labels(raw.cast(pa.int8()), 0)
@@ -170,8 +174,10 @@ def labels(column: pa.ChunkedArray, where: Where) -> Labels:
             row,
             "not a label",
             got,
-            "1, 0, -1 (uncertain) or blank; True, False",
-            "is this the score column? Name the label column: --label COLUMN" if scores else "correct the cell",
+            "1, 0, -1 (uncertain) or blank; True, False, yes, no, positive, negative, present, absent",
+            "is this the score column? Name the label column: --label COLUMN"
+            if scores
+            else "write 1 where the finding is there, 0 where it is not",
         )
     uncertain = values == -1.0
     masked = np.isnan(values) | uncertain
@@ -181,8 +187,8 @@ def labels(column: pa.ChunkedArray, where: Where) -> Labels:
 
 def _label(word: str) -> float:
     low = word.lower()
-    if low in ("true", "false"):
-        return float(low == "true")
+    if low in (*_TRUE, *_FALSE):
+        return float(low in _TRUE)
     try:
         value = float(word)
     except ValueError:

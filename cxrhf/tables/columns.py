@@ -161,18 +161,31 @@ def plan_columns(names: Sequence[str], columns: Columns, source: str) -> Plan:
         roles.pop("finding", None)
     missing = [role for role in ("label", "score") if role not in roles and not (role == "score" and "logit" in roles)]
     if missing:
-        flags = " ".join(f"--{role} COLUMN" for role in missing)
-        raise TableError(
-            f"{source}: no {' and no '.join(missing)} column found",
-            got=f"columns {', '.join(names)}",
-            allowed="label_<finding> or <finding> with prob_<finding>; or finding, label, score; or label, score",
-            next_step=f"name the columns: {flags} ({missing[0]}=... in Python)",
-        )
+        raise _missing(missing, names, columns, roles, source)
     if "finding" in roles:
         return Plan("long", roles, (), constants)
     alone = FindingColumns(finding_name(constants.get("finding", "finding")), roles.pop("label"),
                            roles.pop("score", None), roles.pop("logit", None))  # fmt: skip
     return Plan("single", roles, (alone,), constants)
+
+
+def _missing(
+    missing: Sequence[str], names: Sequence[str], columns: Columns, roles: Mapping[str, int], source: str
+) -> TableError:
+    """The error for a file without labels or scores; columns that the user gave another role are marked."""
+    named = {at: role for role, at in roles.items() if getattr(columns, role, None)}
+    shown = [name + (f" (named as {named[at]})" if at in named else "") for at, name in enumerate(names)]
+    flags = " ".join(f"--{role} COLUMN" for role in missing)
+    # A header of numbers is a row; a single column means that its names are apart by something else.
+    header = len(names) == 1 or any(re.fullmatch(r"[-+.\de]+", name.strip().lower()) for name in names)
+    return TableError(
+        f"{source}: no {' and no '.join(missing)} column found",
+        got=f"columns {', '.join(shown) or '(none)'}",
+        allowed="label_<finding> or <finding> with prob_<finding>; or finding, label, score; or label, score",
+        next_step="the first line must name the columns, apart by comma, semicolon, tab or |"
+        if header
+        else f"name the columns: {flags} ({missing[0]}=... in Python)",
+    )
 
 
 def column_key(name: str) -> str:

@@ -1,6 +1,6 @@
 """CSV and TSV files -> Arrow columns, with the line number a person sees for every complaint.
 
-Separators are read from the header (comma, semicolon, tab). Cells are read as text or numbers on request and never
+Separators are read from the header (comma, semicolon, tab, |). Cells are read as text or numbers on request and never
 guessed, so that patient 0071 stays 0071. An empty cell, nan, NA, None or null is a missing value.
 """
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from cxrhf.errors import TableError
-from cxrhf.tables.files import Kind, RawTable, not_utf8, read_bytes
+from cxrhf.tables.files import Kind, RawTable, iconv, not_utf8, read_bytes
 
 MISSING = ("", "nan", "NaN", "NAN", "NA", "N/A", "n/a", "#N/A", "None", "none", "null", "NULL", "<NA>")
 
@@ -91,7 +91,7 @@ def _convert(text: _Text, wanted: list[int], numbers: set[int], decimal: str) ->
 def _open(path: Path) -> _Text:
     data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise TableError(f"{path.name}: UTF-16 text", allowed="UTF-8", next_step="save it as CSV UTF-8")
+        raise TableError(f"{path.name}: UTF-16 text", allowed="UTF-8", next_step=f"convert it: {iconv(path, 'utf-16')}")
     body = data.lstrip(b"\r\n")
     skipped = data[: len(data) - len(body)].replace(b"\r\n", b"\n").count(b"\n")
     if not body or body.isspace():
@@ -104,7 +104,7 @@ def _open(path: Path) -> _Text:
         line = body[: body.find(b"\n")].decode("utf-8")
     except UnicodeDecodeError as error:
         raise not_utf8(path, b"\n" * skipped + body, skipped + error.start) from None
-    delimiter = "\t" if ".tsv" in path.name.lower() else max(",;\t", key=line.count)
+    delimiter = "\t" if ".tsv" in path.name.lower() else max(",;\t|", key=line.count)
     text = _Text(path, body, skipped, delimiter, ())
     try:
         header = next(row for _, row in _records(text, strict=False))

@@ -13,6 +13,7 @@ import gzip
 import itertools
 import json
 import os
+import shlex
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ import pyarrow as pa
 
 from cxrhf.errors import TableError, did_you_mean
 from cxrhf.schema import check
+from cxrhf.tables.kinds import check_kind
 
 Format = Literal["parquet", "csv", "jsonl"]
 Kind = Literal["text", "number"]
@@ -57,7 +59,14 @@ def file_format(path: Path) -> Format:
         if name.endswith(ending):
             return ENDINGS[ending]
     sheet = "save the sheet as CSV"
-    hints = {".xlsx": sheet, ".xls": sheet, ".json": "write one object a line, .jsonl"}
+    hints = {
+        ".xlsx": sheet,
+        ".xls": sheet,
+        ".json": "write one object a line, .jsonl",
+        ".zip": "unzip it",
+        ".txt": "rename it to .csv or, with tabs, to .tsv",
+        ".pkl": "write it as Parquet: pandas.DataFrame.to_parquet",
+    }
     raise TableError(
         f"{path.name}: unknown kind of file",
         got=path.suffix or "no ending",
@@ -70,11 +79,22 @@ def existing_file(path: Path) -> Path:
     """The path itself if it is a file that can be read."""
     if path.is_dir():
         raise TableError(f"{path} is a folder, not a table", next_step="name a file in it")
+    if str(path) == "-" or path.is_fifo() or path.is_char_device():
+        raise TableError(
+            "standard input is not read", got=path, next_step="write it to a file first: > predictions.csv"
+        )
     if not path.exists():
         folder = path.parent
         beside = [each.name for each in folder.iterdir() if each.is_file()] if folder.is_dir() else []
         raise TableError(f"{path} does not exist", next_step=did_you_mean(path.name, beside) or "check the path")
     return path
+
+
+def _promised(path: Path) -> Format:
+    """The format of a file that is there and is what its name says."""
+    form = file_format(existing_file(path))
+    check_kind(path, form)
+    return form
 
 
 def read_bytes(path: Path) -> bytes:
@@ -85,7 +105,8 @@ def read_bytes(path: Path) -> bytes:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TableError(f"{path.name}: the gzip file is cut or damaged ({error})", next_step="copy it again") from None
     except OSError as error:
-        raise TableError(f"{path.name}: cannot be read ({error.strerror or error})") from None
+        said = error.strerror or error
+        raise TableError(f"{path} cannot be read ({said})", next_step="check the path and its permissions") from None
 
 
 def open_raw(source: Any) -> RawTable:
@@ -93,7 +114,7 @@ def open_raw(source: Any) -> RawTable:
     if not isinstance(source, (str, os.PathLike)):
         return raw_table(_as_table(source), "table")
     path = Path(source)
-    form = file_format(existing_file(path))
+    form = _promised(path)
     if form == "csv":
         from cxrhf.tables.delimited import open_csv
 
@@ -209,14 +230,20 @@ def not_utf8(path: Path, data: bytes, position: int) -> TableError:
     return TableError(
         f"{path.name}, line {line}: not UTF-8 text",
         got=f"byte 0x{data[position]:02x}" if position < len(data) else None,
-        next_step=f"convert it: iconv -f latin1 -t utf8 {path.name} > utf8_{path.name}",
+        next_step=f"convert it: {iconv(path, 'latin1')}",
     )
+
+
+def iconv(path: Path, encoding: str) -> str:
+    """The command that writes a text file again as UTF-8, beside it."""
+    names = (shlex.quote(str(each)) for each in (path, path.with_name(f"utf8_{path.name}")))
+    return f"iconv -f {encoding} -t utf8 " + " > ".join(names)
 
 
 def read_table(path: str | os.PathLike[str], schema: pa.Schema | None = None) -> pa.Table:
     """A file as a table; with a schema its columns, types and values are checked."""
     file = Path(path)
-    form = file_format(existing_file(file))
+    form = _promised(file)
     if form == "parquet":
         table = _read_parquet(file)
     elif form == "jsonl":

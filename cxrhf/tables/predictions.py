@@ -135,7 +135,11 @@ class _Cells:
             numeric = (at for at in (each.score, each.logit, each.pretest) if at is not None)
             kinds.update(dict.fromkeys(numeric, "number"))
         self.raw = raw
-        self.columns = dict(zip(kinds, raw.load(kinds), strict=True))
+        # Categories (pandas) are dictionaries of values.
+        loaded = [
+            each.cast(each.type.value_type) if pa.types.is_dictionary(each.type) else each for each in raw.load(kinds)
+        ]
+        self.columns = dict(zip(kinds, loaded, strict=True))
         self.n_rows = len(next(iter(self.columns.values())))
 
     def __getitem__(self, at: int) -> tuple[pa.ChunkedArray, cells.Where]:
@@ -250,7 +254,8 @@ def _wide(cols: _Cells, plan: Plan, shared: Mapping[str, pa.Array]) -> tuple[pa.
         if each.mention is not None:
             block["mention"] = cells.flags(*cols[each.mention])
         blocks.append(_rows(block, cols.n_rows))
-    return pa.concat_tables(blocks), score_notes(parts, [each.finding for each in plan.findings], uncertain)
+    table = pa.concat_tables(blocks)
+    return table, score_notes(parts, [each.finding for each in plan.findings], uncertain, table["label"])
 
 
 def _long(
@@ -270,7 +275,7 @@ def _long(
     if wanted:
         _known(wanted, pc.unique(finding).to_pylist(), cols.raw.name)
         table = table.filter(pc.is_in(table["finding"], value_set=pa.array(wanted)))
-    return table, score_notes([scores], None, uncertain)
+    return table, score_notes([scores], None, uncertain, table["label"])
 
 
 def _answers(cols: _Cells, each: FindingColumns, by: list[pa.Array] | None) -> tuple[pa.Array, Scores, int]:

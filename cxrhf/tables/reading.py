@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cxrhf.tables.scores import Scores
 
@@ -55,11 +56,17 @@ class Loaded:
         return tuple(f"{reading.source}: {note}" for reading in self.readings for note in reading.notes)
 
 
-def score_notes(parts: Sequence[Scores], findings: Sequence[str] | None, uncertain: int) -> list[str]:
+def score_notes(
+    parts: Sequence[Scores], findings: Sequence[str] | None, uncertain: int, labels: pa.ChunkedArray
+) -> list[str]:
     """What should be said about labels and scores; `findings` names the parts, None where a part names its own."""
     notes = []
     if uncertain:
         notes.append(f"{uncertain:,} uncertain labels (-1) are masked (null), not counted as positive or negative")
+        if not pc.any(pc.equal(labels, 0)).as_py():
+            notes.append("NO LABEL IS 0: if -1 means negative in this file, write 0")
+    elif labels.null_count == len(labels):
+        notes.append("NO LABELS: every cell of the label column is blank, so nothing can be said of right and wrong")
     ranked = [part for part in parts if part.not_probabilities]
     if ranked:
         low, high = min(part.low for part in ranked), max(part.high for part in ranked)

@@ -75,7 +75,7 @@ def _finite(column: Column) -> np.ndarray:
     infinite = np.isinf(values)
     if infinite.any():
         row = int(np.argmax(infinite))
-        raise column[1].error(row, "not finite", values[row], "a finite number", "correct the cell")
+        raise column[1].error(row, "not finite", values[row], "a finite number")
     return values
 
 

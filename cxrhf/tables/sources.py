@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cxrhf.errors import TableError
+from cxrhf.tables.places import meant, what_is
 from cxrhf.tables.reading import Loaded
 from cxrhf.tables.rows import SAME, first_repeated
 
@@ -24,7 +26,11 @@ def listed_sources(source: Any) -> list[Any]:
     if isinstance(source, Sequence) and source and all(isinstance(each, (str, os.PathLike)) for each in source):
         paths = [_run_table(Path(each)) for each in source]
         if len({path.resolve() for path in paths}) < len(paths):
-            raise TableError("the same predictions file is given twice", got=", ".join(map(str, paths)))
+            raise TableError(
+                "the same predictions file is given twice",
+                got=", ".join(map(str, paths)),
+                next_step="give each file once; several files are several models",
+            )
         return list(paths)
     if isinstance(source, Sequence) and not source:
         raise TableError("no predictions were given", next_step="give a file: cxrhf audit predictions.csv")
@@ -35,8 +41,20 @@ def _run_table(path: Path) -> Path:
     if path.is_dir() and (path / "predictions.parquet").is_file():
         return path / "predictions.parquet"
     if path.is_dir():
-        raise TableError(f"{path} is a folder without predictions.parquet", next_step="name a predictions file")
+        raise TableError(
+            f"{path} is a folder without predictions.parquet",
+            got=what_is(path),
+            next_step=meant(path, "predictions.parquet") or _before(path) or "name a predictions file",
+        )
     return path
+
+
+def _before(folder: Path) -> str | None:
+    """What has to be done to a folder before there are predictions in it."""
+    typed = shlex.quote(str(folder))
+    if (folder / "build.json").is_file():
+        return f"make predictions first: cxrhf train {typed} --config quick --out runs/quick, cxrhf predict runs/quick"
+    return f"cxrhf predict {typed}" if (folder / "models").is_dir() else None
 
 
 def model_names(sources: list[Any]) -> list[str]:

@@ -9,7 +9,6 @@ of the reports that they learned: they are as confidential as the data, whose na
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cxrhf.config import to_mapping
 from cxrhf.config_finetune import TINY, FinetuneConfig
-from cxrhf.errors import ConfigError, CxrhfError, RunError
+from cxrhf.errors import ConfigError, RunError, need_packages
 from cxrhf.imaging.opened import splits_there
 from cxrhf.imaging.training import open_training
 from cxrhf.writing.reports import Reports, open_reports
@@ -61,17 +60,18 @@ class FinetunedRun:
 def finetune_run(config: FinetuneConfig, show: Progress) -> FinetunedRun | None:
     """Train the adapter. None in processes that only help."""
     check_vlm_packages(*([config.tracker] if config.tracker != "none" else []))
-    from cxrhf.models.finetune import whole_weights
+    from cxrhf.run import check_folder, fingerprint
+
+    folder = run_folder(config)
+    check_folder(folder, overwrite=config.overwrite)
+    split = splits_there(config.build, [config.train_split], all_of=True)[0]
+    from cxrhf.models.finetune import whole_weights  # torch, which takes seconds
     from cxrhf.models.processes import make_accelerator
     from cxrhf.models.vlm import DEFAULT_PROMPT, check_template
-    from cxrhf.run import check_folder, fingerprint
 
     prompt = config.prompt or DEFAULT_PROMPT
     check_template(prompt)
     check_model(config.model)
-    folder = run_folder(config)
-    check_folder(folder, overwrite=config.overwrite)
-    split = splits_there(config.build, [config.train_split], all_of=True)[0]
     inputs = [fingerprint(Path(config.build) / "build.json")]
     accelerator = make_accelerator(
         device=config.device, precision=config.precision, tracker=config.tracker, folder=folder
@@ -99,12 +99,7 @@ def finetune_run(config: FinetuneConfig, show: Progress) -> FinetunedRun | None:
 
 def check_vlm_packages(*more: str) -> None:
     """Said before anything is read."""
-    missing = [name for name in (*PACKAGES, *more) if importlib.util.find_spec(name) is None]
-    if missing:
-        raise CxrhfError(
-            f"vision-language models need packages that are not installed: {', '.join(missing)}",
-            next_step='pip install "cxrhf[vlm]"' + (' "cxrhf[track]"' if set(missing) & set(more) else ""),
-        )
+    need_packages("vision-language models", (*PACKAGES, *more), "vlm,track" if more else "vlm")
 
 
 def check_model(model: str) -> None:

@@ -19,6 +19,7 @@ from cxrhf.config import to_mapping
 from cxrhf.config_generate import GenerateConfig
 from cxrhf.errors import RunError
 from cxrhf.imaging.predicting import Written
+from cxrhf.writing.finetuning import check_vlm_packages
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,17 +41,20 @@ def generate_run(config: GenerateConfig, show: Progress) -> Written | None:
 
 
 def _write(config: GenerateConfig, show: Progress) -> Written | None:
-    from cxrhf.encode.loading import choose_device
+    from cxrhf.data.load import build_record
+
+    assert config.source is not None
+    assert config.build is not None
+    check_vlm_packages()
+    build_record(config.build)
+    from cxrhf.encode.loading import choose_device  # torch, which takes seconds
     from cxrhf.encode.processes import barrier, first, main_process
     from cxrhf.models.strategies import find_strategies
     from cxrhf.models.vlm import check_template, load_vlm, prompt_for
 
-    assert config.source is not None
-    assert config.build is not None
     strategies = find_strategies(config.strategies, max_new_tokens=config.max_new_tokens)
     if config.prompt is not None:
         check_template(config.prompt)
-    from cxrhf.data.load import build_record
     from cxrhf.models.generate import plan_asks, write_reports
     from cxrhf.models.generate_journal import FOLDER
     from cxrhf.run import fingerprint
@@ -58,7 +62,6 @@ def _write(config: GenerateConfig, show: Progress) -> Written | None:
 
     source = config.source
     folder = Path(config.out) if config.out else Path("runs") / f"{Path(source).name}-reports"
-    build_record(config.build)
     build = fingerprint(Path(config.build) / "build.json")
     _refuse_others(folder, build, config)
     say: Progress = show if main_process() else (lambda _: None)

@@ -7,7 +7,7 @@ vector; an empty reference gives no score (null). Both are counted and said.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from cxrhf.config import to_mapping
 from cxrhf.config_context import EncodeConfig
 from cxrhf.config_score import ScoreConfig
-from cxrhf.errors import CxrhfError, RunError, TableError
+from cxrhf.errors import RunError, TableError, need_packages
 from cxrhf.imaging.predicting import Written
+from cxrhf.tables.places import free
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,13 +48,14 @@ class Scored:
 
 def score_run(config: ScoreConfig, show: Progress) -> Written | None:
     """Score the reports of a run and add the rows to it. None in processes that only help."""
-    from cxrhf.encode.processes import main_process
-    from cxrhf.models.rows import merged
     from cxrhf.run import open_run, public_path
     from cxrhf.schema import SCORE, read_table
 
     generations = read_generations(Path(config.run))
     done = score_table(generations, config, show)
+    from cxrhf.encode.processes import main_process  # torch, once it is known to be there
+    from cxrhf.models.rows import merged
+
     if not main_process():
         return None
     folder = Path(config.run)
@@ -80,7 +82,9 @@ def read_generations(folder: Path) -> pa.Table:
     """The GENERATION rows of a run; an error that says how to make them."""
     from cxrhf.run import read_run
 
-    how = f"cxrhf generate MODEL --build BUILD --out {folder}, or cxrhf generate --from reports.csv --out {folder}"
+    out = shlex.quote(str(folder)) if (folder / "run.json").is_file() else free(folder, "runs/words")
+    file = shlex.quote(str(folder)) if folder.is_file() else "reports.csv"
+    how = f"cxrhf generate MODEL --build BUILD --out {out}, or cxrhf generate --from {file} --out {out}"
     if not folder.is_dir() or not (folder / "run.json").is_file():
         what = "is a file, not a run folder" if folder.is_file() else "is not a run folder"
         raise RunError(f"{folder} {what}", next_step=how)
@@ -135,12 +139,7 @@ def score_table(generations: pa.Table, config: ScoreConfig, show: Progress) -> S
 @contextlib.contextmanager
 def encoder_of(config: ScoreConfig) -> Iterator[tuple[str, EncodeConfig]]:
     """What stands in the column `encoder`, and the settings that open it."""
-    missing = [each for each in _PACKAGES if importlib.util.find_spec(each) is None]
-    if missing:
-        raise CxrhfError(
-            f"encoders need packages that are not installed: {', '.join(missing)}",
-            next_step="pip install 'cxrhf[context]'",
-        )
+    need_packages("encoders", _PACKAGES, "context")
     from cxrhf.encode.cache import cache_folder
     from cxrhf.encode.chexbert import ENDINGS, checkpoint_folder
     from cxrhf.encode.presets import locate

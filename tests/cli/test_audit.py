@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -103,19 +104,40 @@ def test_report_again(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "has no results.parquet" in capsys.readouterr().err
 
 
-def test_demo(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["demo", "--out", "runs/d", "--n-patients", "40", "--size", "64", "--n-resamples", "20", "--steps", "4",
-             "--report-steps", "4"]  # fmt: skip
-    assert cli.main(small) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "runs/d/report.html"
-    assert cli.main(small) == 0  # the same again
-    assert cli.main([*small, "--seed", "1"]) == 2
-    assert "made from other inputs" in capsys.readouterr().err
-    record = json.loads((vendor.parent / "runs" / "d" / "run.json").read_text())
+def test_demo(small_demo: Path) -> None:
+    printed = (small_demo / "printed.txt").read_text().splitlines()
+    assert printed[-1] == "runs/demo/report.html"
+    run = small_demo / "runs" / "demo"
+    record = json.loads((run / "run.json").read_text())
     assert record["verb"] == "demo"
     assert record["config"]["n_patients"] == 40
-    table = read_table(vendor.parent / "runs" / "d" / "predictions.parquet", PREDICTION)
+    table = read_table(run / "predictions.parquet", PREDICTION)
     assert table["pretest"].null_count < table.num_rows
+    for command in ("push metric --all", "push model runs/demo/network", "push model runs/demo/writer/model",
+                    "push model runs/demo/context", "push dataset runs/demo/data"):  # fmt: skip
+        assert any(line.strip().startswith(f"cxrhf {command} --to USER") for line in printed), command
+    assert not any("cannot be published" in line for line in printed)
+    listed = (run / "push.txt").read_text()
+    for file in ("weighted_auroc.py", "model.safetensors", "adapter_model.safetensors", "results.json"):
+        assert f" {file} " in listed
+
+
+def test_a_demo_again_and_of_another_seed(
+    small_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the first one trained is kept; `small_demo` stays as it is."""
+    shutil.copytree(small_demo / "runs", tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    record = json.loads((tmp_path / "runs" / "demo" / "run.json").read_text())["config"]
+    small = ["demo", "--out", "runs/demo", "--n-patients", "40", "--size", "64", "--n-resamples", "20", "--steps", "4",
+             "--report-steps", "4"]  # fmt: skip
+    assert record["n_resamples"] == 20
+    weights = tmp_path / "runs" / "demo" / "network" / "models" / "seed-0" / "model.safetensors"
+    before = weights.stat().st_mtime_ns
+    assert cli.main(small) == 0
+    assert weights.stat().st_mtime_ns == before
+    assert cli.main([*small, "--seed", "1"]) == 2
+    assert "made from other inputs" in capsys.readouterr().err
 
 
 def test_a_bad_file_makes_no_run(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,9 +51,9 @@ def test_no_verb_shows_help_and_fails(capsys: pytest.CaptureFixture[str]) -> Non
         (
             ["audti"],
             "no such verb 'audti'. Allowed: doctor, build, context, train, predict, embed, calibrate, probe, zeroshot, "
-            "finetune, generate, score, audit, report, demo. Next: did you mean 'audit'?",
+            "finetune, generate, score, audit, report, push, selfcheck, completion, demo. Next: did you mean 'audit'?",
         ),
-        (["zzz"], "Next: cxrhf --help."),
+        (["zzz"], "Next: cxrhf --help"),
         (["--audit"], "unknown option '--audit'"),
         (["audit"], "no predictions file was given"),
         (["audit", "nowhere.csv"], "nowhere.csv does not exist"),
@@ -146,7 +146,7 @@ def test_the_module_runs_like_the_command() -> None:
 def test_messages() -> None:
     assert (
         str(CxrhfError("what", got=3, allowed="1 or 2", next_step="do it"))
-        == "what. Got: 3. Allowed: 1 or 2. Next: do it."
+        == "what. Got: 3. Allowed: 1 or 2. Next: do it"
     )
     assert str(CxrhfError("what", next_step="did you mean 'x'?")) == "what. Next: did you mean 'x'?"
     assert issubclass(TableError, ValueError)

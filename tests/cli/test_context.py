@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import warnings
@@ -128,16 +129,20 @@ def test_joined_rows_are_counted_and_the_next_command_can_be_typed(run, model, c
 
 
 def test_packages_are_looked_for_before_anything_is_done(monkeypatch):
-    there = packages.find_spec
-    monkeypatch.setattr(packages, "find_spec", lambda name: None if name in ("xgboost", "torch") else there(name))
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *_: None if name in ("xgboost", "torch") else there(name)
+    )
     packages.check_packages(["words"])
-    with pytest.raises(CxrhfError, match=r'boosted needs .* xgboost.*pip install "cxrhf\[context\]".*--features words'):
+    with pytest.raises(CxrhfError, match=r"boosted needs .* xgboost.*pip install 'cxrhf\[context\]'.*--features words"):
         packages.check_packages(["words", "boosted"])
-    with pytest.raises(CxrhfError, match="encoder needs the Python package torch"):
+    with pytest.raises(CxrhfError, match=r"encoder needs .*not installed: torch"):
         fit_run(ContextFitConfig("nowhere"), lambda _: None)
-    monkeypatch.setattr(packages, "find_spec", lambda name: None)
-    with pytest.raises(CxrhfError, match=r'skops.*pip install "cxrhf\[words\]"'):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None)
+    with pytest.raises(CxrhfError, match=r"skops.*pip install 'cxrhf\[words\]'"):
         packages.check_packages(["words"])
+    with pytest.raises(CxrhfError, match=r"pip install 'cxrhf\[context\]'"):  # one install brings all of it
+        packages.check_packages(["words", "encoder"])
 
 
 def test_processes_that_have_nothing_to_encode_do_nothing(monkeypatch, built, tmp_path):

@@ -424,7 +424,7 @@ def test_a_patient_in_two_splits_stops_the_build(source, tmp_path):
 
 def test_without_the_packages_nothing_is_called_damaged(source, tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(CxrhfError, match="PIL and pydicom is not installed"):
+    with pytest.raises(CxrhfError, match=r"not installed: PIL, pydicom\. Next: pip install 'cxrhf\[data\]'"):
         build(config(source, tmp_path / "out"))
 
 

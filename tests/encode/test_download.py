@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from cxrhf.encode.download import reachable
+from cxrhf.encode.download import no_hub, reachable
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -187,3 +187,11 @@ def test_a_proxy_is_asked_instead(monkeypatch: pytest.MonkeyPatch) -> None:
         assert reachable("https://no-such-host.invalid")
         assert time.monotonic() - start < 12
     assert not reachable("https://no-such-host.invalid")
+
+
+def test_a_wrong_endpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.utils.hub.is_offline_mode", lambda: False)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert no_hub() == "the Hub cannot be reached at http://127.0.0.1:9, which HF_ENDPOINT names"
+    monkeypatch.setattr("transformers.utils.hub.is_offline_mode", lambda: True)
+    assert no_hub() == "HF_HUB_OFFLINE is set"

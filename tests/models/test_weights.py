@@ -21,7 +21,7 @@ from cxrhf.models import weights as weights_module
 from cxrhf.models.backbone import last_layer, make_model
 from cxrhf.models.pictures import Look, look_facts
 from cxrhf.models.saved import save_model
-from cxrhf.models.weights import expected_pixels, lite0_name, load_weights
+from cxrhf.models.weights import check_start, expected_pixels, lite0_name, load_weights
 
 SMALL = "mobilenetv3_small_050"
 
@@ -267,6 +267,11 @@ def test_without_network_the_answer_comes_at_once(offline: bool, monkeypatch: py
     assert time.monotonic() - start < 3
     with pytest.raises(CxrhfError, match="timm has no such network"):
         load_weights(model, "imagenet", backbone="resnet14t_nothing", channels=3)
+    with pytest.raises(CxrhfError, match=said):  # before any picture is read
+        check_start("imagenet", "resnet18")
+    with pytest.raises(CxrhfError, match="timm has no such network"):
+        check_start("random", "resnet14t_nothing")
+    check_start("imagenet", "tf_efficientnet_lite0")
 
 
 def test_weights_in_the_cache_of_the_hub_are_used(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_labels(values: list[object], expected: list[object], uncertain: int) ->
     ("values", "got", "line"),
     [
         (["1", "2"], "2", 3),
-        (["yes"], "yes", 2),
+        (["maybe"], "maybe", 2),
         (["0", "", "0.37"], "0.37", 4),
         ([0, 1, 5], "5", 4),
         ([0.0, 0.5], "0.5", 3),
