@@ -131,6 +131,7 @@ class AuditConfig(ReportFields):
     seed_column: str | None = field(default=None, metadata=_COLUMN | {"help": "Training seed of the model."})
     dataset: str | None = field(default=None, metadata=_COLUMN | {"help": "Dataset, or the name of the one dataset."})
     overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
+    json: bool = field(default=False, metadata={"help": "One JSON object on stdout, for a script; the rest on stderr."})
 
     def __post_init__(self) -> None:
         given = (self.predictions,) if isinstance(self.predictions, (str, Path)) else tuple(self.predictions)

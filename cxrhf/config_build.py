@@ -208,6 +208,7 @@ class DoctorConfig:
     root: tuple[str, ...] = field(
         default=(), metadata={"metavar": "FOLDER", "help": "Folder or folders with the raw files."}
     )
+    json: bool = field(default=False, metadata={"help": "One JSON object on stdout, for a script."})
 
     def __post_init__(self) -> None:
         known = BuildConfig(self.dataset, root=self.root)

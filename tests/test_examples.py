@@ -132,27 +132,39 @@ def test_trainer(tmp_path):
     assert found["eval_weighted_auroc_pneumothorax_ci_low"] < 0.5
 
 
+OPTIONS = ("--cpu", "--n-resamples", "200")
+
+
 @needs_torch
+def test_accelerate(tmp_path):
+    """It needs no transformers; that evaluate imports it all the same would be a third of the time of each process."""
+    _, one = run("accelerate_metrics.py", tmp_path, *OPTIONS, transformers=False)
+    assert one["processes"] == 1
+    assert len(one["rows"]["labels"]) % 16  # the last batches do not divide evenly
+    assert_close(one["gathered"], one["by_files"])
+    assert_right(one["gathered"], one["rows"])
+
+
+@needs_torch
+@pytest.mark.slow
 def test_accelerate_gives_the_same_from_one_process_and_from_two(tmp_path):
-    options = ("--cpu", "--n-resamples", "200")
-    # It needs no transformers; that evaluate imports it all the same would be a third of the time of each process.
-    printed, one = run("accelerate_metrics.py", tmp_path, *options, transformers=False)
-    printed_by_two, two = run("accelerate_metrics.py", tmp_path, *options, launcher=TORCHRUN, transformers=False)
+    printed, one = run("accelerate_metrics.py", tmp_path, *OPTIONS, transformers=False)
+    printed_by_two, two = run("accelerate_metrics.py", tmp_path, *OPTIONS, launcher=TORCHRUN, transformers=False)
     # A launcher may start one process without saying so; then the rest of this test would compare nothing.
     assert (one["processes"], two["processes"]) == (1, 2)
-    rows = one["rows"]
-    n = len(rows["labels"])
-    assert n % 16  # the last batches do not divide evenly
     # A batch of another size may change the last bit of a logit, on some processors: 5e-7 of one below 8, a quarter of
     # that of a probability, and of a mean over all rows less still.
     assert_close(one["gathered"], two["gathered"], rel=1e-7)
     assert printed.splitlines()[1:] == printed_by_two.splitlines()[1:]
-    assert_close(one["gathered"], one["by_files"])
     assert_close(one["gathered"], two["by_files"], rel=1e-7)
+    assert_right(two["gathered"], one["rows"])
+
+
+def assert_right(found: dict[str, Any], rows: dict[str, Any]) -> None:
+    """The numbers of the functions themselves."""
     rows["context"] = np.array(rows["context"], dtype=np.float32).astype(float)  # as it travels
     for k, finding in enumerate(("pleural_effusion", "cardiomegaly")):
         y, p, q, _ = columns(rows, k, np.array(rows["probability"]))
-        found = two["gathered"]
         assert found["weighted_auroc_per_label"][finding] == pytest.approx(auroc(y, p, att_weights(y, q)), abs=1e-9)
         assert found["weighted_auroc_unweighted_per_label"][finding] == pytest.approx(auroc(y, p), abs=1e-9)
         assert found["balanced_brier_per_label"][finding] == pytest.approx(balanced_brier(y, p), abs=1e-6)

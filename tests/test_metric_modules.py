@@ -540,6 +540,7 @@ def here(name: str) -> dict[str, Any]:
     return out
 
 
+@pytest.mark.slow  # tests/hub/test_push_metrics.py has the same of what was published
 @pytest.mark.parametrize("part", [0, 1])
 def test_staged_copies_agree_without_cxrhf(part: int, tmp_path: Path) -> None:
     from cxrhf.hub.stage import stage
@@ -590,6 +591,7 @@ def test_unknown_metric_is_named() -> None:
         cxrhf.metric_path("weighted_auc")
 
 
+@pytest.mark.slow
 def test_shells_cost_little() -> None:
     """20,770 rows x 13 labels: `compute` takes at most three times the bare function, timed in turns."""
     from benchmarks.modules import TARGET, run

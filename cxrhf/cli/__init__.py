@@ -142,7 +142,7 @@ def _dispatch(args: list[str]) -> int:
         return 2
     verb, *rest = args
     if verb in ("-h", "--help", "help"):
-        if rest and rest[0] in VERBS:
+        if rest and not rest[0].startswith("-"):
             return _dispatch([rest[0], "--help"])
         print(HELP, end="")
         return 0

@@ -59,6 +59,23 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(AuditConfig, args, verb="audit", about=ABOUT)
+    if not config.json:
+        print(audited(config))
+        return 0
+    import contextlib
+    import json
+    import sys
+
+    with contextlib.redirect_stdout(sys.stderr):
+        page = audited(config)
+    record = json.loads((page.parent / "run.json").read_text(encoding="utf-8"))
+    told = {"run": page.parent, "page": page, "results": page.parent / "results.json"}
+    print(json.dumps({**{name: str(path) for name, path in told.items()}, "notes": record.get("notes", [])}, indent=1))
+    return 0
+
+
+def audited(config: AuditConfig) -> Path:
+    """Read, audit and write a run, and say what was understood and found; the page's path."""
     from cxrhf.auditing import add_sources, progress_line
     from cxrhf.auditing_reports import holds_predictions, holds_reports, read_reports
     from cxrhf.config import to_mapping
@@ -105,8 +122,7 @@ def main(args: Sequence[str]) -> int:
         add_sources(run, prepared)
     elif changed and prepared.table is not None:
         run.add("predictions", prepared.table)
-    print(audit_into(run, prepared, looked, config, show))
-    return 0
+    return audit_into(run, prepared, looked, config, show)
 
 
 def inputs_of(sources: Sequence[Path], config: AuditConfig) -> list[Input]:

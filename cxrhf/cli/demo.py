@@ -57,12 +57,14 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.config_build import BuildConfig
     from cxrhf.config_context import ContextFitConfig
     from cxrhf.data.build import build
+    from cxrhf.errors import need_packages
     from cxrhf.preparing import prepare, prepare_reports
     from cxrhf.pretesting import fit_run
     from cxrhf.representations.looking import look_beside
     from cxrhf.run import made_up, open_run
     from cxrhf.schema import load_predictions, read_table
 
+    need_packages("the demo's films", ("PIL", "pydicom"), "data,words,train,vlm")
     run = open_run(
         str(config.out),
         verb="demo",

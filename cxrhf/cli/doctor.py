@@ -15,7 +15,7 @@ MISSING and WRONG ones stop a build, a note is worth a look.
 examples:
   cxrhf doctor mimic_cxr_context --root ~/physionet.org/files
   cxrhf doctor chexpert --root ~/CheXpert-v1.0 ~/chexpert_demo
-  cxrhf doctor nih_chestxray14 --root ~/nih"""
+  cxrhf doctor nih_chestxray14 --root ~/nih --json      for a script; exit code 2 where a build would stop"""
 
 
 def main(args: Sequence[str]) -> int:
@@ -26,9 +26,15 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.data.doctor import examine, ready
 
     checks = examine(config.dataset, config.root)
+    stopped = [check.what for check in checks if check.verdict in ("MISSING", "WRONG")]
+    if config.json:
+        import json
+
+        told = [{"what": each.what, "verdict": each.verdict, "said": each.said} for each in checks]
+        print(json.dumps({"dataset": config.dataset, "ready": not stopped, "checks": told}, indent=1))
+        return 2 if stopped else 0
     for check in checks:
         print(check.line())
-    stopped = [check.what for check in checks if check.verdict in ("MISSING", "WRONG")]
     if stopped:
         print(
             f"error: {config.dataset} cannot be built: {', '.join(stopped)}. Next: get or mend what is named above and "

@@ -165,7 +165,7 @@ def needed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def explained(name: str) -> Iterator[None]:
+def explained(name: str, noun: str = "encoder") -> Iterator[None]:
     """What the libraries say of a model they cannot read, as one sentence."""
     try:
         yield
@@ -174,12 +174,12 @@ def explained(name: str) -> Iterator[None]:
     except Exception as error:  # of many kinds: damaged files, unknown architectures, missing tokenizer packages
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
         if "trust_remote_code" in str(error):
-            what = f"the encoder {name} comes with code of its own, which is never run here"
-            raise CxrhfError(what, next_step="take an encoder that transformers knows") from None
+            what = f"the {noun} {name} comes with code of its own, which is never run here"
+            raise CxrhfError(what, next_step=f"take another {noun}, one that transformers knows") from None
         raise CxrhfError(
-            f"the encoder {name} cannot be read",
+            f"the {noun} {name} cannot be read",
             got=f"{type(error).__name__}: {shorten(said, 200)}",
-            next_step="download or copy its folder again, or take another encoder",
+            next_step=f"download or copy its folder again, or take another {noun}",
         ) from None
 
 

@@ -33,7 +33,7 @@ from cxrhf.models.history import History
 from cxrhf.models.loader import Step
 from cxrhf.models.meter import Meter, Progress
 from cxrhf.models.optimize import learning_rate, set_rate
-from cxrhf.models.processes import summed
+from cxrhf.models.processes import flushed, summed
 from cxrhf.models.seeding import number
 from cxrhf.models.standing import State, best_weights, earlier, moments_of, restore, stand, standing
 from cxrhf.models.stopping import stopping
@@ -233,17 +233,7 @@ class _Loop:
 
     def _flush(self) -> None:
         """Losses of the last steps into the history; one that is no number ends the training."""
-        if not self.losses:
-            return
-        values = summed(self.accelerator, torch.stack([each for _, _, each in self.losses])).tolist()
-        for (step, rate, _), value in zip(self.losses, values, strict=True):
-            if not math.isfinite(value):
-                self._broken(step.number)
-            if self.log is not None:
-                self.log.add(step=step.number, epoch=step.epoch + 1, loss=value, learning_rate=rate)
-        if self.accelerator.trackers:
-            self.accelerator.log({"train/loss": values[-1], "train/learning_rate": self.losses[-1][1]},
-                                 step=self.losses[-1][0].number)  # fmt: skip
+        flushed(self.accelerator, self.losses, self.log, self._broken)
         self.losses = []
 
     def _broken(self, step: int) -> None:

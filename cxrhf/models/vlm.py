@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cxrhf.encode.loading import quiet
+from cxrhf.encode.loading import explained, quiet
 from cxrhf.errors import ConfigError, CxrhfError, shorten
 from cxrhf.models.vlm_batches import (
     AnswerBatch,
@@ -89,7 +89,7 @@ def load_vlm(
     known = said or merged
     side = size or int(known.get("size") or SIZE)
     model = _model(place, device=device, precision=precision, four_bit=four_bit)
-    with quiet(), explained(place.name):
+    with quiet(), explained(place.name, "model"):
         processor = AutoProcessor.from_pretrained(place.folder, local_files_only=True, trust_remote_code=False)
     tokenizer = getattr(processor, "tokenizer", None)
     if tokenizer is None or not getattr(processor, "chat_template", None):
@@ -189,7 +189,7 @@ def _model(place: Place, *, device: str, precision: str, four_bit: bool) -> Any:
 
     weight_files(place)
     safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with quiet(), explained(place.name):
+    with quiet(), explained(place.name, "model"):
         config = AutoConfig.from_pretrained(place.folder, **safely)
         if type(config) not in AutoModelForImageTextToText._model_mapping:
             raise CxrhfError(
@@ -200,7 +200,7 @@ def _model(place: Place, *, device: str, precision: str, four_bit: bool) -> Any:
     more: dict[str, Any] = {"quantization_config": _four_bits(kind)} if four_bit else {}
     if four_bit or device.startswith("cuda"):
         more["device_map"] = {"": device}  # straight to where it runs, without a copy in the memory of the machine
-    with quiet(), explained(place.name), warnings.catch_warnings():
+    with quiet(), explained(place.name, "model"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model, found = AutoModelForImageTextToText.from_pretrained(
             place.folder, config=config, use_safetensors=True, dtype=kind, output_loading_info=True, **safely, **more
@@ -253,23 +253,4 @@ def needed() -> Iterator[None]:
             f"vision-language models need the Python package {error.name or 'transformers'}, which cannot be imported",
             got=shorten(str(error), 160),
             next_step=_INSTALL,
-        ) from None
-
-
-@contextlib.contextmanager
-def explained(name: str) -> Iterator[None]:
-    """What the libraries say of a model they cannot read, as one sentence."""
-    try:
-        yield
-    except CxrhfError:
-        raise
-    except Exception as error:  # of many kinds: damaged files, unknown architectures, missing packages
-        said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-        if "trust_remote_code" in str(error):
-            what = f"the model {name} comes with code of its own, which is never run here"
-            raise CxrhfError(what, next_step="take a model that transformers knows") from None
-        raise CxrhfError(
-            f"the model {name} cannot be read",
-            got=f"{type(error).__name__}: {shorten(said, 200)}",
-            next_step="download or copy its folder again, or take another model",
         ) from None

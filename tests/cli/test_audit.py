@@ -122,6 +122,7 @@ def test_demo(small_demo: Path) -> None:
         assert f" {file} " in listed
 
 
+@pytest.mark.slow
 def test_a_demo_again_and_of_another_seed(
     small_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,6 +146,18 @@ def test_a_bad_file_makes_no_run(vendor: Path, capsys: pytest.CaptureFixture[str
     assert cli.main(["audit", "vendor.csv"]) == 2
     assert "error: vendor.csv: column 'label', line 2: not a label. Got: 7." in capsys.readouterr().err
     assert not (vendor.parent / "runs").exists()
+
+
+def test_json_for_a_script(vendor: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--score", "ai", "--label", "truth", "--n-resamples", "20", "--only", "overview"]
+    assert cli.main(["audit", "vendor.csv", "--out", "runs/j", *words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["page"] == "runs/j/report.html"
+    assert json.loads((vendor.parent / told["results"]).read_text())["results"]
+    assert cli.main(["doctor", "nih_chestxray14", "--root", ".", "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert not told["ready"]
+    assert {each["verdict"] for each in told["checks"]} & {"MISSING", "WRONG"}
 
 
 def test_default_out(tmp_path: Path) -> None:

@@ -60,7 +60,10 @@ np.savez(out / f"{rank}.npz", kept=kept, again=again, passing=passing)
 @pytest.mark.parametrize(
     "launcher",
     [
-        ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
+        pytest.param(
+            ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
+            marks=pytest.mark.slow,
+        ),
         pytest.param(["torch.distributed.run", "--nproc_per_node", "2", "--standalone"], marks=pytest.mark.slow),
     ],
     ids=["accelerate", "torchrun"],

@@ -323,6 +323,7 @@ def test_curves_for_tensorboard_stay_on_the_disk(twin: Path, tmp_path: Path) -> 
     assert {"train/loss", "validate/loss", "validate/auroc"} <= set(curves.Tags()["scalars"])
 
 
+@pytest.mark.slow
 def test_curves_for_trackio_stay_on_the_disk(twin: Path, tmp_path: Path) -> None:
     """In a process of its own: trackio keeps threads, and a folder that it chooses once."""
     words = ["train", twin, "--out", tmp_path / "run", *TINY, "--findings", "edema", "--epochs", "1"]

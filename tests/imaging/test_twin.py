@@ -41,6 +41,7 @@ def gaps(run: Path, n_patients: int, seed: int) -> dict[str, tuple[float, float,
     return found
 
 
+@pytest.mark.slow
 def test_quick_learns_what_is_plain_to_see(tmp_path: Path) -> None:
     """A few hundred films and steps: devices, which cover many pixels, and not much more."""
     build(BuildConfig("synthetic", out=str(tmp_path / "twin"), n_patients=100, seed=7, size=64, configuration="images"))

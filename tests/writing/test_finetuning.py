@@ -132,6 +132,7 @@ def test_killed_and_gone_on_with(twin: Path, done: Path, tmp_path: Path, capsys:
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_two_processes_learn_what_one_learns(twin: Path, done: Path, tmp_path: Path) -> None:
     out = tmp_path / "two"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

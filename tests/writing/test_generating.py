@@ -116,6 +116,7 @@ def test_other_batches_in_pieces_by_calls(whole: Path, tiny: Path, twin: Path, t
     assert any("10 of 10 reports are there already" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_two_processes_write_the_same(whole: Path, tiny: Path, twin: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone",
                "-m", "cxrhf.models.generate", *words(tiny, twin, tmp_path / "two", "--batch-size", "2")]  # fmt: skip
