@@ -55,7 +55,12 @@ def started() -> Iterator[Callable[[], Any]]:
         yield start_once
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+# A page takes seconds to start: three kinds of input at once, the others with the slow tests.
+QUICK = ("lexical_diversity", "matched_auroc", "subgroup_rates")
+SOME = [each if each.name in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in FOLDERS]
+
+
+@pytest.mark.parametrize("folder", SOME, ids=[folder.name for folder in FOLDERS])
 def test_page_computes_the_example_of_the_card(
     folder: Path, start: Callable[[Path], tuple[str, dict[str, str]]], started: Callable[[], Any]
 ) -> None:

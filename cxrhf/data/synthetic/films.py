@@ -1,4 +1,4 @@
-"""People -> their pictures: drawn in threads, handed out in order or saved; and pictures spoilt as real copies are."""
+"""People -> their pictures, handed out in order or saved by several processes; and pictures spoilt as copies are."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ Made = TypeVar("Made")
 _DEVICES = ("drain", "ecg_wires", "pacemaker", "central_line", "et_tube", "sternotomy")
 _AHEAD = 4  # pictures waiting for each thread: enough to keep it busy, few enough to stay small in memory
 _JPEG_QUALITY = 90
+MANY, _PART = 600, 150  # fewer pictures are drawn before another process has started; those of one part
 SPOILT = ("missing", "empty", "truncated", "not_an_image")
 
 
@@ -59,9 +60,23 @@ def save_films(people: People, paths: Mapping[int, Path] | Sequence[Path], size:
     listed = list(paths.items()) if isinstance(paths, Mapping) else list(enumerate(paths))
     for folder in {path.parent for _, path in listed}:
         folder.mkdir(parents=True, exist_ok=True)
+    cores = min(8, os.cpu_count() or 1)
+    if cores == 1 or len(listed) < MANY:
+        draw_row = _drawer(people, size, seed)
+        for _ in in_threads(lambda pair: save(draw_row(pair[0]), pair[1]), listed):
+            pass
+        return
+    from joblib import Parallel, delayed
+
+    # Drawing holds Python's lock, so threads share one core; the parts are small, so that no process is long the last.
+    parts = [listed[at : at + _PART] for at in range(0, len(listed), _PART)]
+    Parallel(n_jobs=cores)(delayed(_save_some)(people, part, size, seed) for part in parts)
+
+
+def _save_some(people: People, listed: Sequence[tuple[int, Path]], size: int, seed: int) -> None:
     draw_row = _drawer(people, size, seed)
-    for _ in in_threads(lambda pair: save(draw_row(pair[0]), pair[1]), listed):
-        pass
+    for row, path in listed:
+        save(draw_row(row), path)
 
 
 def save(pixels: Pixels, path: Path) -> None:
