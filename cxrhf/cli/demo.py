@@ -60,6 +60,7 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.errors import need_packages
     from cxrhf.preparing import prepare, prepare_reports
     from cxrhf.pretesting import fit_run
+    from cxrhf.report.card import write_cards
     from cxrhf.representations.looking import look_beside
     from cxrhf.run import made_up, open_run
     from cxrhf.schema import load_predictions, read_table
@@ -129,7 +130,9 @@ def main(args: Sequence[str]) -> int:
     page = audit_into(run, prepared, looked, audit, steps.show, brief=True)
 
     steps.begin("publish")
-    steps.say(dry_runs(run.path, steps.show))
+    cards = write_cards(run.path)
+    steps.say([f"A card of each of {len(cards)} models, written from the results: {cards[0].parent}",
+               *dry_runs(run.path, steps.show)])  # fmt: skip
     steps.finish()
     print(_next(run.path))
     print(page)

@@ -41,7 +41,7 @@ STEPS = {
         "is encoded, slices that fail, shortcuts, generated words. Intervals resample patients.",
     ),
     "publish": (
-        "Look through what could be published",
+        "Write model cards, and look through what could be published",
         "Nothing is sent. Every file is searched for notes, pictures, patients, tokens and paths; push.txt in the run "
         "folder lists them all.",
     ),

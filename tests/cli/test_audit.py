@@ -117,6 +117,7 @@ def test_demo(small_demo: Path) -> None:
                     "push model runs/demo/context", "push dataset runs/demo/data"):  # fmt: skip
         assert any(line.strip().startswith(f"cxrhf {command} --to USER") for line in printed), command
     assert not any("cannot be published" in line for line in printed)
+    assert (run / "model_cards" / "network" / "README.md").is_file()
     listed = (run / "push.txt").read_text()
     for file in ("weighted_auroc.py", "model.safetensors", "adapter_model.safetensors", "results.json"):
         assert f" {file} " in listed

@@ -23,7 +23,7 @@ Made = TypeVar("Made")
 _DEVICES = ("drain", "ecg_wires", "pacemaker", "central_line", "et_tube", "sternotomy")
 _AHEAD = 4  # pictures waiting for each thread: enough to keep it busy, few enough to stay small in memory
 _JPEG_QUALITY = 90
-MANY, _PART = 600, 150  # fewer pictures are drawn before another process has started; those of one part
+MANY, _PART = 1500, 100  # fewer pictures are drawn before another process has started; those of one part
 SPOILT = ("missing", "empty", "truncated", "not_an_image")
 
 
@@ -55,8 +55,18 @@ def films(
     return in_threads(lambda row: (row, draw_row(row)), wanted)
 
 
-def save_films(people: People, paths: Mapping[int, Path] | Sequence[Path], size: int, *, seed: int = 0) -> None:
-    """Draw the picture of each row and write it to its path, as .jpg or .png by the path's ending."""
+def save_films(
+    people: People,
+    paths: Mapping[int, Path] | Sequence[Path],
+    size: int,
+    *,
+    seed: int = 0,
+    heard: Callable[[int], object] = lambda _: None,
+) -> None:
+    """Draw the picture of each row and write it to its path, as .jpg or .png by the path's ending.
+
+    `heard` is told how many more are done.
+    """
     listed = list(paths.items()) if isinstance(paths, Mapping) else list(enumerate(paths))
     for folder in {path.parent for _, path in listed}:
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,13 +74,17 @@ def save_films(people: People, paths: Mapping[int, Path] | Sequence[Path], size:
     if cores == 1 or len(listed) < MANY:
         draw_row = _drawer(people, size, seed)
         for _ in in_threads(lambda pair: save(draw_row(pair[0]), pair[1]), listed):
-            pass
+            heard(1)
         return
     from joblib import Parallel, delayed
 
     # Drawing holds Python's lock, so threads share one core; the parts are small, so that no process is long the last.
     parts = [listed[at : at + _PART] for at in range(0, len(listed), _PART)]
-    Parallel(n_jobs=cores)(delayed(_save_some)(people, part, size, seed) for part in parts)
+    done = Parallel(n_jobs=cores, return_as="generator")(
+        delayed(_save_some)(people, each, size, seed) for each in parts
+    )
+    for part, _ in zip(parts, done, strict=True):
+        heard(len(part))
 
 
 def _save_some(people: People, listed: Sequence[tuple[int, Path]], size: int, seed: int) -> None:

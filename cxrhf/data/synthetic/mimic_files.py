@@ -38,7 +38,6 @@ LABEL_TRUTH = {
     "note": "Only true negatives are blank or, in dirty copies, -1. The exception is No Finding in studies that "
     "defects.json lists as all_labels_blank. Policy masked drops negatives at random: AUROC stays, prevalence moves.",
 }
-_PICTURES = 500  # drawn between two steps of the progress bar
 
 
 def write_mimic(
@@ -163,11 +162,7 @@ def _write_pictures(
         image: folder / lies / f"{image_id}.jpg"
         for image, image_id, lies in images.select("image", "image_id", "folder").iter_rows()
     }
-    rows = list(paths)
-    with tqdm(total=len(rows), unit="picture", disable=None) as bar:
-        for start in range(0, len(rows), _PICTURES):
-            part = rows[start : start + _PICTURES]
-            save_films(people, {row: paths[row] for row in part}, size, seed=seed)
-            bar.update(len(part))
+    with tqdm(total=len(paths), unit=" pictures", disable=None) as bar:
+        save_films(people, paths, size, seed=seed, heard=bar.update)
     if defects is not None:
         defects.update(spoil(dict(zip(images.get_column("image_id"), paths.values(), strict=True)), rng))
