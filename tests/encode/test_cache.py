@@ -228,6 +228,7 @@ encode_texts(notes(60, longest=20), EncodeConfig(sys.argv[1], overlap=10, batch_
 """
 
 
+@pytest.mark.slow
 def test_a_killed_job_goes_on_where_it_was(bert: str, own_cache: Path, passes: list[Any]) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     job = subprocess.Popen([sys.executable, "-c", SLOW_JOB, bert], env=env, stderr=subprocess.PIPE, text=True)

@@ -178,6 +178,7 @@ def answers_of(staged: Path) -> list[list[Any]]:
     return answers
 
 
+@pytest.mark.slow
 def test_the_copy_gives_the_same_bits_without_cxrhf(staged: Path) -> None:
     # One test, not two: each process compiles its kernels anew.
     (here, said_here, _, _), (there, said_there, fetched, loaded) = answers_of(staged)

@@ -418,6 +418,7 @@ def test_the_page_fits_a_telephone(address: str) -> None:
         assert (seen.errors, seen.outside) == ([], [])
 
 
+@pytest.mark.slow
 def test_the_code_gives_the_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the page shows as Python runs, with the lists written out and with the table from a file."""
     monkeypatch.chdir(tmp_path)

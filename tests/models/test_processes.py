@@ -72,6 +72,7 @@ np.savez(out / f"seen-{rank}.npz", *seen)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "launcher",
     [

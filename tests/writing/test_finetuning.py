@@ -98,6 +98,7 @@ def test_a_run(twin: Path, done: Path) -> None:
     assert load_vlm(str(moved)).about["size"] == 32, "a run that was moved finds its base"
 
 
+@pytest.mark.slow
 def test_killed_and_gone_on_with(twin: Path, done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """kill -9 while it learns; the same command then ends with the bytes of a run that was never stopped."""
     out = tmp_path / "killed"

@@ -129,6 +129,7 @@ def test_two_processes_write_the_same(whole: Path, tiny: Path, twin: Path, tmp_p
     assert all(each.stat().st_size for each in parts)
 
 
+@pytest.mark.slow
 def test_kill_9_and_the_same_command_goes_on(whole: Path, tiny: Path, twin: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     command = [sys.executable, "-m", "cxrhf", "generate", *words(tiny, twin, out, "--batch-size", "1")]

@@ -260,6 +260,7 @@ def learnt() -> dict[str, float]:
     return {name: auroc(truth[train:, i], score[:, i]) for i, name in enumerate(("fluid", "drain", "sex"))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["fluid", "drain", "sex"])
 def test_a_small_network_learns(what: str) -> None:
     assert learnt()[what] > 0.8
