@@ -55,7 +55,7 @@ demo: $(CORE)
 	$(PY) -m cxrhf demo --out $(DEMO)
 
 test: lint chromium
-	$(PY) -m pytest -n $(WORKERS) -m "not slow"
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 # Long checks: coverage of the intervals. Some 20 minutes on two cores.
 test-slow: $(DEV)
