@@ -105,13 +105,39 @@ def test_examples_run_and_give_what_they_say(page):
     assert outcome.failed == 0, "".join(said)
 
 
-def test_every_method_has_an_example_and_its_parts():
-    for page in (DOCS / "methods").glob("*.md"):
-        if page.stem != "index":
-            assert blocks(page, "pycon"), page.name
-            text = prose(page)
-            for part in ("goes wrong", "## Undefined", "## Where it is computed", "\nReference: "):
-                assert part in text, (page.name, part)
+METHODS = [page for page in PAGES if page.parent.name == "methods" and page.stem != "index"]
+PARTS = (
+    r"^## (?:Formula|Method|Rule)$",
+    r"\$",  # a formula
+    r"^## Default",
+    r"^\| .*(?:option|rule|choice)",  # the head of their table
+    r"^## Where the paper, or its code, goes wrong$",
+    r"^## Undefined$",
+    r"^## Where it is computed$",
+    r"^## Example$",
+    r"^Reference: ",
+)
+
+
+@every_page(METHODS)
+def test_a_method_has_its_parts_in_order_and_an_example(page):
+    text, at = prose(page), 0
+    for part in PARTS:
+        if part == r"\$" and page.stem == "mentions":  # a list of words
+            continue
+        found = re.compile(part, flags=re.MULTILINE).search(text, at)
+        assert found, part
+        at = found.end()
+    assert blocks(page, "pycon")
+
+
+def test_tests_that_are_named_exist():
+    """A figure in the decisions stands with the test that holds it."""
+    every = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    files = {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+    named = re.findall(r"\[`(test_\w+)`\]", " ".join((DOCS / "decisions.md").read_text(encoding="utf-8").split()))
+    assert len(named) > 5
+    assert not [name for name in named if name not in files and f"def {name}(" not in every]
 
 
 @every_page([page for page in PAGES if blocks(page, "python")])
@@ -208,6 +234,13 @@ def test_names_of_methods_pages_exist():
                 assert names[0] in AUDITS, (page.name, names)
             checked += 1
     assert checked > 30
+
+
+def test_the_columns_of_results_are_those_of_the_schema():
+    from cxrhf.schema import RESULT
+
+    said = next(code for code in spoken(DOCS / "audits.md") if code.startswith("audit, metric"))
+    assert said.split(", ") == RESULT.names
 
 
 def test_every_public_metric_is_in_the_reference():

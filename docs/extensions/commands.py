@@ -96,7 +96,8 @@ def setup(app: Any) -> dict[str, bool]:
         """`{commands}` in a page."""
 
         def run(self) -> list[nodes.Node]:
-            for source in Path(cxrhf.__file__).parent.glob("con*.py"):
+            package = Path(cxrhf.__file__).parent
+            for source in (*package.glob("config*.py"), *package.glob("cli/*.py")):
                 self.env.note_dependency(str(source))
             return [section(each) for each in commands()]
 
