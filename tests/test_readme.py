@@ -99,7 +99,7 @@ def test_commands_of_the_twin_run_one_after_the_other(tmp_path, monkeypatch, cap
     """From made-up films to what could be published; a small twin and a smaller network than the recipe's."""
     monkeypatch.chdir(tmp_path)
     more = {
-        "build": ["--n-patients", "90", "--size", "64", "--seed", "2"],
+        "build": ["--n-patients", "50", "--size", "64", "--seed", "2"],
         "fit": ["--n-resamples", "20", "--workers", "1", "--findings", "edema,support_devices"],
         "train": ["--backbone", "test_resnet", "--size", "32", "--max-steps", "8", "--findings",
                   "edema,support_devices"],
