@@ -4,6 +4,7 @@ VENV ?= .venv
 PYTHON ?= python3
 WORKERS ?= 2
 DEMO ?= runs/demo
+DEMO_FLAGS ?=
 PY := $(VENV)/bin/python
 export PYTHONPATH := $(CURDIR)
 # Virtual machines may name AMX and not grant it: torch would die of an illegal instruction (see cxrhf/models/__init__.py).
@@ -52,7 +53,7 @@ $(DOCS): | $(PY)
 	touch $@
 
 demo: $(CORE)
-	$(PY) -m cxrhf demo --out $(DEMO)
+	$(PY) -m cxrhf demo --out $(DEMO) $(DEMO_FLAGS)
 
 test: lint chromium
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow"

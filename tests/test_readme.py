@@ -167,7 +167,10 @@ def test_the_installation_is_checked(capsys):
 
 
 def test_every_command_is_run_by_a_test():
-    """All but those that install, `make`, and those that need data which nobody may hand out."""
+    """All but `make test`, and those that need data which nobody may hand out.
+
+    `make demo` is the fixture `small_demo`; what `pip install` brings is in test_light_install.
+    """
     run = {line for line in COMMANDS if line.startswith("cxrhf audit predictions.csv")}
     run |= {*TWIN, *REPORTS, SELFCHECK, "cxrhf --help"}
     gated = [line for line in COMMANDS if re.search(r"mimic|rexgradient|runs/densenet", line)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +41,7 @@ examples:
 # Kind of simulated model -> its name on the page.
 MODELS = {"ideal": "picture + chart", "image_only": "picture only", "miscalibrated": "too sure"}
 NETWORK = "network"
+ENOUGH = 100  # patients in the test set; the demo as it stands has twice as many
 
 
 def main(args: Sequence[str]) -> int:
@@ -50,6 +53,7 @@ def main(args: Sequence[str]) -> int:
 
     from cxrhf.auditing import add_sources, progress_line
     from cxrhf.cli.audit import audit_into
+    from cxrhf.cli.demo_example import write_example
     from cxrhf.cli.demo_push import dry_runs
     from cxrhf.cli.demo_reports import reports
     from cxrhf.cli.demo_steps import Steps
@@ -117,6 +121,9 @@ def main(args: Sequence[str]) -> int:
     audit = AuditConfig(predictions=(str(written),), out=config.out, context=str(chart.path), pictures=str(folder),
                         attributes=str(folder), n_resamples=config.n_resamples, seed=config.seed)  # fmt: skip
     prepared = prepare(loaded, audit, steps.show)
+    if small := _small(written):
+        prepared = replace(prepared, notes=[*prepared.notes, small])
+        steps.say([small])
 
     if config.report_steps:
         steps.begin("writer")
@@ -134,7 +141,8 @@ def main(args: Sequence[str]) -> int:
     steps.say([f"A card of each of {len(cards)} models, written from the results: {cards[0].parent}",
                *dry_runs(run.path, steps.show)])  # fmt: skip
     steps.finish()
-    print(_next(run.path))
+    assert prepared.table is not None
+    print(_next(run.path, write_example(run.path, prepared.table, MODELS["ideal"])))
     print(page)
     return 0
 
@@ -148,16 +156,40 @@ def settled(config: DemoConfig) -> DemoConfig:
     return replace(config, out=config.out or "runs/demo")
 
 
-def _next(run: Path) -> str:
+def _next(run: Path, example: Path) -> str:
     """The three commands that lie nearest; the page's path comes last, for scripts."""
+    program = _program()
     commands = {
-        "cxrhf audit predictions.csv --out runs/mine": "the same questions to your own model",
-        f"cxrhf report {run} --cards model_cards": "a card for each model of this run",
-        "cxrhf selfcheck": "does this installation find planted truth?",
+        f"{program} audit {example} --out runs/example": "audit a file: bring yours in this form",
+        f"{program} report {run} --cards model_cards": "a card for each model of this run",
+        f"{program} selfcheck": "does this installation find planted truth?",
     }
     width = max(map(len, commands)) + 2
     lines = [f"  {command:<{width}}{why}" for command, why in commands.items()]
     return "\n".join(["", "Next:", *lines, "", "Open the page in a browser:"])
+
+
+def _program() -> str:
+    """What to type for cxrhf: after `make demo` it lies in an environment that is not on the path."""
+    if shutil.which("cxrhf"):
+        return "cxrhf"
+    beside = Path(sys.executable).with_name("cxrhf")
+    if not beside.is_file():
+        return f"{shlex.quote(sys.executable)} -m cxrhf"
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
+
+
+def _small(predictions: Path) -> str:
+    """What to say of a demo too small to tell its models apart; "" for one that is not."""
+    from cxrhf.schema import PREDICTION, read_table
+
+    table = read_table(predictions, PREDICTION)
+    n = len({row["patient_id"] for row in table.select(["patient_id", "split"]).to_pylist() if row["split"] == "test"})
+    if n >= ENOUGH:
+        return ""
+    return (f"A SMALL DEMO: its test set has {n} patients, so intervals are wide and the page shows the way, not the "
+            "truth that was planted; `cxrhf demo` has enough of them")  # fmt: skip
 
 
 class Said(NamedTuple):

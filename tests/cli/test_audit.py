@@ -118,6 +118,10 @@ def test_demo(small_demo: Path) -> None:
         assert any(line.strip().startswith(f"cxrhf {command} --to USER") for line in printed), command
     assert not any("cannot be published" in line for line in printed)
     assert (run / "model_cards" / "network" / "README.md").is_file()
+    example = read_predictions(run / "example.csv")
+    assert set(example["finding"].to_pylist()) == {"edema", "pleural_effusion", "pneumothorax"}
+    assert example["pretest"].null_count < example.num_rows
+    assert any("audit runs/demo/example.csv --out runs/example" in line for line in printed)
     listed = (run / "push.txt").read_text()
     for file in ("weighted_auroc.py", "model.safetensors", "adapter_model.safetensors", "results.json"):
         assert f" {file} " in listed
