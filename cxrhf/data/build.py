@@ -29,11 +29,11 @@ from cxrhf.data.labels import label_counts
 from cxrhf.data.notes import QUARANTINE
 from cxrhf.data.prepare import Prepared, prepare
 from cxrhf.data.shards import ROWS_PER_SHARD, ROWS_WITHOUT_PIXELS, ShardPlan, place_shards, write_shards
+from cxrhf.data.splits import NAMES
 from cxrhf.errors import CxrhfError, RunError, SourceError
 from cxrhf.schema import ATTRIBUTE, check, image_schema, write_table
 from cxrhf.tables.places import check_writable
 
-ORDER = ("train", "validate", "test")
 _EXAMPLES = 5  # of bad pictures that are printed
 
 
@@ -118,7 +118,7 @@ def plans(prepared: Prepared, *, pixels: bool) -> list[ShardPlan]:
     if not prepared.images.height:
         return []
     table = image_table(prepared)
-    parts = {split: table.filter(pc.equal(table["split"], split)) for split in ORDER}
+    parts = {split: table.filter(pc.equal(table["split"], split)) for split in NAMES}
     rows = ROWS_PER_SHARD if pixels else ROWS_WITHOUT_PIXELS
     return [ShardPlan(split, part, rows) for split, part in parts.items() if part.num_rows]
 

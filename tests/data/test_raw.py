@@ -128,14 +128,12 @@ def test_a_reader_that_stops_early_ends_quietly(tmp_path):
         assert done.returncode == 7, done.stderr
 
 
-def test_streams_in_blocks_and_says_how_far(tmp_path):
+def test_streams_in_blocks(tmp_path):
     body = "".join(f"{i},1,{'x' * 2000}\n" for i in range(12_000))
     path = written(tmp_path, "t.csv.gz", HEAD + body)
-    heard = []
-    batches = list(stream_csv(path, ["note_id", "text"], progress=heard.append))
+    batches = list(stream_csv(path, ["note_id", "text"]))
     assert len(batches) > 1
     assert sum(batch.num_rows for batch in batches) == 12_000
-    assert sum(heard) >= len(body)
 
 
 def test_numbers_and_times(tmp_path):
@@ -159,7 +157,7 @@ def test_quotation_marks_against_pythons_strict_reader(text, cuts):
     data = text.encode()
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     watch = new_watch()
-    good = all(watch_block(data[a:b], watch, ord(",")) for a, b in itertools.pairwise(edges) if b > a) and closed(watch)
+    good = all(watch_block(data[a:b], watch) for a, b in itertools.pairwise(edges) if b > a) and closed(watch)
     try:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
     except csv.Error:
