@@ -14,7 +14,7 @@ from cxrhf.data.build import build
 from cxrhf.data.hf import builder_class, config_names
 from cxrhf.data.load import load_images, load_notes
 from cxrhf.data.synthetic import write
-from cxrhf.errors import ConfigError, CxrhfWarning
+from cxrhf.errors import ConfigError, CxrhfWarning, RunError
 from cxrhf.paths import shipped
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -151,6 +151,18 @@ def test_data_dir_is_a_root_too(twins, tmp_path):
     for builder in (ours, theirs):
         builder.download_and_prepare()
     assert ours.as_dataset()["train"]["image_id"][:] == theirs.as_dataset()["train"]["image_id"][:]
+
+
+def test_never_into_the_source(twins, tmp_path):
+    """Rows and notes of credentialed data would lie where others look for the files as they were published."""
+    root = twins("mimic_cxr_context")
+    before = sorted(root.rglob("*"))
+    with pytest.raises(RunError, match="only read.*choose another cache_dir"):
+        builder_class("mimic_cxr_context")(root=str(root), cache_dir=str(root / "cache"))
+    builder = builder_class("mimic_cxr_context")(root=str(root), cache_dir=str(tmp_path), **SETTINGS)
+    with pytest.raises(RunError, match="only read.*choose another output_dir"):
+        builder.download_and_prepare(str(root / "out"))
+    assert sorted(root.rglob("*")) == before
 
 
 def test_without_a_root_the_next_step_is_said(tmp_path):

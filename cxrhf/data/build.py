@@ -59,7 +59,7 @@ def build(config: BuildConfig) -> Built:
     if not config.root:
         raise RunError("no folder with raw files was given", next_step=f"cxrhf build {config.dataset} --root FOLDER")
     layout.check_roots(config.root)
-    apart(folder, config)
+    apart(folder, config.root)
     inputs = fingerprints(config)
     fingerprint = build_print(config.content(), inputs, code_print())
     record = opened(folder, fingerprint, overwrite=config.overwrite)
@@ -198,7 +198,10 @@ def _finish(
         "quarantined": quarantine.height,
         "fingerprint": fingerprint,
     }
-    counts = label_counts(prepared.images, prepared.findings) if prepared.images.height else None
+    kept = prepared.images
+    if kept.height:
+        kept = kept.filter(~pl.col("image_id").is_in(quarantine.get_column("id").implode()))
+    counts = label_counts(kept, prepared.findings) if kept.height else None
     write_text(folder / "README.md", card(config.dataset, record, steps.rows, counts))
     write_text(folder / RECORD, json.dumps(record, indent=2, ensure_ascii=False, default=str) + "\n")
     tidy(folder)  # after the record: a build killed in between is finished

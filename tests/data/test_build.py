@@ -77,6 +77,10 @@ def test_what_lies_in_the_folder(built, source):
     assert not kept & spoilt
     assert set(bad["id"]) <= spoilt
     assert all(path.endswith(".jpg") for path in bad["path"])
+    # The card counts the labels of the images that are there.
+    edema = load_images(built.folder, labels="raw").column("edema").to_pylist()
+    counts = " | ".join(str(edema.count(label)) for label in (1, 0, -1, None))
+    assert f"| Edema | {counts} |" in (built.folder / "README.md").read_text()
 
 
 def test_it_loads_with_plain_datasets_and_streams(built, tmp_path):
