@@ -157,10 +157,10 @@ def test_never_into_the_source(twins, tmp_path):
     """Rows and notes of credentialed data would lie where others look for the files as they were published."""
     root = twins("mimic_cxr_context")
     before = sorted(root.rglob("*"))
-    with pytest.raises(RunError, match="only read.*choose another cache_dir"):
+    with pytest.raises(RunError, match=r"only read.*choose another cache_dir"):
         builder_class("mimic_cxr_context")(root=str(root), cache_dir=str(root / "cache"))
     builder = builder_class("mimic_cxr_context")(root=str(root), cache_dir=str(tmp_path), **SETTINGS)
-    with pytest.raises(RunError, match="only read.*choose another output_dir"):
+    with pytest.raises(RunError, match=r"only read.*choose another output_dir"):
         builder.download_and_prepare(str(root / "out"))
     assert sorted(root.rglob("*")) == before
 

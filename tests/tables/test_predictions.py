@@ -121,6 +121,7 @@ def test_findings_can_be_chosen(tmp_path: Path) -> None:
         ("id,patient,finding,label,score\na,p,,1,0.5\n", ["'finding'", "line 2", "blank"]),
         ("id,patient,finding,label,score\na,p,x,1,0.5\na,p,X,0,0.5\n", ["image 'a', finding 'x'", "line 2 and line 3"]),
         ("id,patient,finding,label,score\na,p,x,1,0.5\na,q,y,0,0.5\n", ["image 'a' has two patients", "p and q"]),
+        ("id,patient,model,label,score\na,p,m,1,0.5\na,q,n,1,0.5\n", ["image 'a' has two patients", "p and q"]),
         ("patient,finding,label,score\np,x,1,0.5\n", ["needs an image column", "--image"]),
         ("id,patient,label,prob,logit\na,p,1,1.5,3\n", ["'prob'", "line 2", "1.5"]),
         ("id,patient,label,score\n", ["no rows"]),
