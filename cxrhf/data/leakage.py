@@ -39,7 +39,7 @@ def guard(
     `images` has image_id, patient_id, split and, with notes, study_time and prior_note_ids; `notes` is the index
     (note_id, patient_id, available_at) and `texts` the NOTE tables themselves. `history` has the reports of all the
     patients' studies, also of those that were left out: notes may quote them. Ids go to `written`, on this disk only.
-    Counted are patients, pairs of image and linked note, and reports: images whose own text was looked for in the notes.
+    Counted are patients, pairs of image and linked note, and reports: images whose own text was looked for in notes.
     """
     found = [patients_across_splits(images)]
     checked = {"patients": images.get_column("patient_id").n_unique()}

@@ -292,8 +292,8 @@ def begun(child: subprocess.Popen, out: Path) -> float:
     return time.monotonic()
 
 
-def test_killed_at_ten_points_it_ends_with_the_same_bytes(source, tmp_path):
-    """kill -9 at ten random moments of the work, each time the same command again, until it is finished."""
+def test_killed_at_random_it_ends_with_the_same_bytes(source, tmp_path):
+    """kill -9 at five random moments of the work, each time the same command again, until it is finished."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     quiet = {"env": env, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     child = subprocess.Popen(command(source, tmp_path / "whole"), **quiet)
@@ -303,7 +303,7 @@ def test_killed_at_ten_points_it_ends_with_the_same_bytes(source, tmp_path):
     want = contents(tmp_path / "whole")
     rng = random.Random(0)
     out, kills = tmp_path / "killed", 0
-    for _ in range(40):
+    for _ in range(20):
         child = subprocess.Popen(command(source, out), **quiet)
         begun(child, out)
         time.sleep(rng.uniform(0, 0.9) * seconds)
@@ -313,9 +313,9 @@ def test_killed_at_ten_points_it_ends_with_the_same_bytes(source, tmp_path):
         else:  # it was faster than the kill: see what it made, and begin anew
             assert contents(out) == want
             shutil.rmtree(out)
-        if kills == 10:
+        if kills == 5:
             break
-    assert kills == 10
+    assert kills == 5
     done = subprocess.run(command(source, out), env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert contents(out) == want

@@ -209,6 +209,14 @@ def test_missing_patients_are_loud(tmp_path: Path) -> None:
     assert some.readings[0].n_patients == 3
 
 
+def test_columns_without_any_value_are_as_if_they_were_not_there() -> None:
+    n = 200  # from 100 rows on it is asked whether a model or a dataset is an id
+    rows = {"id": [f"i{at}" for at in range(n)], "patient": list(range(n)), "label": [0, 1] * 100}
+    rows["score"] = [at / n for at in range(n)]
+    blank = dict.fromkeys(("model", "dataset", "seed"), [None] * n)
+    assert read_predictions({**rows, **blank}).equals(read_predictions(rows))
+
+
 def test_missing_images() -> None:
     numbered = load_predictions({"patient": ["p", "p"], "label": [1, 0], "score": [0.1, 0.2]})
     assert numbered.table["image_id"].to_pylist() == ["row-1", "row-2"]
