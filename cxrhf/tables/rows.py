@@ -56,7 +56,7 @@ def first_repeated(columns: Sequence[pa.Array | pa.ChunkedArray | None]) -> Pair
 
 
 def two_patients(image: pa.Array | pa.ChunkedArray, patient: pa.Array | pa.ChunkedArray) -> Pair | None:
-    """The first row of an image whose first row has another patient."""
+    """The first row that gives its image another patient than the row where the image first stood."""
     images, patients = codes(image), codes(patient)
     first = np.zeros(int(images.max(initial=-1)) + 1, dtype=np.int64)
     first[images[::-1]] = np.arange(len(images))[::-1]
