@@ -1,24 +1,22 @@
-"""The tables between the stages: every column declared once, and the check that a table keeps to it.
+"""The tables between the stages: every column declared once.
 
 A column that is not nullable must be there and full. A nullable column may be absent; `check` adds it, empty. `range`
-and `values` in a column's metadata are checked too. Labels are 1, 0 or null (masked). Readers, writers and the bridge
-to numpy live beside this file and are fetched from here on first use:
-`from cxrhf.schema import read_predictions, arrays, write_table`.
+and `values` in a column's metadata are checked too. Labels are 1, 0 or null (masked). The check, readers, writers and
+the bridge to numpy live in cxrhf/tables and are fetched from here on first use:
+`from cxrhf.schema import check, read_predictions, arrays, write_table`.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-
-from cxrhf.errors import TableError, did_you_mean
 
 if TYPE_CHECKING:
     from cxrhf.findings import display_name, finding_name
+    from cxrhf.tables.checks import check, table_of
     from cxrhf.tables.columns import Columns
     from cxrhf.tables.files import read_table, write_table
     from cxrhf.tables.matrices import PredictionArrays, arrays
@@ -38,11 +36,13 @@ _ELSEWHERE = {
     "PredictionArrays": "tables.matrices",
     "Reading": "tables.reading",
     "arrays": "tables.matrices",
+    "check": "tables.checks",
     "display_name": "findings",
     "finding_name": "findings",
     "load_predictions": "tables.predictions",
     "read_predictions": "tables.predictions",
     "read_table": "tables.files",
+    "table_of": "tables.checks",
     "write_table": "tables.files",
 }
 
@@ -302,99 +302,6 @@ TABLES: dict[str, pa.Schema] = {
 def image_schema(findings: Iterable[str]) -> pa.Schema:
     """IMAGE with one int8 column per finding, as the table of one dataset has it."""
     return pa.schema([*IMAGE, *(_may(name, pa.int8(), values="-1 0 1") for name in findings)], metadata=IMAGE.metadata)
-
-
-def check(table: pa.Table, schema: pa.Schema, *, source: str = "table") -> pa.Table:
-    """The same rows with exactly the declared columns in the declared order and types, or a TableError.
-
-    The error names the source, the column, the first row (counting from 1) and the value.
-    """
-    kind = schema.metadata[b"table"].decode()
-    names = table.column_names
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise TableError(f"{source}: column {twice[0]!r} appears {names.count(twice[0])} times", next_step="keep one")
-    unknown = [name for name in names if name not in schema.names]
-    if b"extra" in schema.metadata:
-        findings = [name for name in unknown if pa.types.is_integer(table.schema.field(name).type)]
-        # Those that the schema already names stay: a caller may say which findings there are.
-        schema = image_schema([*(name for name in schema.names if name not in IMAGE.names), *findings])
-        unknown = [name for name in unknown if name not in findings]
-    if unknown:
-        hint = did_you_mean(unknown[0], schema.names)
-        raise TableError(
-            f"{source}: the {kind} table has no column {unknown[0]!r}",
-            allowed=", ".join(schema.names),
-            next_step=hint or f"drop it: table.drop_columns([{unknown[0]!r}])",
-        )
-    return pa.Table.from_arrays([_column(table, field, kind, source) for field in schema], schema=schema)
-
-
-def _column(table: pa.Table, field: pa.Field, kind: str, source: str) -> pa.ChunkedArray:
-    if field.name not in table.column_names:
-        if field.nullable:
-            return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
-        raise TableError(
-            f"{source}: column {field.name!r} of the {kind} table is missing",
-            got=f"columns {', '.join(table.column_names) or '(none)'}",
-            next_step=f"add {field.name!r} ({field.type})",
-        )
-    column = table.column(field.name)
-    try:
-        column = column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise TableError(
-            f"{source}: column {field.name!r} cannot be read as {field.type}", got=f"{column.type}: {error}"
-        ) from None
-    if not field.nullable and column.null_count:
-        row = pc.index(pc.is_null(column), True).as_py()
-        raise TableError(
-            f"{source}: column {field.name!r}, row {row + 1} is empty", next_step=f"every row needs {field.name!r}"
-        )
-    _check_values(column, field, source)
-    return column
-
-
-def _check_values(column: pa.ChunkedArray, field: pa.Field, source: str) -> None:
-    rules = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
-    if "range" in rules:
-        low, high = (float(end) for end in rules["range"].split())
-        good = pc.and_(pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)), pc.is_finite(column))
-        allowed = f"finite, from {low:g} to {high:g}, or null"
-    elif "values" in rules:
-        good = pc.is_in(column, value_set=pa.array([int(each) for each in rules["values"].split()], column.type))
-        good = pc.or_(good, pc.is_null(column))
-        allowed = f"{rules['values'].replace(' ', ', ')} or null"
-    else:
-        return
-    row = pc.index(good, False).as_py()
-    if row >= 0:
-        raise TableError(
-            f"{source}: column {field.name!r}, row {row + 1} is out of range", got=column[row].as_py(), allowed=allowed
-        )
-
-
-def table_of(rows: Iterable[Mapping[str, Any]], schema: pa.Schema, *, source: str = "rows") -> pa.Table:
-    """Rows as dictionaries -> a checked table; an unknown key is an error (pyarrow alone would drop it silently)."""
-    listed = [dict(row) for row in rows]
-    known = set(schema.names)
-    for row in listed:
-        if unknown := [key for key in row if key not in known]:
-            raise TableError(
-                f"{source}: the {schema.metadata[b'table'].decode()} table has no column {unknown[0]!r}",
-                allowed=", ".join(schema.names),
-                next_step=did_you_mean(unknown[0], known),
-            )
-    columns = {}
-    for field in schema:
-        values = [row.get(field.name) for row in listed]
-        try:
-            columns[field.name] = pa.array(values, field.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            raise TableError(
-                f"{source}: column {field.name!r} cannot be read as {field.type}", got=str(error)
-            ) from None
-    return check(pa.table(columns), schema, source=source)
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from cxrhf.data.build import build
 from cxrhf.data.hf import builder_class, config_names
 from cxrhf.data.load import load_images, load_notes
 from cxrhf.data.synthetic import write
-from cxrhf.errors import ConfigError, CxrhfWarning
+from cxrhf.errors import ConfigError, CxrhfWarning, RunError
 from cxrhf.paths import shipped
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,9 +35,10 @@ def twins(tmp_path_factory):
     made: dict[str, Path] = {}
 
     def of(name: str) -> Path:
+        name = "mimic_cxr_context" if name == "synthetic" else name  # the same files
         if name not in made:
             folder = tmp_path_factory.mktemp(name) / "raw"
-            write(name, folder, n_patients=9, seed=4, size=64)
+            write(name, folder, n_patients=7, seed=4, size=64)
             made[name] = folder
         return made[name]
 
@@ -111,7 +112,7 @@ def test_the_cache_key_knows_settings_sources_and_code(twins, tmp_path, monkeypa
     table = next(root.rglob("Data_Entry*.csv"))
     before = table.read_text()
     try:
-        table.write_text(before.replace("No Finding", "Hernia", 1))
+        table.write_text(before + "\n")
         assert folder() != first
     finally:
         table.write_text(before)
@@ -151,6 +152,18 @@ def test_data_dir_is_a_root_too(twins, tmp_path):
     for builder in (ours, theirs):
         builder.download_and_prepare()
     assert ours.as_dataset()["train"]["image_id"][:] == theirs.as_dataset()["train"]["image_id"][:]
+
+
+def test_never_into_the_source(twins, tmp_path):
+    """Rows and notes of credentialed data would lie where others look for the files as they were published."""
+    root = twins("mimic_cxr_context")
+    before = sorted(root.rglob("*"))
+    with pytest.raises(RunError, match=r"only read.*choose another cache_dir"):
+        builder_class("mimic_cxr_context")(root=str(root), cache_dir=str(root / "cache"))
+    builder = builder_class("mimic_cxr_context")(root=str(root), cache_dir=str(tmp_path), **SETTINGS)
+    with pytest.raises(RunError, match=r"only read.*choose another output_dir"):
+        builder.download_and_prepare(str(root / "out"))
+    assert sorted(root.rglob("*")) == before
 
 
 def test_without_a_root_the_next_step_is_said(tmp_path):

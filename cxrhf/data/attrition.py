@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cxrhf.schema import ATTRITION, table_of
 
-COUNTS = ("images", "studies", "patients", "admissions", "notes")
+COUNTS = tuple(name for name in ATTRITION.names if f"expected_{name}" in ATTRITION.names)  # images, studies, ...
 
 # Published counts by dataset, step and what is counted (CONTEXT's joins at full size; ENCODING's Table 1).
 EXPECTED: Mapping[str, Mapping[str, Mapping[str, int]]] = {

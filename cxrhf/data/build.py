@@ -29,11 +29,11 @@ from cxrhf.data.labels import label_counts
 from cxrhf.data.notes import QUARANTINE
 from cxrhf.data.prepare import Prepared, prepare
 from cxrhf.data.shards import ROWS_PER_SHARD, ROWS_WITHOUT_PIXELS, ShardPlan, place_shards, write_shards
+from cxrhf.data.splits import NAMES
 from cxrhf.errors import CxrhfError, RunError, SourceError
 from cxrhf.schema import ATTRIBUTE, check, image_schema, write_table
 from cxrhf.tables.places import check_writable
 
-ORDER = ("train", "validate", "test")
 _EXAMPLES = 5  # of bad pictures that are printed
 
 
@@ -59,7 +59,7 @@ def build(config: BuildConfig) -> Built:
     if not config.root:
         raise RunError("no folder with raw files was given", next_step=f"cxrhf build {config.dataset} --root FOLDER")
     layout.check_roots(config.root)
-    apart(folder, config)
+    apart(folder, config.root)
     inputs = fingerprints(config)
     fingerprint = build_print(config.content(), inputs, code_print())
     record = opened(folder, fingerprint, overwrite=config.overwrite)
@@ -118,7 +118,7 @@ def plans(prepared: Prepared, *, pixels: bool) -> list[ShardPlan]:
     if not prepared.images.height:
         return []
     table = image_table(prepared)
-    parts = {split: table.filter(pc.equal(table["split"], split)) for split in ORDER}
+    parts = {split: table.filter(pc.equal(table["split"], split)) for split in NAMES}
     rows = ROWS_PER_SHARD if pixels else ROWS_WITHOUT_PIXELS
     return [ShardPlan(split, part, rows) for split, part in parts.items() if part.num_rows]
 
@@ -198,7 +198,10 @@ def _finish(
         "quarantined": quarantine.height,
         "fingerprint": fingerprint,
     }
-    counts = label_counts(prepared.images, prepared.findings) if prepared.images.height else None
+    kept = prepared.images
+    if kept.height:
+        kept = kept.filter(~pl.col("image_id").is_in(quarantine.get_column("id").implode()))
+    counts = label_counts(kept, prepared.findings) if kept.height else None
     write_text(folder / "README.md", card(config.dataset, record, steps.rows, counts))
     write_text(folder / RECORD, json.dumps(record, indent=2, ensure_ascii=False, default=str) + "\n")
     tidy(folder)  # after the record: a build killed in between is finished

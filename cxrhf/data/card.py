@@ -116,9 +116,7 @@ def card(
     lines += ["## Attrition", "", f"Published counts stand in brackets where there are any. {picture}", ""]
     lines += attrition_lines(steps)
     if record["checked"]:
-        said = ", ".join(f"{n:,} {what}" for what, n in record["checked"].items())
-        lines += ["", f"Leakage: checked {said}; every linked note is strictly before its image, no patient is in two "
-                  "splits, no linked note holds the image's own report."]  # fmt: skip
+        lines += ["", _checked_line(record["checked"])]
     lines += ["", f"Fingerprint of settings, sources and code: `{record['fingerprint']}`.", ""]
     if published is not None and terms.cite:
         lines += ["## Credit", "", f"{terms.cite} Original: {terms.link}", ""]
@@ -197,6 +195,19 @@ def _local(record: Mapping[str, Any]) -> list[str]:
     if record["n_notes"]:
         lines += ['notes = load_dataset("parquet", data_files="notes/notes-*.parquet")']
     return lines
+
+
+def _checked_line(checked: Mapping[str, int]) -> str:
+    """What was looked for and not found, and nothing that was not looked for."""
+    found = ["no patient is in two splits"]
+    if "pairs" in checked:
+        found.append("every linked note is strictly before its image")
+        found.append(
+            "no linked note holds the image's own report"
+            if "reports" in checked
+            else "whether a note holds the image's own report could not be checked, for the reports are not there"
+        )
+    return f"Leakage: checked {', '.join(f'{n:,} {what}' for what, n in checked.items())}; {'; '.join(found)}."
 
 
 def _labels(labels: pl.DataFrame | None, settings: Mapping[str, Any]) -> list[str]:

@@ -32,8 +32,8 @@ def file_print(path: Path) -> dict[str, Any]:
 def code_print(*more: Path) -> str:
     """A hash of the sources that decide what a build holds: cxrhf.data, the tables, and any files named."""
     package = Path(__file__).resolve().parents[1]
-    files = [*sorted((package / "data").rglob("*.py")), package / "schema.py", package / "findings.py"]
-    files += [package / "config_build.py", *more]
+    shared = ("schema.py", "tables/checks.py", "findings.py", "config_build.py")
+    files = [*sorted((package / "data").rglob("*.py")), *(package / name for name in shared), *more]
     digest = hashlib.sha256()
     for path in files:
         digest.update(path.name.encode())

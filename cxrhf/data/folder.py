@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.errors import RunError
 from cxrhf.tables.files import write_atomically
 
@@ -41,15 +41,27 @@ def _other(folder: Path) -> str:
     return f"choose another --out, or say --overwrite to replace what is in {folder}"
 
 
-def apart(folder: Path, config: BuildConfig) -> None:
-    """A build is not written into the folder it is read from, nor around it: replacing a build removes folders."""
-    inside, other = folder.resolve(), "choose another --out"
-    for root in config.root:
+def outside(folder: Path, roots: Sequence[str], option: str = "--out") -> None:
+    """Nothing is written into a folder that is read from."""
+    inside = folder.resolve()
+    for root in roots:
         source = Path(root).resolve()
         if inside == source or source in inside.parents:
-            raise RunError(f"{folder} lies in the source folder {root}, which is only read", next_step=other)
+            raise RunError(
+                f"{folder} lies in the source folder {root}, which is only read", next_step=f"choose another {option}"
+            )
+
+
+def apart(folder: Path, roots: Sequence[str]) -> None:
+    """A build is not written into the folder it is read from, nor around it: replacing a build removes folders."""
+    outside(folder, roots)
+    inside = folder.resolve()
+    for root in roots:
+        source = Path(root).resolve()
         if inside in source.parents and source != inside / "source":
-            raise RunError(f"the source folder {root} lies in {folder}, where the build goes", next_step=other)
+            raise RunError(
+                f"the source folder {root} lies in {folder}, where the build goes", next_step="choose another --out"
+            )
 
 
 def opened(folder: Path, fingerprint: str, *, overwrite: bool) -> dict[str, Any] | None:

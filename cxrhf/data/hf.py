@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from cxrhf.config_build import CONFIGURATIONS, WITH_NOTES, BuildConfig
 from cxrhf.data.build import fingerprints, plans
 from cxrhf.data.fingerprint import build_print, code_print
+from cxrhf.data.folder import outside
 from cxrhf.data.prepare import prepare
 from cxrhf.data.shards import features, fill
 from cxrhf.errors import ConfigError, CxrhfWarning
@@ -83,14 +84,22 @@ def builder_base() -> Any:
             cls.BUILDER_CONFIGS = [config_class(name=name) for name in config_names(cls.DATASET)]
             cls.DEFAULT_CONFIG_NAME = config_names(cls.DATASET)[0]
 
-        def __init__(self, *args: Any, hash: str | None = None, **kwargs: Any) -> None:
+        def __init__(self, cache_dir: str | None = None, *, hash: str | None = None, **kwargs: Any) -> None:
             kwargs.setdefault("dataset_name", self.DATASET)
-            super().__init__(*args, hash=hash or self._print(kwargs), **kwargs)
-
-        def _print(self, kwargs: dict[str, Any]) -> str:
-            """The cache key: raw tables and code; `datasets` itself adds the settings that were given."""
             root = kwargs.get("root") or kwargs.get("data_dir") or ()
             known = BuildConfig(self.DATASET, root=root, split_file=kwargs.get("split_file"))
+            outside(Path(cache_dir or datasets.config.HF_DATASETS_CACHE).expanduser(), known.root, "cache_dir")
+            super().__init__(cache_dir, hash=hash or self._print(known), **kwargs)
+
+        def download_and_prepare(self, output_dir: str | None = None, *args: Any, **kwargs: Any) -> None:
+            """As in `datasets`, but never into the folder of the raw files."""
+            if output_dir is not None:
+                known = settings(self.DATASET, self.config.name, self.config)
+                outside(Path(output_dir).expanduser(), known.root, "output_dir")
+            super().download_and_prepare(output_dir, *args, **kwargs)
+
+        def _print(self, known: BuildConfig) -> str:
+            """The cache key: raw tables and code; `datasets` itself adds the settings that were given."""
             script = Path(sys.modules[type(self).__module__].__file__ or __file__)
             inputs = fingerprints(known) if known.root else []
             return build_print({"dataset": self.DATASET}, inputs, code_print(script))

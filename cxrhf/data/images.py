@@ -78,14 +78,6 @@ def check_packages() -> None:
     need_packages("pictures", ("PIL", "pydicom"), "data", ", or build tables only with --no-pixels")
 
 
-def is_dicom(path: Path) -> bool:
-    """Whether the name ends in .dcm or .dicom, or the file has DICOM's mark."""
-    if not path.is_file():
-        return _looks_like_dicom(path, b"")
-    with path.open("rb") as file:
-        return _looks_like_dicom(path, file.read(_PREAMBLE + 4))
-
-
 def decoded(data: bytes, side: int | None = None) -> NDArray[np.uint8]:
     """The grey levels of a stored picture, rows x columns; with `side`, resized to side x side (bilinear)."""
     from PIL.Image import Resampling

@@ -1,4 +1,4 @@
-"""Raw labels 1 / 0 / -1 / null -> labels 1 / 0 / null under a named policy, disease groups, and counts.
+"""Raw labels 1 / 0 / -1 / null -> labels 1 / 0 / null under a named policy, and counts.
 
 | policy        | 1 | 0 | -1 (uncertain) | blank | for                                              |
 | positive_only | 1 | 0 | 0              | 0     | CONTEXT and ENCODING: positive only where it is said |
@@ -21,7 +21,7 @@ import polars as pl
 
 from cxrhf.errors import ConfigError, TableError, did_you_mean
 
-NO_FINDING, DEVICES, EFFUSION = "no_finding", "support_devices", "pleural_effusion"
+NO_FINDING, DEVICES = "no_finding", "support_devices"
 COUNTS = ("positive", "negative", "uncertain", "blank")
 
 
@@ -84,18 +84,6 @@ def apply_policy(images: pl.DataFrame, findings: Sequence[str], policy: str) -> 
             label = pl.when(healthy).then(pl.lit(0, pl.Int8)).otherwise(label)
         labels.append(label.alias(finding))
     return images.with_columns(labels)
-
-
-def disease_group(images: pl.DataFrame) -> pl.Series:
-    """ENCODING's groups: pleural_effusion where that is 1, else no_finding where that is 1, else other.
-
-    >>> images = pl.DataFrame({"pleural_effusion": [1, None, -1], "no_finding": [1, 1, None]})
-    >>> disease_group(images).to_list()
-    ['pleural_effusion', 'no_finding', 'other']
-    """
-    need_columns(images, (EFFUSION, NO_FINDING), "disease group")
-    group = pl.when(pl.col(EFFUSION) == 1).then(pl.lit(EFFUSION)).when(pl.col(NO_FINDING) == 1).then(pl.lit(NO_FINDING))
-    return images.select(group.otherwise(pl.lit("other")).alias("disease_group")).to_series()
 
 
 def label_counts(images: pl.DataFrame, findings: Sequence[str]) -> pl.DataFrame:

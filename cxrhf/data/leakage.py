@@ -39,6 +39,7 @@ def guard(
     `images` has image_id, patient_id, split and, with notes, study_time and prior_note_ids; `notes` is the index
     (note_id, patient_id, available_at) and `texts` the NOTE tables themselves. `history` has the reports of all the
     patients' studies, also of those that were left out: notes may quote them. Ids go to `written`, on this disk only.
+    Counted are patients, pairs of image and linked note, and reports: images whose own text was looked for in notes.
     """
     found = [patients_across_splits(images)]
     checked = {"patients": images.get_column("patient_id").n_unique()}
@@ -47,6 +48,7 @@ def guard(
         checked["pairs"] = pairs.height
         found.append(wrong_pairs(pairs, notes))
         if texts is not None and can_hold_reports(images):
+            checked["reports"] = sum(bool(each) for each in _own_texts(images))
             found.append(
                 own_report_pairs(images, texts, history).select(pl.lit("report").alias("kind"), *list(LEAK)[1:])
             )

@@ -68,7 +68,6 @@ def without_pairs(images: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     hit = images.filter(pl.col("image_id").is_in(pairs.get_column("image_id").implode()))
     kept = (
         hit.select("image_id", pl.col("prior_note_ids").alias("note_id"))
-        .with_row_index("row")
         .explode("note_id")
         .join(pairs.select("image_id", "note_id"), on=["image_id", "note_id"], how="anti", maintain_order="left")
         .group_by("image_id", maintain_order=True)

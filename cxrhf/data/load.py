@@ -1,29 +1,27 @@
 """The folder of a finished build -> IMAGE and NOTE tables, with the label policy that the build recorded.
 
 A build keeps raw labels in images/<split>-*.parquet; build.json says under which policy they are read. Pictures are
-large and are read only when `columns` names `image`. Notes are large too: `note_texts` fetches a few of them by going
-through the ids alone and opening only the blocks that hold one.
+large and are read only when `columns` names `image`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cxrhf.data.folder import RECORD
 from cxrhf.data.labels import NO_FINDING, apply_policy, check_policy
 from cxrhf.data.splits import NAMES
 from cxrhf.errors import RunError, TableError, did_you_mean
 from cxrhf.schema import NOTE
 from cxrhf.tables.places import free, meant, what_is
 
-RECORD = "build.json"
 POLICY_KEY = b"label_policy"
 RAW = "raw"
 
@@ -96,29 +94,6 @@ def load_notes(folder: str | Path, *, columns: Sequence[str] | None = None) -> p
     return _read(_note_files(Path(folder)), wanted).select(wanted)
 
 
-def note_texts(folder: str | Path, ids: Iterable[str]) -> dict[str, str]:
-    """The text of each of these notes by its id, in the order asked; an id that is not there is an error."""
-    wanted = list(dict.fromkeys(ids))
-    found: dict[str, str] = {}
-    value_set = pa.array(wanted, pa.string())
-    for path in _note_files(Path(folder)):
-        with _opened(path) as file:
-            for block in range(file.num_row_groups):
-                if len(found) == len(wanted):
-                    break
-                hit = pc.is_in(file.read_row_group(block, ["note_id"]).column(0), value_set=value_set)
-                if pc.any(hit).as_py():
-                    rows = file.read_row_group(block, ["note_id", "text"]).filter(hit)
-                    found.update(zip(rows.column("note_id").to_pylist(), rows.column("text").to_pylist(), strict=True))
-    if len(found) < len(wanted):
-        # Ids stay out of messages: logs travel further than data.
-        raise TableError(
-            f"notes of {folder}: {len(wanted) - len(found):,} of {len(wanted):,} notes asked for are not there",
-            next_step="use the prior_note_ids of images of this same build",
-        )
-    return {note: found[note] for note in wanted}
-
-
 def _split_name(shard: Path) -> str:
     return shard.name.split("-")[0]
 
@@ -147,8 +122,7 @@ def _image_files(folder: Path, split: str | None) -> list[Path]:
 
 def _note_files(folder: Path) -> list[Path]:
     build_record(folder)
-    one = folder / "notes.parquet"
-    files = sorted((folder / "notes").glob("*.parquet")) or ([one] if one.is_file() else [])
+    files = sorted((folder / "notes").glob("*.parquet"))
     if not files:
         raise RunError(f"{folder} has no notes", next_step=f"cxrhf build DATASET --out {folder} --configuration linked")
     return files

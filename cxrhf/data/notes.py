@@ -57,12 +57,13 @@ def stage_notes(
     folder: Path,
     *,
     stored: bool = False,
-    heard: Callable[[int], None] | None = None,
+    heard: Callable[[int], object] | None = None,
 ) -> StagedNotes:
     """Write the notes that may be prior to some image into `folder` and return their index.
 
     `admissions` has subject_id, hadm_id, dischtime; `latest` has patient_id and the time of the patient's last study.
-    With `latest=None` every usable note is kept. `stored`: a note is known only once it was stored as well.
+    With `latest=None` every usable note is kept. `stored`: a note is known only once it was stored as well. `heard` is
+    told how many more notes were read.
     """
     index, quarantine, seen = [], [], []
     stays = _Stays(admissions, latest)

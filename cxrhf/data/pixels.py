@@ -88,19 +88,22 @@ class Pixels:
 
     def __getitem__(self, row: int) -> NDArray[np.uint8]:
         """The grey levels of one picture, rows x columns."""
+        return self._decoded(row)
+
+    def batch(self, rows: Iterable[int], side: int | None = None) -> list[NDArray[np.uint8]]:
+        """Pictures in the order asked for; with `side`, each resized to side x side (bilinear), ready to be stacked."""
+        return [self._decoded(int(row), side) for row in rows]
+
+    def _decoded(self, row: int, side: int | None = None) -> NDArray[np.uint8]:
         data = self.encoded(row)
         try:
-            return decoded(data)
+            return decoded(data, side)
         except BadImage as error:
             shard, within = self._place(row)
             raise TableError(
                 f"{shard.path.name}: the picture of row {within + 1} is damaged ({error.said})",
                 next_step="build again: damaged pictures are set aside there",
             ) from None
-
-    def batch(self, rows: Iterable[int], side: int | None = None) -> list[NDArray[np.uint8]]:
-        """Pictures in the order asked for; with `side`, each resized to side x side (bilinear), ready to be stacked."""
-        return [decoded(self.encoded(int(row)), side) for row in rows]
 
     def encoded(self, row: int) -> bytes:
         """The bytes of one picture as they are stored."""

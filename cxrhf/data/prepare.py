@@ -52,7 +52,7 @@ class Prepared:
 def prepare(config: BuildConfig, work: Path, notes_to: Path, fingerprint: str) -> Prepared:
     """Everything but the pictures. `work` keeps what a later try can take over; NOTE files go to `notes_to`."""
     layout.check_roots(config.root)
-    steps = Steps("synthetic" if config.dataset == "synthetic" else config.dataset)
+    steps = Steps(config.dataset)
     source, staged = _read(config, steps, work, fingerprint)
     quarantine = staged.quarantine if staged else pl.DataFrame(schema=QUARANTINE)
     if config.configuration == "notes":
@@ -193,7 +193,7 @@ def _split(config: BuildConfig, images: pl.DataFrame, steps: Steps) -> pl.DataFr
     published &= config.configuration == "images" or not config.keep_without_notes
     published &= config.dataset != "mimic_cxr_context" or config.configuration == "linked"
     published &= config.sample == "encoding" or (config.dataset == "mimic_cxr_context" and config.views == "all")
-    for name in ("train", "validate", "test"):
+    for name in splits.NAMES:
         part = images.filter(pl.col("split") == name)
         if part.height:
             steps.add(f"split {name}", part, note=note if name == "validate" else "", published=published)

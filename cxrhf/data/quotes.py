@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from cxrhf.metrics.compiled import compiled
+from numba import njit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_MARK, _COMMA, _NEWLINE, _RETURN = 34, 44, 10, 13  # bytes: a quotation mark, and what ends cells and lines
 _START, _PLAIN, _QUOTED, _CLOSED = 0, 1, 2, 3  # where in a cell the last byte was
 # What a watch carries from block to block: state, bytes read, records, whether the line is empty so far, and the byte
 # at which the last cell with a quotation mark began.
@@ -28,21 +28,22 @@ def new_watch() -> NDArray[np.int64]:
     return np.array([_START, 0, 0, 1, 0], dtype=np.int64)
 
 
-def watch_block(data: bytes, watch: NDArray[np.int64], delimiter: int) -> bool:
+def watch_block(data: bytes, watch: NDArray[np.int64]) -> bool:
     """Read a block; False where a quotation mark stands that CSV does not allow: `watch[OPENED]` is then its byte."""
     words = np.frombuffer(data, np.uint64, count=len(data) // 8)
-    return bool(_watched(np.frombuffer(data, np.uint8), words, watch, delimiter))
+    return bool(_watched(np.frombuffer(data, np.uint8), words, watch))
 
 
-@compiled
-def _watched(block: NDArray[np.uint8], words: NDArray[np.uint64], watch: NDArray[np.int64], delimiter: int) -> bool:
+# Not metrics.compiled: its cache looks at the files of that folder, and would not notice a change of this one.
+@njit(cache=True, nogil=True)
+def _watched(block: NDArray[np.uint8], words: NDArray[np.uint64], watch: NDArray[np.int64]) -> bool:
     state, start, records, empty, opened = watch[0], watch[1], watch[2], watch[3], watch[4]
     good = True
     at, n = 0, len(block)
     while at < n:
         if state == _QUOTED:
             # Most of a notes file is inside marks, where only the next mark matters: eight bytes at a time.
-            while at < n and block[at] != 34:
+            while at < n and block[at] != _MARK:
                 if at & 7 == 0:
                     word = at >> 3
                     while word < len(words):
@@ -60,12 +61,12 @@ def _watched(block: NDArray[np.uint8], words: NDArray[np.uint64], watch: NDArray
             at += 1
             continue
         byte = block[at]
-        if byte == 10:
+        if byte == _NEWLINE:
             if empty == 0:
                 records += 1
             empty = 1
             state = _START
-        elif byte == 34:
+        elif byte == _MARK:
             if state == _START:
                 state = _QUOTED
                 opened = start + at
@@ -76,10 +77,10 @@ def _watched(block: NDArray[np.uint8], words: NDArray[np.uint64], watch: NDArray
                 opened = start + at
                 break
             empty = 0
-        elif byte == delimiter:
+        elif byte == _COMMA:
             state = _START
             empty = 0
-        elif byte != 13:
+        elif byte != _RETURN:
             if state == _CLOSED:
                 good = False
                 break

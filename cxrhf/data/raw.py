@@ -12,7 +12,7 @@ import io
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -48,9 +48,9 @@ def open_bytes(path: Path) -> IO[bytes]:
 class _Watched(io.RawIOBase):
     """A byte stream that looks at every quotation mark on its way to the parser."""
 
-    def __init__(self, path: Path, stream: IO[bytes], delimiter: str, heard: Callable[[int], None] | None) -> None:
+    def __init__(self, path: Path, stream: IO[bytes]) -> None:
         self.path, self.stream, self.watch = path, stream, new_watch()
-        self.delimiter, self.heard, self.said, self.stopped = ord(delimiter), heard, "", False
+        self.said, self.stopped = "", False
         self.given: list[bytes] = []
 
     def readable(self) -> bool:
@@ -68,12 +68,10 @@ class _Watched(io.RawIOBase):
         if data:
             mark = len(_BOM) if self.watch[BYTES] == 0 and data.startswith(_BOM) else 0
             self.watch[BYTES] += mark
-            if not watch_block(data[mark:] if mark else data, self.watch, self.delimiter):
+            if not watch_block(data[mark:] if mark else data, self.watch):
                 self.fail(f"line {self._line()}: a quotation mark is opened and not closed properly")
         elif not closed(self.watch):
             self.fail(f"line {self._line()}: a quotation mark is opened and never closed")
-        if self.heard is not None:
-            self.heard(len(data))
         self.given = [*self.in_use(), data] if data else self.in_use()
         return data
 
@@ -146,7 +144,7 @@ def columns_of(path: Path, names: Sequence[str]) -> list[str]:
 def check_start(path: Path) -> None:
     """Look at the first block of a file too large to be read whole: it unzips, and its quotation marks are in order."""
     with open_bytes(path) as stream:
-        source = _Watched(path, stream, ",", None)
+        source = _Watched(path, stream)
         try:
             source.read(_BLOCK)
         except _Damaged:
@@ -158,19 +156,15 @@ def stream_csv(
     columns: Sequence[str],
     *,
     optional: Sequence[str] = (),
-    progress: Callable[[int], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the named columns as text, in the order named; empty cells are null, absent optional ones all null.
-
-    `progress` hears the number of unzipped bytes of each block.
-    """
+    """Batches of the named columns as text, in the order named; empty cells are null, absent optional ones all null."""
     found = columns_of(path, columns)
     there = [*columns, *(name for name in optional if name in found)]
     wanted = pa.schema([pa.field(name, pa.string()) for name in (*columns, *optional)])
     names = [name if found.count(name) == 1 else f"{name}\0{at}" for at, name in enumerate(found)]
     rows = 0
     with open_bytes(path) as stream:
-        source = _Watched(path, stream, ",", progress)
+        source = _Watched(path, stream)
         held = sys.getrefcount(source)
         reader: Any = None
         try:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from cxrhf.config import within
 from cxrhf.data.labels import need_columns
@@ -193,6 +195,14 @@ def sex_sample(images: pl.DataFrame, female: float, size: int | None, seed: int)
         maintain_order="left",
     )
     return _first_in_order(counted, [*splits, "sex"], pl.col(_QUOTA), seed).drop(_QUOTA)
+
+
+def sex_mix(table: pa.Table, female: float, size: int | None, seed: int) -> NDArray[np.int64]:
+    """The rows of `sex_sample` by their numbers in a table that has image_id, patient_id and sex."""
+    frame = pl.from_arrow(table.select(["image_id", "patient_id", "sex"]))
+    assert isinstance(frame, pl.DataFrame)
+    drawn = sex_sample(frame.with_row_index("at"), female, size, seed)
+    return drawn.get_column("at").to_numpy().astype(np.int64)
 
 
 def _women_and_men(women: int, men: int, female: float, size: int | None) -> tuple[int, int]:

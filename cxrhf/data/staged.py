@@ -46,7 +46,7 @@ def staged_notes(config: BuildConfig, mimic: Mimic, folder: Path, fingerprint: s
                 latest,
                 folder,
                 stored=config.available == "stored",
-                heard=lambda rows: bar.update(rows) and None,
+                heard=bar.update,
             )
         found.index.write_parquet(folder / "index.parquet")
         found.quarantine.write_parquet(folder / "quarantine.parquet")

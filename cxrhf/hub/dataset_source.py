@@ -205,7 +205,9 @@ def clean_record(build: Build) -> dict[str, Any]:
         **build.tables.rows(),
         "settings": build.config.content(),
         "inputs": clean_inputs(build),
-        "checked": {what: int(record["checked"][what]) for what in ("patients", "pairs") if what in record["checked"]},
+        "checked": {
+            what: int(record["checked"][what]) for what in ("patients", "pairs", "reports") if what in record["checked"]
+        },
         "quarantined": int(record.get("quarantined", 0)),
         "fingerprint": record["fingerprint"],
     }

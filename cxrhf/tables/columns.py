@@ -206,6 +206,18 @@ def find_column(names: Sequence[str], wanted: str, source: str) -> int | None:
     return None
 
 
+def usual_column(names: Sequence[str], usual: Sequence[str], taken: set[int], source: str) -> int | None:
+    """The first free column by its usual names, the best name first."""
+    keys = [column_key(name) for name in names]
+    for name in usual:
+        hits = [at for at, key in enumerate(keys) if key == column_key(name) and at not in taken]
+        if len(hits) > 1:
+            find_column(names, names[hits[0]], source)  # equal names are an error; of padded twins the first is taken
+        if hits:
+            return hits[0]
+    return None
+
+
 def _roles(names: Sequence[str], columns: Columns, source: str) -> tuple[dict[str, int], dict[str, str]]:
     roles: dict[str, int] = {}
     constants: dict[str, str] = {}
@@ -230,16 +242,9 @@ def _roles(names: Sequence[str], columns: Columns, source: str) -> tuple[dict[st
     for role, usual in SYNONYMS.items():
         if role in roles or role in constants or (role == "logit" and columns.score) or (role == "pretest" and fitted):
             continue
-        for name in usual:
-            hits = [at for at, key in enumerate(keys) if key == column_key(name)]
-            if len(hits) > 1:
-                find_column(
-                    names, names[hits[0]], source
-                )  # raises when the names are equal; padded twins: take the first
-            if hits and hits[0] not in taken:
-                roles[role] = hits[0]
-                taken.add(hits[0])
-                break
+        if (at := usual_column(names, usual, taken, source)) is not None:
+            roles[role] = at
+            taken.add(at)
     if "time" in roles and (day := keys[roles["time"]]).endswith("date"):  # DICOM's pair: StudyDate and StudyTime
         clocks = [at for at, key in enumerate(keys) if key == day.removesuffix("date") + "time" and at not in taken]
         if len(clocks) == 1:

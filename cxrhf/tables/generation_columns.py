@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 
 from cxrhf.errors import TableError, did_you_mean
 from cxrhf.tables.columns import SYNONYMS as OF_PREDICTIONS
-from cxrhf.tables.columns import column_key, find_column
+from cxrhf.tables.columns import column_key, find_column, usual_column
 
 # Names that say "a report" by themselves, and names that a file of scores has too.
 SURE_GENERATED = (
@@ -22,15 +22,8 @@ SURE_GENERATED = (
     "model_report", "hypothesis", "hyp", "hyps", "candidate", "cand", "generation",
 )  # fmt: skip
 UNSURE_GENERATED = (
-    "prediction",
-    "pred",
-    "predicted",
-    "output",
-    "model_output",
-    "response",
-    "answer",
-    "prediction_text",
-)
+    "prediction", "pred", "predicted", "output", "model_output", "response", "answer", "prediction_text",
+)  # fmt: skip
 SURE_REFERENCE = (
     "reference_report", "ground_truth_report", "gt_report", "original_report", "true_report", "reference_text",
     "report", "report_text", "findings_impression",
@@ -125,7 +118,7 @@ def plan_generations(names: Sequence[str], columns: GenerationColumns, source: s
             continue
         if role == "reference" and reference:
             continue
-        at = _usual(names, SYNONYMS[role], taken, source)
+        at = usual_column(names, SYNONYMS[role], taken, source)
         if at is None:
             continue
         taken.add(at)
@@ -139,7 +132,7 @@ def plan_generations(names: Sequence[str], columns: GenerationColumns, source: s
         generated = {found: at for at, name in enumerate(names)
                      if at not in taken and (found := _strategy_of(name, _PREFIXES))}  # fmt: skip
     if not reference:
-        reference = tuple(at for name in SECTIONS if (at := _usual(names, (name,), taken, source)) is not None)
+        reference = tuple(at for name in SECTIONS if (at := usual_column(names, (name,), taken, source)) is not None)
     _refuse_missing(names, generated, reference, source)
     if None not in generated and ("strategy" in roles or "strategy" in constants):
         raise TableError(
@@ -202,18 +195,6 @@ def _given_reference(names: Sequence[str], wanted: str | None, source: str) -> t
             raise _no_column(names, part, "reference", source)
         found.append(at)
     return tuple(found)
-
-
-def _usual(names: Sequence[str], usual: Sequence[str], taken: set[int], source: str) -> int | None:
-    """The first free column by the usual names, best name first."""
-    keys = [column_key(name) for name in names]
-    for name in usual:
-        hits = [at for at, key in enumerate(keys) if key == column_key(name) and at not in taken]
-        if len(hits) > 1:
-            find_column(names, names[hits[0]], source)  # raises when the names are equal
-        if hits:
-            return hits[0]
-    return None
 
 
 def _strategy_of(name: str, prefixes: Sequence[str]) -> str | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+
+from cxrhf.tables.reading import some
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class GenerationReading:
         )
         said = [f"{self.source}: " + ", ".join(f"{n:,} {noun}{'s' * (n != 1)}" for n, noun in counts)]
         said.append("  columns: " + ", ".join(f"{role} = {column}" for role, column in self.columns))
-        said.append(f"  models: {some(self.models)}; strategies: {some(self.strategies)}")
+        said.append(f"  models: {some(self.models, 6)}; strategies: {some(self.strategies, 6)}")
         if self.ignored:
             said.append("  not used: " + some(self.ignored, 12))
         return said + [f"  note: {note}" for note in self.notes]
@@ -54,8 +55,3 @@ class LoadedGenerations:
     def lines(self) -> list[str]:
         """What was understood, to print."""
         return [line for reading in self.readings for line in reading.lines()]
-
-
-def some(names: Sequence[str], most: int = 6) -> str:
-    """The first names, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -24,14 +24,14 @@ from cxrhf.schema import GENERATION, check
 from cxrhf.tables import cells
 from cxrhf.tables.files import Kind, RawTable, open_raw
 from cxrhf.tables.generation_columns import GenerationColumns, GenerationPlan, is_generations, plan_generations
-from cxrhf.tables.generation_reading import GenerationReading, LoadedGenerations, some
-from cxrhf.tables.rows import codes, first_repeated
+from cxrhf.tables.generation_reading import GenerationReading, LoadedGenerations
+from cxrhf.tables.reading import some
+from cxrhf.tables.rows import filled, first_repeated, refuse_ids, two_patients
 
 __all__ = ["GenerationColumns", "LoadedGenerations", "is_generations", "load_generations"]
 
 AS_GIVEN = "as given"
 SAME = ("image_id", "model", "strategy")
-MANY = 100  # models or ways of decoding: more, in few rows, are ids
 _UNKNOWN = ("u", "unknown", "unk", "n", "x", "?", "-", "not known", "not specified", "unspecified", "not stated")
 
 
@@ -103,7 +103,7 @@ def _load_one(source: Any, columns: GenerationColumns) -> tuple[pa.Table, Genera
         block = dict(shared) | {"reference": reference, "generated": generated.fill_null("")}
         if strategy is not None:
             block["strategy"] = pa.repeat(pa.scalar(strategy, pa.string()), cols.n_rows)
-        blocks.append(_rows(block, cols.n_rows))
+        blocks.append(filled(block, GENERATION, cols.n_rows))
     _refuse_repeated(blocks[0], raw)
     table = pa.concat_tables(blocks)
     if n_empty:
@@ -198,7 +198,7 @@ def _shared(cols: _Cells, plan: GenerationPlan, model: str) -> tuple[dict[str, p
     out["patient_id"] = pc.coalesce(patients, pc.binary_join_element_wise("image", out["image_id"], ":"))
     for role, default in (("model", model), ("strategy", AS_GIVEN), ("dataset", None)):
         if role in roles:
-            _refuse_ids(cols, roles[role], role)
+            refuse_ids(cols.columns[roles[role]], cols.raw.columns[roles[role]], role, cols.raw.name, role)
             out[role] = cells.names(*cols.at(roles[role]))
             out[role] = out[role] if default is None else out[role].fill_null(default)
         else:
@@ -221,19 +221,8 @@ def _sexes(column: pa.ChunkedArray, where: cells.Where) -> tuple[pa.Array, list[
     coded = cells.sexes(column, where).dictionary_encode()
     meaning = [None if word.lower() in _UNKNOWN else word for word in coded.dictionary.to_pylist()]
     other = [word for word in meaning if word not in (None, "M", "F")]
-    notes = [f"column {where.column!r}: {some(other)} kept as groups beside M and F"] if other else []
+    notes = [f"column {where.column!r}: {some(other, 6)} kept as groups beside M and F"] if other else []
     return pa.array(meaning, pa.string()).take(coded.indices), notes
-
-
-def _refuse_ids(cols: _Cells, at: int, role: str) -> None:
-    """A model for every other row is an id in the wrong column."""
-    values = pc.count_distinct(cols.columns[at]).as_py()
-    if values > MANY and 3 * values > cols.n_rows:
-        raise TableError(
-            f"{cols.raw.name}: column {cols.raw.columns[at]!r} cannot be the {role}",
-            got=f"{values:,} different values in {cols.n_rows:,} rows, as an id has",
-            next_step=f"name the right column: --{role} COLUMN, or rename this one",
-        )
 
 
 def _refuse_repeated(table: pa.Table, raw: RawTable) -> None:
@@ -245,21 +234,11 @@ def _refuse_repeated(table: pa.Table, raw: RawTable) -> None:
             allowed="one row for each image, model and strategy",
             next_step="drop one, or name the column that tells them apart: --image, --model or --strategy",
         )
-    images, patients = codes(table["image_id"]), codes(table["patient_id"])
-    first = np.zeros(int(images.max(initial=-1)) + 1, dtype=np.int64)
-    first[images[::-1]] = np.arange(len(images))[::-1]
-    odd = np.flatnonzero(patients[first[images]] != patients)
-    if odd.size:
-        row = int(odd[0])
+    if pair := two_patients(table["image_id"], table["patient_id"]):
         raise TableError(
-            f"{raw.name}: an image has two patients: {raw.place(int(first[images[row]]))} and {raw.place(row)}",
+            f"{raw.name}: an image has two patients: {raw.place(pair.first)} and {raw.place(pair.second)}",
             allowed="one patient for each image",
         )
-
-
-def _rows(block: Mapping[str, pa.Array], n: int) -> pa.Table:
-    columns = [block[field.name] if field.name in block else pa.nulls(n, field.type) for field in GENERATION]
-    return pa.Table.from_arrays(columns, schema=GENERATION)
 
 
 def _said(cols: _Cells, plan: GenerationPlan) -> tuple[tuple[str, str], ...]:

@@ -28,12 +28,11 @@ from cxrhf.tables import cells
 from cxrhf.tables.columns import Columns, FindingColumns, Plan, plan_columns
 from cxrhf.tables.files import Kind, RawTable, open_raw
 from cxrhf.tables.reading import Loaded, Reading, score_notes
-from cxrhf.tables.rows import codes, refuse_repeated, refuse_shared, refuse_two_patients
+from cxrhf.tables.rows import codes, filled, refuse_ids, refuse_repeated, refuse_shared, refuse_two_patients
 from cxrhf.tables.scores import Scores, split_scores
 from cxrhf.tables.sources import as_runs, listed_sources, model_names
 from cxrhf.tables.times import image_times, merge_times, nih_times
 
-MANY = 100  # models, datasets, findings or seeds: more in few rows are ids
 _NUMBERS = ("score", "logit", "pretest", "weight", "age", "seed")
 
 
@@ -85,7 +84,10 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
     cols = _Cells(raw, plan)
     if cols.n_rows == 0:
         raise TableError(f"{raw.name}: the table has no rows", next_step="check how the file was made")
-    _refuse_ids(cols, plan)
+    for role in ("model", "dataset", "finding", "seed"):
+        if role in plan.roles:
+            column, where = cols[plan.roles[role]]
+            refuse_ids(column, where.column, role, raw.name, "seed-column" if role == "seed" else role)
     shared, notes = _shared(cols, plan, model)
     if plan.form == "long":
         table, more = _long(cols, plan, shared, wanted)
@@ -108,21 +110,6 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
         notes=(*plan.notes, *notes, *more, *said),
     )
     return Loaded(table, (reading,), times)
-
-
-def _refuse_ids(cols: _Cells, plan: Plan) -> None:
-    """A model or a finding for every other row is an id in the wrong column; it would be all over the page."""
-    for role in ("model", "dataset", "finding", "seed"):
-        if role in plan.roles and cols.n_rows > MANY:
-            column = cols.columns[plan.roles[role]]
-            values = pc.count_distinct(column).as_py()
-            if values > MANY and 3 * values > cols.n_rows:
-                name, flag = cols.raw.columns[plan.roles[role]], "seed-column" if role == "seed" else role
-                raise TableError(
-                    f"{cols.raw.name}: column {name!r} cannot be the {role}",
-                    got=f"{values:,} different values in {cols.n_rows:,} rows, as an id has",
-                    next_step=f"name the right column: --{flag} COLUMN, or rename this one",
-                )
 
 
 class _Cells:
@@ -241,7 +228,9 @@ def _pretest(cols: _Cells, at: int) -> pa.Array:
 
 def _wide(cols: _Cells, plan: Plan, shared: Mapping[str, pa.Array]) -> tuple[pa.Table, list[str]]:
     """One block of rows per finding; the shared columns are not copied."""
-    refuse_repeated(shared["image_id"], [shared["model"], shared.get("seed")], cols.raw.name, cols.raw.place, None)
+    image, source, place = shared["image_id"], cols.raw.name, cols.raw.place
+    refuse_repeated(image, [shared["model"], shared.get("seed")], source, place, None)
+    refuse_two_patients(image, shared["patient_id"], source, place)
     blocks, parts, uncertain = [], list[Scores](), 0
     for each in plan.findings:
         label, scores, n_uncertain = _answers(cols, each, None)
@@ -253,7 +242,7 @@ def _wide(cols: _Cells, plan: Plan, shared: Mapping[str, pa.Array]) -> tuple[pa.
             block["pretest"] = _pretest(cols, each.pretest)
         if each.mention is not None:
             block["mention"] = cells.flags(*cols[each.mention])
-        blocks.append(_rows(block, cols.n_rows))
+        blocks.append(filled(block, PREDICTION, cols.n_rows))
     table = pa.concat_tables(blocks)
     return table, score_notes(parts, [each.finding for each in plan.findings], uncertain, table["label"])
 
@@ -271,7 +260,7 @@ def _long(
     answers = FindingColumns("", roles["label"], roles.get("score"), roles.get("logit"))
     label, scores, uncertain = _answers(cols, answers, [finding, shared["model"]])
     block = {**shared, "label": label, "finding": finding, "prob": scores.prob, "logit": scores.logit}
-    table = _rows(block, cols.n_rows)
+    table = filled(block, PREDICTION, cols.n_rows)
     if wanted:
         _known(wanted, pc.unique(finding).to_pylist(), cols.raw.name)
         table = table.filter(pc.is_in(table["finding"], value_set=pa.array(wanted)))
@@ -283,11 +272,6 @@ def _answers(cols: _Cells, each: FindingColumns, by: list[pa.Array] | None) -> t
     score = None if each.score is None else cols[each.score]
     logit = None if each.logit is None else cols[each.logit]
     return labels.values, split_scores(score, logit, labels.values, by), labels.n_uncertain
-
-
-def _rows(block: Mapping[str, pa.Array], n: int) -> pa.Table:
-    columns = [block[field.name] if field.name in block else pa.nulls(n, field.type) for field in PREDICTION]
-    return pa.Table.from_arrays(columns, schema=PREDICTION)
 
 
 def _known(wanted: Sequence[str], known: Sequence[str], source: str) -> None:

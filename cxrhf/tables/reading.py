@@ -33,8 +33,7 @@ class Reading:
         said = [head, "  columns: " + ", ".join(f"{role} = {column}" for role, column in self.columns)]
         said.append("  findings: " + ", ".join(self.findings))
         if self.ignored:
-            more = f" and {len(self.ignored) - 12} more" if len(self.ignored) > 12 else ""
-            said.append("  not used: " + ", ".join(self.ignored[:12]) + more)
+            said.append("  not used: " + some(self.ignored, 12))
         return said + [f"  note: {note}" for note in self.notes]
 
 
@@ -73,9 +72,9 @@ def score_notes(
         names = _names([part.not_probabilities for part in parts], findings)
         spread = f"scores up to {high:.3g} (from {low:.3g})"
         percent = " (if they are percentages, divide them by 100)" if low >= 0 and 50 < high <= 100 else ""
-        notes.append(f"{_some(names)}: {spread} are no probabilities: ranking metrics only{percent}")
+        notes.append(f"{some(names, 3)}: {spread} are no probabilities: ranking metrics only{percent}")
     if two := _names([part.two_valued for part in parts], findings):
-        notes.append(f"{_some(two)}: scores take at most two values; AUROC needs the score before the threshold")
+        notes.append(f"{some(two, 3)}: scores take at most two values; AUROC needs the score before the threshold")
     return notes
 
 
@@ -85,5 +84,6 @@ def _names(parts: Sequence[Sequence[str]], findings: Sequence[str] | None) -> li
     return [name for name, part in zip(findings, parts, strict=True) if part]
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def some(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

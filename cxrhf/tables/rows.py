@@ -1,17 +1,19 @@
-"""Rows of predictions -> the certainty that each image and finding is there once, with one patient."""
+"""Rows of predictions or reports -> the certainty that each is there once, with one patient, and no id as a name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cxrhf.errors import TableError
 
 # What tells one prediction from another.
 SAME = ("image_id", "finding", "model", "seed")
+MANY = 100  # models, datasets, findings, seeds or strategies: more, in few rows, are ids
 
 
 class Pair(NamedTuple):
@@ -53,6 +55,32 @@ def first_repeated(columns: Sequence[pa.Array | pa.ChunkedArray | None]) -> Pair
     return Pair(int(order[best]), int(order[best + 1]))
 
 
+def two_patients(image: pa.Array | pa.ChunkedArray, patient: pa.Array | pa.ChunkedArray) -> Pair | None:
+    """The first row that gives its image another patient than the row where the image first stood."""
+    images, patients = codes(image), codes(patient)
+    first = np.zeros(int(images.max(initial=-1)) + 1, dtype=np.int64)
+    first[images[::-1]] = np.arange(len(images))[::-1]
+    odd = np.flatnonzero(patients[first[images]] != patients)
+    return Pair(int(first[images[odd[0]]]), int(odd[0])) if odd.size else None
+
+
+def refuse_ids(column: pa.ChunkedArray, name: str, role: str, source: str, flag: str) -> None:
+    """A model or a finding for every other row is an id in the wrong column; it would be all over the page."""
+    values = len(pc.unique(column))  # count_distinct knows no column that is null throughout
+    if values > MANY and 3 * values > len(column):
+        raise TableError(
+            f"{source}: column {name!r} cannot be the {role}",
+            got=f"{values:,} different values in {len(column):,} rows, as an id has",
+            next_step=f"name the right column: --{flag} COLUMN, or rename this one",
+        )
+
+
+def filled(block: Mapping[str, pa.Array], schema: pa.Schema, n_rows: int) -> pa.Table:
+    """A table of this schema; columns that the block does not have are null."""
+    columns = [block[field.name] if field.name in block else pa.nulls(n_rows, field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
 def refuse_repeated(
     image: pa.Array,
     others: Sequence[pa.Array | None],
@@ -76,17 +104,12 @@ def refuse_repeated(
 
 
 def refuse_two_patients(image: pa.Array, patient: pa.Array, source: str, place: Callable[[int], str]) -> None:
-    """In long files the rows of one image must agree on its patient."""
-    images, patients = codes(image), codes(patient)
-    first = np.zeros(int(images.max(initial=-1)) + 1, dtype=np.int64)
-    first[images[::-1]] = np.arange(len(images))[::-1]
-    odd = np.flatnonzero(patients[first[images]] != patients)
-    if odd.size:
-        row = int(odd[0])
-        before = int(first[images[row]])
+    """The rows of one image, of several findings or models, must agree on its patient."""
+    if pair := two_patients(image, patient):
         raise TableError(
-            f"{source}: image {image[row].as_py()!r} has two patients: {place(before)} and {place(row)}",
-            got=f"{patient[before].as_py()} and {patient[row].as_py()}",
+            f"{source}: image {image[pair.second].as_py()!r} has two patients: {place(pair.first)} and "
+            f"{place(pair.second)}",
+            got=f"{patient[pair.first].as_py()} and {patient[pair.second].as_py()}",
             allowed="one patient for each image",
         )
 

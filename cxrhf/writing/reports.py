@@ -98,7 +98,7 @@ def _texts(build: str, split: str) -> list[dict[str, Any]]:
 
 def _mixed(reports: Reports, config: FinetuneConfig, notes: list[str]) -> Reports:
     """At most so many examples, with the share of women that was asked for."""
-    from cxrhf.data.mixes import sex_mix
+    from cxrhf.data.splits import sex_mix
 
     before = len(reports)
     if config.female is None:

@@ -74,6 +74,24 @@ def test_card_front_and_counts(steps):
         assert not re.search(r"\bi1\b|\bp1\b", text)
 
 
+def test_a_card_claims_only_what_was_checked(steps):
+    record = {
+        "settings": {"labels": "masked"},
+        "splits": {"train": 1},
+        "n_notes": 0,
+        "attributes": 0,
+        "fingerprint": "a",
+    }
+    said = {}
+    for checked in ({"patients": 2}, {"patients": 2, "pairs": 9}, {"patients": 2, "pairs": 9, "reports": 3}):
+        text = card("mimic_cxr_context", {**record, "checked": checked}, steps.rows, None)
+        said[len(checked)] = next(line for line in text.splitlines() if line.startswith("Leakage"))
+    assert all("no patient is in two splits" in line for line in said.values())
+    assert ["linked note is strictly before" in line for line in said.values()] == [False, True, True]
+    assert ["no linked note holds" in line for line in said.values()] == [False, False, True]
+    assert "could not be checked" in said[2]
+
+
 def test_fingerprints(tmp_path):
     small, large = tmp_path / "a.csv", tmp_path / "b.csv"
     small.write_bytes(b"x" * 10)

@@ -22,7 +22,7 @@ import pytest
 
 from cxrhf.config_build import BuildConfig
 from cxrhf.data.build import build
-from cxrhf.data.load import load_images, load_notes, note_texts
+from cxrhf.data.load import load_images, load_notes
 from cxrhf.data.pixels import open_shards
 from cxrhf.data.synthetic import write
 from cxrhf.errors import CxrhfError, LeakageError, RunError, SourceError
@@ -77,6 +77,10 @@ def test_what_lies_in_the_folder(built, source):
     assert not kept & spoilt
     assert set(bad["id"]) <= spoilt
     assert all(path.endswith(".jpg") for path in bad["path"])
+    # The card counts the labels of the images that are there.
+    edema = load_images(built.folder, labels="raw").column("edema").to_pylist()
+    counts = " | ".join(str(edema.count(label)) for label in (1, 0, -1, None))
+    assert f"| Edema | {counts} |" in (built.folder / "README.md").read_text()
 
 
 def test_it_loads_with_plain_datasets_and_streams(built, tmp_path):
@@ -103,8 +107,6 @@ def test_links_and_policy_on_loading(built):
     notes = load_notes(built.folder)
     # A note that only a spoilt picture lists stays: its image may be mended.
     assert linked <= set(notes.column("note_id").to_pylist())
-    some = sorted(linked)[:3]
-    assert set(note_texts(built.folder, some)) == set(some)
     resampled = pl.read_parquet(built.folder / "resampled.parquet")
     assert set(resampled["resample"]) == set(range(10))
 
@@ -290,8 +292,8 @@ def begun(child: subprocess.Popen, out: Path) -> float:
     return time.monotonic()
 
 
-def test_killed_at_ten_points_it_ends_with_the_same_bytes(source, tmp_path):
-    """kill -9 at ten random moments of the work, each time the same command again, until it is finished."""
+def test_killed_at_random_it_ends_with_the_same_bytes(source, tmp_path):
+    """kill -9 at five random moments of the work, each time the same command again, until it is finished."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     quiet = {"env": env, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     child = subprocess.Popen(command(source, tmp_path / "whole"), **quiet)
@@ -301,7 +303,7 @@ def test_killed_at_ten_points_it_ends_with_the_same_bytes(source, tmp_path):
     want = contents(tmp_path / "whole")
     rng = random.Random(0)
     out, kills = tmp_path / "killed", 0
-    for _ in range(40):
+    for _ in range(20):
         child = subprocess.Popen(command(source, out), **quiet)
         begun(child, out)
         time.sleep(rng.uniform(0, 0.9) * seconds)
@@ -311,9 +313,9 @@ def test_killed_at_ten_points_it_ends_with_the_same_bytes(source, tmp_path):
         else:  # it was faster than the kill: see what it made, and begin anew
             assert contents(out) == want
             shutil.rmtree(out)
-        if kills == 10:
+        if kills == 5:
             break
-    assert kills == 10
+    assert kills == 5
     done = subprocess.run(command(source, out), env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert contents(out) == want
@@ -480,4 +482,5 @@ def test_real_nih_and_covid(tmp_path):
     )
     assert covid.record["quarantined"] == 0
     assert sum(covid.record["splits"].values()) == 57
-    assert covid.record["checked"] == {"patients": 32, "pairs": 100}
+    assert {name: covid.record["checked"][name] for name in ("patients", "pairs")} == {"patients": 32, "pairs": 100}
+    assert covid.record["checked"]["reports"] > 0

@@ -12,6 +12,7 @@ import pytest
 from cxrhf.config_build import BuildConfig
 from cxrhf.data import chexpert
 from cxrhf.data.attrition import Steps
+from cxrhf.data.splits import file_split
 from cxrhf.data.synthetic.chexpert_files import write_chexpert
 from cxrhf.errors import SourceError
 from cxrhf.findings import CHEXPERT
@@ -230,8 +231,7 @@ def test_encoding_table_1_from_the_published_tables():
     assert time.perf_counter() - begun < 15  # about 1.5 s alone
     assert steps.rows[0]["images"] == 223_414
     assert (steps.rows[-1]["images"], steps.rows[-1]["patients"]) == (127_118, 42_884)
-    split = pl.read_csv(split_file).select(source_row=pl.col("index").cast(pl.Int64), of_split=pl.col("split"))
-    joined = images.join(split, on="source_row")
+    joined = file_split(images, split_file)
 
     def counts(part: pl.DataFrame) -> tuple[int, ...]:
         effusion = part["pleural_effusion"].fill_null(0) == 1
@@ -243,7 +243,7 @@ def test_encoding_table_1_from_the_published_tables():
         )  # fmt: skip
 
     assert counts(joined) == (42_884, 127_118, 52_436, 10_916, 51_574)
-    of_split = {name: counts(part) for (name,), part in joined.group_by("of_split")}
+    of_split = {name: counts(part) for (name,), part in joined.group_by("split")}
     assert of_split["train"][:2] == (25_730, 76_205)
     assert of_split["validate"][:2] == (4_288, 12_673)
     assert of_split["test"] == (12_866, 38_240, 15_974, 3_316, 15_510)

@@ -24,9 +24,10 @@ def twins(tmp_path_factory):
     made = {}
 
     def of(name):
+        name = "mimic_cxr_context" if name == "synthetic" else name  # the same files
         if name not in made:
             made[name] = tmp_path_factory.mktemp(name) / "raw"
-            write(name, made[name], n_patients=8, seed=4, size=64, pixels=name != "rexgradient")
+            write(name, made[name], n_patients=4, seed=4, size=64, pixels=name != "rexgradient")
         return made[name]
 
     return of
@@ -126,10 +127,9 @@ def test_two_copies_are_said_and_no_demo_is_taken(twins, tmp_path):
 
 
 def test_missing_files_never_abort(twins, tmp_path):
-    """A process of its own, again and again: nothing may be left running when it ends."""
+    """A process of its own: nothing may be left running when it ends."""
     copy = tmp_path / "raw"
     shutil.copytree(twins("mimic_cxr_context"), copy)
     next(copy.rglob("*-metadata.csv.gz")).unlink()
-    for _ in range(3):
-        words = [sys.executable, "-m", "cxrhf", "doctor", "mimic_cxr_context", "--root", str(copy)]
-        assert subprocess.run(words, capture_output=True, check=False).returncode == 2
+    words = [sys.executable, "-m", "cxrhf", "doctor", "mimic_cxr_context", "--root", str(copy)]
+    assert subprocess.run(words, capture_output=True, check=False).returncode == 2

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image, ImageFile, ImageOps
 
 from cxrhf.data import images
-from cxrhf.data.images import BadImage, decoded, is_dicom, stored
+from cxrhf.data.images import BadImage, decoded, stored
 from tests.real_data import real_data
 
 SIZE = 128
@@ -207,17 +207,6 @@ def test_too_large_is_an_error_and_large_no_warning(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert shown(stored(large, SIZE)).shape == (29, 128)
-
-
-def test_is_dicom(tmp_path: Path) -> None:
-    for name in ("a.dcm", "A.DICOM"):
-        assert is_dicom(tmp_path / name)
-    plain, marked = tmp_path / "plain", tmp_path / "marked"
-    plain.write_bytes(b"x" * 200)
-    marked.write_bytes(b"\0" * 128 + b"DICM")
-    assert not is_dicom(plain)
-    assert is_dicom(marked)
-    assert not is_dicom(tmp_path / "none.png")
 
 
 def test_decoded(tmp_path: Path) -> None:

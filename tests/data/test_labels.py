@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from cxrhf.config_build import LABEL_POLICIES
-from cxrhf.data.labels import POLICIES, apply_policy, disease_group, label_counts
+from cxrhf.data.labels import POLICIES, apply_policy, label_counts
 from cxrhf.errors import ConfigError, TableError
 
 FINDINGS = ("no_finding", "edema", "support_devices")
@@ -91,22 +91,6 @@ def test_a_finding_that_is_not_there_is_named() -> None:
 def test_no_rows_and_no_findings() -> None:
     assert apply_policy(raw().clear(), FINDINGS, "masked").height == 0
     assert apply_policy(raw(), [], "masked").equals(raw())
-
-
-def test_effusion_overrides_no_finding_and_only_a_one_is_positive() -> None:
-    images = frame(pleural_effusion=[1, 1, None, -1, 0, -1], no_finding=[1, None, 1, 1, -1, 0])
-    groups = disease_group(images)
-    assert groups.to_list() == [
-        "pleural_effusion",
-        "pleural_effusion",
-        "no_finding",
-        "no_finding",
-        "other",
-        "other",
-    ]
-    assert disease_group(images.clear()).dtype == pl.String
-    with pytest.raises(TableError, match="disease group"):
-        disease_group(images.drop("no_finding"))
 
 
 def test_counts_say_every_raw_label() -> None:

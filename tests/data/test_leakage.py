@@ -56,7 +56,9 @@ def leak(frame, index, texts, tmp_path):
 def test_nothing_leaks(tmp_path):
     index, texts = notes()
     (tmp_path / "leakage.csv").write_text("of an earlier try")
-    assert guard(images(), index, texts, tmp_path / "leakage.csv") == {"patients": 2, "pairs": 4}
+    assert guard(images(), index, texts, tmp_path / "leakage.csv") == {"patients": 2, "pairs": 4, "reports": 1}
+    bare = images(findings=[None] * 3)  # nothing to look for: nothing is said of it
+    assert guard(bare, *notes(), tmp_path / "leakage.csv") == {"patients": 2, "pairs": 4}
     assert not (tmp_path / "leakage.csv").exists()
 
 

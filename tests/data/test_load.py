@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cxrhf.data.load import build_record, load_images, load_notes, note_texts, splits_of
+from cxrhf.data.load import build_record, load_images, load_notes, splits_of
 from cxrhf.errors import ConfigError, RunError, TableError
 from cxrhf.schema import IMAGE, NOTE, check, image_schema
 
@@ -138,18 +138,3 @@ def test_notes_and_a_few_texts(folder: Path) -> None:
     assert notes.schema.names == NOTE.names
     assert notes["note_id"].to_pylist() == [f"n{at}" for at in range(10)]
     assert load_notes(folder, columns=["patient_id"]).column_names == ["patient_id"]
-    texts = note_texts(folder, ["n9", "n2", "n9", "n3"])
-    assert list(texts.items()) == [("n9", "text 9"), ("n2", "text 2"), ("n3", "text 3")]
-    assert note_texts(folder, []) == {}
-    with pytest.raises(TableError, match="1 of 2 notes asked for are not there") as caught:
-        note_texts(folder, ["n1", "secret-note"])
-    assert "secret" not in str(caught.value), "ids stay out of messages"
-
-
-def test_notes_in_one_file(folder: Path) -> None:
-    table = load_notes(folder)
-    for path in (folder / "notes").glob("*"):
-        path.unlink()
-    pq.write_table(table, folder / "notes.parquet")
-    assert load_notes(folder).equals(table)
-    assert note_texts(folder, ["n4"]) == {"n4": "text 4"}

@@ -1,4 +1,4 @@
-"""The 25 class ratios of IMBALANCE and Table 1 of ENCODING, from the metadata tables in the wheel torchxrayvision.
+"""The 25 class ratios of IMBALANCE, from the metadata tables in the wheel torchxrayvision.
 
 What reproduces the ratios: frontal images (PA, AP), stitched labels, masked policy with No Finding a negative for the
 others; patients in the order of the table, torch's random_split into int(.8 n) and the rest with seeds 0-4; the rest is
@@ -12,18 +12,15 @@ from functools import cache
 
 import numpy as np
 import polars as pl
-import pytest
 
 from cxrhf.config_build import BuildConfig
 from cxrhf.data import chexpert as chexpert_reader
 from cxrhf.data import nih as nih_reader
 from cxrhf.data.attrition import Steps
 from cxrhf.data.choose import frontal, one_per_patient, without_devices
-from cxrhf.data.labels import apply_policy, disease_group
-from cxrhf.data.permutation import torch_random_split
-from cxrhf.data.splits import file_split
+from cxrhf.data.labels import apply_policy
 from cxrhf.findings import CHEXPERT, NIH
-from tests.real_data import published_tables, real_data
+from tests.real_data import published_tables
 
 CHEXPERT_PERCENT = {
     "lung_opacity": 66.34, "pleural_effusion": 46.77, "edema": 42.04, "atelectasis": 47.26, "cardiomegaly": 34.16,
@@ -50,9 +47,12 @@ def nih() -> pl.DataFrame:
 
 def ratios(images: pl.DataFrame, findings: Sequence[str], choice: str = "stitched") -> dict[str, float]:
     """Positives among the labels that are known, in percent, averaged over the five test sets."""
+    import torch
+
     patients = apply_policy(one_per_patient(images, findings, choice), findings, "masked")
     train = int(0.8 * patients.height)
-    drawn = [torch_random_split(patients.height, [train, patients.height - train], seed)[1] for seed in range(5)]
+    seeded = [torch.Generator().manual_seed(seed) for seed in range(5)]
+    drawn = [torch.randperm(patients.height, generator=each).numpy()[train:] for each in seeded]  # as random_split does
     return {
         name: 100 * float(np.mean([np.nanmean(labels[test]) for test in drawn]))
         for name in findings
@@ -92,22 +92,3 @@ def test_what_stitching_does_to_chexpert() -> None:
     diseases = [name for name in CHEXPERT if name not in ("no_finding", "support_devices")]
     both = (pl.col("no_finding") == 1) & pl.any_horizontal(pl.col(*diseases) == 1)
     assert (images.filter(both).height, stitched.filter(both).height) == (0, 5_480)
-
-
-@pytest.mark.real
-def test_encoding_table_1() -> None:
-    """By ENCODING's split file, which names rows of train.csv: patients, scans, women, no finding, effusion."""
-    images = file_split(chexpert(), real_data("chexpert/split_2021_08_20.csv.gz"))
-    sample = images.with_columns(disease_group(images)).drop_nulls("split")
-
-    def counted(part: pl.DataFrame) -> tuple[int, ...]:
-        groups = part["disease_group"]
-        scans = (part["sex"] == "F", groups == "no_finding", groups == "pleural_effusion")
-        return part["patient_id"].n_unique(), part.height, *(int(each.sum()) for each in scans)
-
-    assert counted(sample) == (42_884, 127_118, 52_436, 10_916, 51_574)
-    by_split = {str(split): counted(part) for (split,), part in sample.group_by("split")}
-    assert by_split["train"][:2] == (25_730, 76_205)
-    assert by_split["validate"][:2] == (4_288, 12_673)
-    assert by_split["test"] == (12_866, 38_240, 15_974, 3_316, 15_510)
-    assert set(sample["view"]) == {"PA", "AP"}

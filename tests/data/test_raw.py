@@ -118,24 +118,25 @@ def test_the_line_that_is_not_utf8(tmp_path):
 
 def test_a_reader_that_stops_early_ends_quietly(tmp_path):
     """Arrow's threads must not be left behind: they abort the process at its end."""
-    path = written(tmp_path, "t.csv.gz", HEAD + "".join(f'{i},1,"{"x" * 3000}"\n' for i in range(20_000)))
+    path = written(tmp_path, "t.csv.gz", HEAD + "".join(f'{i},1,"{"x" * 3000}"\n' for i in range(8_000)))
     code = (
         "import sys; from pathlib import Path; from cxrhf.data.raw import stream_csv, check_start\n"
         "path = Path(sys.argv[1]); check_start(path); next(iter(stream_csv(path, ['text']))); sys.exit(7)"
     )
-    for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
-        assert done.returncode == 7, done.stderr
+    words = [sys.executable, "-c", code, str(path)]
+    # At once: on busy cores a thread is left behind more often.
+    children = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for child in children:
+        said = child.communicate()[1]
+        assert child.returncode == 7, said
 
 
-def test_streams_in_blocks_and_says_how_far(tmp_path):
+def test_streams_in_blocks(tmp_path):
     body = "".join(f"{i},1,{'x' * 2000}\n" for i in range(12_000))
     path = written(tmp_path, "t.csv.gz", HEAD + body)
-    heard = []
-    batches = list(stream_csv(path, ["note_id", "text"], progress=heard.append))
+    batches = list(stream_csv(path, ["note_id", "text"]))
     assert len(batches) > 1
     assert sum(batch.num_rows for batch in batches) == 12_000
-    assert sum(heard) >= len(body)
 
 
 def test_numbers_and_times(tmp_path):
@@ -159,7 +160,7 @@ def test_quotation_marks_against_pythons_strict_reader(text, cuts):
     data = text.encode()
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     watch = new_watch()
-    good = all(watch_block(data[a:b], watch, ord(",")) for a, b in itertools.pairwise(edges) if b > a) and closed(watch)
+    good = all(watch_block(data[a:b], watch) for a, b in itertools.pairwise(edges) if b > a) and closed(watch)
     try:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
     except csv.Error:

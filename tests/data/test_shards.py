@@ -260,6 +260,15 @@ def test_pixels(rows: pa.Table, tmp_path: Path, compression: str | None) -> None
             pixels[outside]
 
 
+def test_a_damaged_picture_is_named_by_its_row(tmp_path: Path) -> None:
+    column = pa.array([{"bytes": b"no picture", "path": "a.jpg"}], shards._IMAGE_TYPE)
+    pq.write_table(pa.table({"image": column}), tmp_path / "a.parquet")
+    pixels = open_shards(tmp_path / "a.parquet")
+    for read in (lambda: pixels[0], lambda: pixels.batch([0], side=24)):
+        with pytest.raises(TableError, match=r"a\.parquet: the picture of row 1 is damaged"):
+            read()
+
+
 def test_pixels_are_shared_by_threads(rows: pa.Table, tmp_path: Path) -> None:
     files = [each.path for each in build(rows, tmp_path)]
     for compression in ("none", "zstd"):

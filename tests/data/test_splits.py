@@ -1,4 +1,4 @@
-"""Splits and samples: patients stay whole, shares hold, order does not matter; permutations are torch's."""
+"""Splits and samples: patients stay whole, shares hold, order does not matter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cxrhf.data.permutation import torch_permutation, torch_random_split
 from cxrhf.data.splits import (
     file_split,
     ratio_split,
@@ -273,40 +272,3 @@ def test_a_sample_by_sex_needs_sex() -> None:
         sex_sample(frame, 50, None, 0)
     men = sex_sample(frame.filter(pl.col("sex") == "M"), 0.5, None, 0)
     assert men.height == 0, "half of nothing"
-
-
-# ---- torch's permutation
-
-
-@pytest.mark.parametrize("seed", [0, 1, 4, 65_537, 2**31, 2**32 - 1])
-def test_the_permutation_is_that_of_torch(seed: int) -> None:
-    import torch
-
-    for n in (0, 1, 2, 3, 10, 625, 65_000):
-        theirs = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).numpy()
-        np.testing.assert_array_equal(torch_permutation(n, seed), theirs)
-
-
-def test_the_random_split_is_that_of_torch() -> None:
-    import torch
-
-    parts = torch_random_split(1000, [700, 100, 200], 3)
-    generator = torch.Generator().manual_seed(3)
-    theirs = torch.utils.data.random_split(range(1000), [700, 100, 200], generator=generator)
-    assert [part.tolist() for part in parts] == [list(each.indices) for each in theirs]
-
-
-def test_known_permutations() -> None:
-    """As torch 2 gave them, for machines without torch."""
-    assert torch_permutation(10, 0).tolist() == [4, 1, 7, 5, 3, 9, 0, 8, 6, 2]
-    assert torch_permutation(8, 42).tolist() == [6, 3, 0, 7, 2, 1, 4, 5]
-    assert [part.tolist() for part in torch_random_split(0, [0, 0], 1)] == [[], []]
-
-
-def test_permutations_that_cannot_be_given() -> None:
-    with pytest.raises(ConfigError, match="seed is out of range"):
-        torch_permutation(5, -1)
-    with pytest.raises(ConfigError, match="n is out of range"):
-        torch_permutation(2**32, 0)
-    with pytest.raises(ConfigError, match="do not sum"):
-        torch_random_split(5, [2, 2], 0)

@@ -121,6 +121,7 @@ def test_findings_can_be_chosen(tmp_path: Path) -> None:
         ("id,patient,finding,label,score\na,p,,1,0.5\n", ["'finding'", "line 2", "blank"]),
         ("id,patient,finding,label,score\na,p,x,1,0.5\na,p,X,0,0.5\n", ["image 'a', finding 'x'", "line 2 and line 3"]),
         ("id,patient,finding,label,score\na,p,x,1,0.5\na,q,y,0,0.5\n", ["image 'a' has two patients", "p and q"]),
+        ("id,patient,model,label,score\na,p,m,1,0.5\na,q,n,1,0.5\n", ["image 'a' has two patients", "p and q"]),
         ("patient,finding,label,score\np,x,1,0.5\n", ["needs an image column", "--image"]),
         ("id,patient,label,prob,logit\na,p,1,1.5,3\n", ["'prob'", "line 2", "1.5"]),
         ("id,patient,label,score\n", ["no rows"]),
@@ -206,6 +207,14 @@ def test_missing_patients_are_loud(tmp_path: Path) -> None:
     )
     assert "1 rows without a patient id" in some.notes[0]
     assert some.readings[0].n_patients == 3
+
+
+def test_columns_without_any_value_are_as_if_they_were_not_there() -> None:
+    n = 200  # from 100 rows on it is asked whether a model or a dataset is an id
+    rows = {"id": [f"i{at}" for at in range(n)], "patient": list(range(n)), "label": [0, 1] * 100}
+    rows["score"] = [at / n for at in range(n)]
+    blank = dict.fromkeys(("model", "dataset", "seed"), [None] * n)
+    assert read_predictions({**rows, **blank}).equals(read_predictions(rows))
 
 
 def test_missing_images() -> None:
