@@ -576,7 +576,7 @@ def test_staged_copies_agree_without_cxrhf(part: int, tmp_path: Path) -> None:
 
 
 def test_wheel_carries_the_modules(tmp_path: Path) -> None:
-    """From the wheel, unpacked as pip would, without network, in another folder. No intervals: they compile for long."""
+    """From the wheel, unpacked as pip would, without network, in another folder. No intervals: those compile long."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(tmp_path), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True, text=True, timeout=300)
     (wheel,) = tmp_path.glob("*.whl")
