@@ -10,9 +10,9 @@ the paper.
 Where our default differs from the paper, and why: a word that is never generated has Var_pred = 2/alpha = 20, so with
 200 F / 20 M in the reference z_ref = 9.8 but |z_disp| = .51, "stable" by the printed rule. Whether a word is missing is
 therefore tested on pooled counts, and only words whose reference association passes a corrected test can be erased.
-`rule="paper"` gives the printed categories, `rule="exact"` also sees words that only one group has, `summary` shows all
-side by side. The same blindness hides words that only the model uses: exchange the two corpora (`cad(prediction,
-reference)`) and read "omitted" as "brought in with an association".
+`rule="paper"` gives the printed categories, `rule="exact"` also sees words that only one group has, and `summary` shows
+them side by side. The same blindness hides words that only the model uses: exchange the two corpora
+(`cad(prediction, reference)`) and read "omitted" as "brought in with an association".
 
 WAE has no direction: 0 for identical corpora, about 1 for faithful but independent text, and *low* when a model
 collapses to one template. Read it with its null (`words_resample.split_half`) and `omitted_mass`, and never call lower
@@ -77,7 +77,8 @@ def cad(
     """Displacement of every word from counts `{group: {word: count}}` of both corpora; words in alphabetical order.
 
     The vocabulary is the union of both corpora. `groups` picks two groups and their order (the first is positive);
-    with more than two and no choice use `cad_each`. `rule` is "default", "exact" or "paper": see `words_category`.
+    with more than two and no choice use `cad_each`. `rule` is "default", "exact", "either" or "paper": see
+    `words_category`.
 
     >>> moved = cad({"F": {"lung": 50}, "M": {"lung": 52}}, {"F": {"lung": 80}, "M": {"lung": 78}})
     >>> moved.category.tolist()

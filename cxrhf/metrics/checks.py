@@ -7,6 +7,7 @@ Undefined is not bad input: a group without positives is a fact about the data a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,23 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
+# Missing values of float, numpy and pandas as text: numpy turns ["F", nan] into text without a word.
+_MISSING = frozenset({"nan", "NaT", "<NA>"})
+
 
 class InputError(ValueError):
     """An argument that no metric can be computed from; the message names it, the position and the value."""
 
 
-def _as_array(values: ArrayLike, name: str, ndim: tuple[int, ...]) -> Floats:
+def _rectangular(values: ArrayLike, name: str) -> NDArray[Any]:
     try:
-        raw: NDArray[Any] = np.asarray(values)
+        return np.asarray(values)
     except (ValueError, TypeError) as error:
         raise InputError(f"{name} is not a rectangular array of numbers: {error}") from None
+
+
+def _as_array(values: ArrayLike, name: str, ndim: tuple[int, ...]) -> Floats:
+    raw = _rectangular(values, name)
     if raw.ndim not in ndim:
         wanted = " or ".join(f"{d}-D" for d in ndim)
         raise InputError(f"{name} has {raw.ndim} dimensions (shape {raw.shape}), allowed: {wanted}")
@@ -92,8 +100,60 @@ def as_weights(weight: ArrayLike | None, n: int, name: str = "weight") -> Floats
         return np.ones(n)
     values = _as_array(weight, name, (1,))
     _refuse(values, ~np.isfinite(values) | (values < 0), name, "finite numbers >= 0")
-    same_length(weight=values, rows=np.empty(n))
+    if len(values) != n:
+        raise InputError(f"{name} has {len(values)} rows but there are {n}; they must be equal")
     return values
+
+
+def where_labelled(values: ArrayLike, missing: NDArray[np.bool_], name: str, labels: str = "y") -> NDArray[Any]:
+    """Values of the labels' shape, 0 beside a missing label: what stands there is never looked at, and may be missing.
+
+    Not checked otherwise: text stays text, for the check that follows to name.
+    """
+    raw = _rectangular(values, name)
+    if raw.shape != missing.shape:
+        raise InputError(f"{labels} has shape {missing.shape} but {name} has shape {raw.shape}; they must be equal")
+    if not missing.any():
+        return raw
+    return np.where(missing, 0.0, raw.astype(object) if raw.dtype.kind in "US" else raw)
+
+
+def as_label_weights(weight: ArrayLike, missing: NDArray[np.bool_], name: str = "weight", labels: str = "y") -> Floats:
+    """Weights as they were given: one for each row, or one for each row and label."""
+    if np.ndim(weight) != 2:
+        return as_weights(weight, len(missing), name)
+    values = as_scores(where_labelled(weight, missing, name, labels), name, masked=True)
+    _refuse(values, values < 0, name, "finite numbers >= 0")
+    return values
+
+
+def as_pretest(pretest: ArrayLike, missing: NDArray[np.bool_], name: str = "pretest", labels: str = "y") -> Floats:
+    """Pre-test probabilities of the labels' shape; given one for each row, or one for each row and label."""
+    raw = _rectangular(pretest, name)
+    if raw.ndim == 1 and missing.ndim == 2 and len(raw) == len(missing):
+        raw = np.broadcast_to(raw[:, None], missing.shape)
+    return as_probabilities(where_labelled(raw, missing, name, labels), name, masked=True)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a name (of a group, of a patient) is None, NaN or a missing value of pandas, or such a value as text."""
+    return value is None or str(value) in _MISSING
+
+
+def as_clusters(clusters: ArrayLike) -> NDArray[Any]:
+    """The patient of each row, of any type; every row needs one."""
+    raw: NDArray[Any] = np.asarray(clusters)
+    if raw.ndim != 1:
+        raise InputError(f"clusters has {raw.ndim} dimensions, allowed: one patient for each row")
+    if raw.dtype.kind == "f":
+        missing = np.flatnonzero(np.isnan(raw))[:1].tolist()
+    elif raw.dtype.kind in "biu":
+        missing = []
+    else:
+        missing = [position for position, value in enumerate(raw.tolist()) if is_missing(value)][:1]
+    for position in missing:
+        raise InputError(f"clusters[{position}] is {raw.tolist()[position]!r}: every row needs a patient")
+    return raw
 
 
 def as_fraction(value: float, name: str) -> float:
@@ -115,6 +175,20 @@ def one_of(value: str, name: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise InputError(f"{name} is {value!r}, allowed: {', '.join(map(repr, allowed))}")
     return value
+
+
+def as_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
+    """A list of str, or an InputError that names the first entry that is none."""
+    if isinstance(texts, (str, bytes)):
+        raise InputError(f"{name} is one {type(texts).__name__} ({texts[:40]!r}), allowed: a list of str, one a report")
+    rows = list(texts)
+    for position, text in enumerate(rows):
+        if not isinstance(text, str):
+            raise InputError(
+                f"{name}[{position}] is {text!r:.60} ({type(text).__name__}), allowed: str. "
+                "Drop the row, or write '' for an empty report"
+            )
+    return rows
 
 
 def same_length(**arrays: NDArray[Any]) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
 from cxrhf.metrics.checks import as_fraction, same_length
-from cxrhf.metrics.intervals import numbered
+from cxrhf.metrics.intervals import patient_numbers
 
 
 class MeanGap(NamedTuple):
@@ -36,7 +36,7 @@ def mean_gap(values: ArrayLike, has: ArrayLike, clusters: ArrayLike | None = Non
     """
     as_fraction(level, "level")
     x, there = np.asarray(values, dtype=np.float64), np.asarray(has, dtype=bool)
-    unit = numbered(clusters, len(x))
+    unit = patient_numbers(clusters, len(x))
     same_length(values=x, has=there, clusters=unit)
     nan = float("nan")
     counts = [int((np.bincount(unit[side]) > 0).sum()) for side in (there, ~there)]

@@ -12,7 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cxrhf.metrics.checks import Floats, InputError, as_labels, as_probabilities, as_scores, as_weights, same_length
+from cxrhf.metrics.checks import (
+    Floats,
+    as_label_weights,
+    as_labels,
+    as_probabilities,
+    as_scores,
+    same_length,
+    where_labelled,
+)
 from cxrhf.metrics.draws import Draws
 
 
@@ -56,35 +64,15 @@ def check_columns(
 ) -> Columns:
     """The door of the bootstrap. `weight` is one for each row, or one for each row and label."""
     labels = as_labels(y, masked=True)
-    raw = np.asarray(p, dtype=object) if isinstance(p, (list, tuple)) else np.asarray(p)
-    scores = raw if raw.dtype.kind == "f" else as_scores(p, masked=True)
-    if np.shape(scores) != labels.shape:
-        raise InputError(f"y has shape {labels.shape} but p has shape {np.shape(scores)}; they must be equal")
     missing = np.isnan(labels)
-    scores = np.where(missing, 0.0, scores)
+    scores = where_labelled(p, missing, "p")
     scores = as_probabilities(scores, masked=True) if probability else as_scores(scores, masked=True)
     same_length(y=labels, draws=draws.unit)
-    weights = _weights(weight, labels, missing)
+    weights = np.ones(len(labels)) if weight is None else as_label_weights(weight, missing)
     if labels.ndim == 1:
-        return Columns(labels[:, None], scores[:, None], weights.reshape(-1, 1), True)
-    return Columns(labels, scores, weights, False)
-
-
-def _weights(weight: ArrayLike | None, labels: Floats, missing: NDArray[np.bool_]) -> Floats:
-    """A weight for each label, whatever was given."""
-    if weight is None or np.ndim(weight) != 2:
-        weights = as_weights(weight, len(labels))
-        return weights if labels.ndim == 1 else np.broadcast_to(weights[:, None], labels.shape)
-    if np.shape(weight) != labels.shape:
-        raise InputError(
-            f"weight has shape {np.shape(weight)}, allowed: one for each of {len(labels)} rows, or the shape of y, "
-            f"{labels.shape}"
-        )
-    given = as_scores(np.where(missing, 0.0, np.asarray(weight)), "weight", masked=True)
-    if (given < 0).any():
-        row, label = np.argwhere(given < 0)[0]
-        raise InputError(f"weight[{row}, {label}] is {float(given[row, label])!r}, allowed: finite numbers >= 0")
-    return given
+        return Columns(labels[:, None], scores[:, None], weights[:, None], True)
+    wide = weights if weights.ndim == 2 else np.broadcast_to(weights[:, None], labels.shape)
+    return Columns(labels, scores, wide, False)
 
 
 def sort_label(columns: Columns, label: int, draws: Draws) -> LabelRows:
@@ -95,17 +83,6 @@ def sort_label(columns: Columns, label: int, draws: Draws) -> LabelRows:
     last = np.ones(len(p), dtype=np.bool_)
     last[:-1] = p[1:] != p[:-1]
     return LabelRows(order, y, p, y == 1, columns.weight[order, label], last, draws.unit[order])
-
-
-def check_pretest(pretest: ArrayLike | None, labels: Floats, metric: str) -> Floats:
-    """Pre-test probabilities of the labels' shape; given one for each row, or one for each row and label."""
-    if pretest is None:
-        raise InputError(f"{metric} needs pretest, the pre-test probability of each row (and label)")
-    q = np.asarray(pretest, dtype=np.float64)
-    q = np.broadcast_to(q[:, None], labels.shape) if q.ndim == 1 else q
-    if q.shape != labels.shape:
-        raise InputError(f"y has shape {labels.shape} but pretest has shape {q.shape}; they must be equal")
-    return as_probabilities(np.where(np.isnan(labels), 0.0, q), "pretest", masked=True)
 
 
 def sort_context(rows: LabelRows, pretest: Floats) -> LabelContext:

@@ -30,25 +30,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-from cxrhf.metrics.checks import Floats, as_count, as_fraction, same_length
+from cxrhf.metrics.checks import Floats, as_count, as_fraction, as_texts, same_length
+from cxrhf.metrics.diversity_parts import FEW_PATIENTS, MEASURES, measured_parts, patients_alone, text_tables
 from cxrhf.metrics.draws import draw
-from cxrhf.metrics.language import _token_ids, as_texts, lexical_diversity, vocabulary_shift
+from cxrhf.metrics.language import lexical_diversity, vocabulary_shift
+from cxrhf.metrics.proportions import wilson
 
-MEASURES = ("template_diversity", "type_token_ratio", "self_bleu")
-# Quarters of fewer than three patients say nothing about the spread; coverage was measured from here on.
-FEW_PATIENTS = 12
 # The spread of different reports or words hangs on patients who have one that nobody else has.
 FEW_ALONE = 5
 METHOD = "wilson, quarters of patients"
 DIFFERENCE_METHOD = "paired limits, quarters of patients"
-# As in `language.self_bleu`.
-_ORDERS, _SMOOTHING = 4, 0.1
-# Things times splits that are counted at once: bounds the memory.
-_BATCH = 2**20
 
 
 def measure_diversity(
@@ -75,7 +69,7 @@ def measure_diversity(
     >>> out["n_types"], round(out["template_diversity"], 3), out["template_diversity_ci_high"] > 2 / 24
     (4, 0.083, True)
     """
-    (found,) = _study([as_texts(texts)], clusters, n_resamples, sample, seed, level)
+    (found,) = study_diversity([as_texts(texts)], clusters, n_resamples, sample, seed, level)
     return found.flat()
 
 
@@ -101,12 +95,12 @@ def measure_diversity_pair(
     """
     texts = [as_texts(generated, "generated"), as_texts(reference, "reference")]
     same_length(generated=np.empty(len(texts[0])), reference=np.empty(len(texts[1])))
-    one, other = _study(texts, clusters, n_resamples, sample, seed, level)
+    one, other = study_diversity(texts, clusters, n_resamples, sample, seed, level)
     shift = vocabulary_shift(texts[1], texts[0])
     return {
         "generated": one.flat(),
         "reference": other.flat(),
-        "difference": _difference(one, other).flat(),
+        "difference": less(one, other).flat(),
         "vocabulary": {
             "kept_share": shift.kept_share,
             "lost_mass": shift.lost_mass,
@@ -127,7 +121,7 @@ _NO_ENDS = _Ends(float("nan"), float("nan"), "undefined")
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Diversity:
     """Values, why one or its interval is NaN, intervals, and how far the halves of each split lie apart."""
 
     counts: dict[str, int]
@@ -148,9 +142,9 @@ class _Found:
         return out
 
 
-def _study(
+def study_diversity(
     corpora: list[list[str]], clusters: ArrayLike | None, n_resamples: int, sample: int | None, seed: int, level: float
-) -> list[_Found]:
+) -> list[Diversity]:
     """All corpora (row i of each belongs to one image) with the same patients in the same quarters."""
     as_count(n_resamples, "n_resamples", 0)
     as_count(seed, "seed", 0)
@@ -158,10 +152,10 @@ def _study(
     unit = _patients(corpora, clusters)
     found = [_values(texts, sample, seed) for texts in corpora]
     if n_resamples:
-        tables = [_tables(texts, sample, seed) for texts in corpora]
-        parts, n_patients = _parts(tables, unit, n_resamples, seed)
+        tables = [text_tables(texts, sample, seed) for texts in corpora]
+        parts, n_patients = measured_parts(tables, unit, n_resamples, seed)
         for each, table, values in zip(found, tables, parts, strict=True):
-            alone = (_alone(table.templates, unit), _alone(table.words, unit), FEW_ALONE)
+            alone = (patients_alone(table.templates, unit), patients_alone(table.words, unit), FEW_ALONE)
             for name, piece, patients, own in zip(MEASURES, values, n_patients, alone, strict=True):
                 each.ends[name], why = _interval(name, each.value[name], piece, patients, own, level)
                 each.apart[name] = piece[4] - piece[5]
@@ -184,7 +178,7 @@ def _patients(corpora: list[list[str]], clusters: ArrayLike | None) -> NDArray[n
     return unit
 
 
-def _values(texts: list[str], sample: int | None, seed: int) -> _Found:
+def _values(texts: list[str], sample: int | None, seed: int) -> Diversity:
     got = lexical_diversity(texts, sample=sample, seed=seed)
     counts = {name: getattr(got, name) for name in ("n_texts", "n_empty", "n_tokens", "n_types")}
     value = {name: float(getattr(got, name)) for name in MEASURES}
@@ -194,10 +188,10 @@ def _values(texts: list[str], sample: int | None, seed: int) -> _Found:
         "type_token_ratio": f"undefined: no word in {got.n_texts} texts",
         "self_bleu": f"undefined: 2 texts with a word are needed, got {worded} of {got.n_texts}",
     }
-    return _Found(counts, value, {name: why[name] for name in MEASURES if np.isnan(value[name])}, {}, {})
+    return Diversity(counts, value, {name: why[name] for name in MEASURES if np.isnan(value[name])}, {}, {})
 
 
-def _mirror(found: _Found) -> None:
+def _mirror(found: Diversity) -> None:
     """1 - self-BLEU, with the interval turned round."""
     found.value["self_bleu_diversity"] = 1 - found.value["self_bleu"]
     if "self_bleu" in found.note:
@@ -206,180 +200,6 @@ def _mirror(found: _Found) -> None:
         low, high, method = found.ends["self_bleu"]
         found.ends["self_bleu_diversity"] = _Ends(1 - high, 1 - low, method)
         found.apart["self_bleu_diversity"] = -found.apart["self_bleu"]
-
-
-# --- one corpus in parts -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    """Which text has what, in tables of ones (texts x things), made once; `used` are the texts of self-BLEU.
-
-    `grams` (one table an order) hold an n-gram that a text has c times as c things, "once", ..., "c times". BLEU's
-    clipped count is then the number of things that another text has too.
-    """
-
-    sizes: sp.csr_array
-    templates: sp.csr_array
-    words: sp.csr_array
-    used: NDArray[np.int64]
-    sampled: bool
-    length: NDArray[np.int64]
-    grams: tuple[sp.csr_array, ...]
-
-
-def _tables(texts: list[str], sample: int | None, seed: int) -> _Tables:
-    rows, tokens, found = _token_ids(texts)
-    length = np.diff(rows)
-    document = np.repeat(np.arange(len(texts)), length)
-    number: dict[str, int] = {}
-    template = np.array([number.setdefault(" ".join(text.split()), len(number)) for text in texts], dtype=np.int64)
-    pair = np.unique(document * len(found) + tokens)
-    used = np.flatnonzero(length)
-    sampled = sample is not None and sample < len(used)
-    if sampled:  # the very texts that `language.self_bleu` draws
-        rng = np.random.default_rng(np.random.SeedSequence(seed))
-        used = used[np.sort(rng.choice(len(used), sample, replace=False))]
-    kept = np.isin(document, used)
-    return _Tables(
-        sp.csr_array(np.stack([np.ones(len(texts)), length], axis=1)),
-        _ones(np.arange(len(texts)), template, len(texts)),
-        _ones(pair // max(len(found), 1), pair % max(len(found), 1), len(texts)),
-        used,
-        sampled,
-        length[used],
-        tuple(_grams(length[used], tokens[kept])),
-    )
-
-
-def _ones(row: NDArray[Any], thing: NDArray[Any], n_rows: int) -> sp.csr_array:
-    kinds, column = np.unique(thing, return_inverse=True)
-    return sp.csr_array((np.ones(len(row), dtype=np.float32), (row, column)), shape=(n_rows, len(kinds)))
-
-
-def _grams(length: NDArray[np.int64], tokens: NDArray[np.int64]) -> list[sp.csr_array]:
-    document = np.repeat(np.arange(len(length)), length)
-    left = np.repeat(np.cumsum(length), length) - np.arange(len(tokens))  # tokens from here to the end of the text
-    tables = []
-    gram, width = tokens, int(tokens.max(initial=0)) + 1
-    for n in range(1, _ORDERS + 1):
-        start = np.flatnonzero(left >= n)
-        if n > 1:  # number the n-grams: the (n-1)-gram that starts here, followed by one more token
-            key = gram[start] * width + tokens[start + n - 1]
-            gram = np.zeros(len(tokens), dtype=np.int64)
-            gram[start] = np.unique(key, return_inverse=True)[1]
-        size = int(gram.max(initial=0)) + 1
-        pair, times = np.unique(document[start] * size + gram[start], return_counts=True)
-        level = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-        row, thing = np.repeat(pair // size, times), np.repeat(pair % size, times) + level * size
-        _, which, holders = np.unique(thing, return_inverse=True, return_counts=True)
-        several = holders[which] > 1  # what only one text of the whole corpus has is matched in no part of it
-        tables.append(_ones(row[several], thing[several], len(length)))
-    return tables
-
-
-def _deal(n_patients: int, n_resamples: int, seed: int) -> NDArray[np.int8]:
-    """The quarter (0 to 3) of each patient in each split, shape (splits, patients).
-
-    Quarters are equal in size, so that only chance sets them apart; up to three patients sit out with -1.
-    """
-    quarter = np.full(n_patients, -1, dtype=np.int8)
-    quarter[: n_patients // 4 * 4] = np.arange(n_patients // 4 * 4) % 4
-    rng = np.random.default_rng(np.random.SeedSequence(seed))
-    return rng.permuted(np.tile(quarter, (n_resamples, 1)), axis=1)
-
-
-def _parts(
-    corpora: list[_Tables], unit: NDArray[np.int64], n_resamples: int, seed: int
-) -> tuple[list[Floats], tuple[int, int, int]]:
-    """Each corpus' measures in its quarters and halves, (measures, 6, splits), and the patients behind each measure."""
-    everybody = np.arange(int(unit.max(initial=-1)) + 1)
-    # Patients without a text in the sample would leave the parts of the sample unequal: they are not dealt.
-    sampled = any(each.sampled for each in corpora)
-    some = np.unique(np.concatenate([unit[each.used] for each in corpora])) if sampled else everybody
-    n_patients = (len(everybody), len(everybody), len(some))
-    deals = _deal(len(everybody), n_resamples, seed), _deal(len(some), n_resamples, seed)
-    found = []
-    for each in corpora:
-        values = np.full((len(MEASURES), 6, n_resamples), np.nan)
-        place = np.searchsorted(some, unit[each.used])
-        step = max(1, _BATCH // max(len(unit), 1, *(table.shape[1] for table in each.grams)))
-        for first in range(0, n_resamples, step):
-            now = slice(first, first + step)
-            if len(everybody) >= FEW_PATIENTS:
-                values[:2, :, now] = _shares(each, np.ascontiguousarray(deals[0][now, unit].T))
-            if len(some) >= FEW_PATIENTS:
-                values[2, :, now] = _bleu(each, np.ascontiguousarray(deals[1][now, place].T))
-        found.append(values)
-    return found, n_patients
-
-
-def _six(quarters: NDArray[Any]) -> NDArray[Any]:
-    """The four quarters (axis 1), and behind them the sums for the two halves."""
-    halves = quarters[:, 0] + quarters[:, 1], quarters[:, 2] + quarters[:, 3]
-    return np.concatenate([quarters, halves[0][:, None], halves[1][:, None]], axis=1)
-
-
-def _holders(things: sp.csr_array, quarter: NDArray[np.int8]) -> NDArray[Any]:
-    """How many texts of each part have each thing, (things, 6, splits), for the `quarter` of each text and split."""
-    inside = (quarter[:, None] == np.arange(4)[:, None]).astype(things.dtype)
-    quarters = things.T @ inside.reshape(len(inside), 4 * quarter.shape[1])
-    return _six(quarters.reshape(things.shape[1], 4, quarter.shape[1]))
-
-
-def _shares(corpus: _Tables, quarter: NDArray[np.int8]) -> Floats:
-    """Template diversity and type-token ratio of every part, (2, 6, splits)."""
-    different = [(_holders(each, quarter) > 0).sum(axis=0) for each in (corpus.templates, corpus.words)]
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.stack(different) / _holders(corpus.sizes, quarter))
-
-
-def _bleu(corpus: _Tables, quarter: NDArray[np.int8]) -> Floats:
-    """Self-BLEU of every part, (6, splits)."""
-    length, n_splits = corpus.length, quarter.shape[1]
-    own = np.stack([quarter, 4 + quarter // 2], axis=1).astype(np.int64)  # quarter and half that a text is in
-    score = np.zeros(own.shape)
-    common = np.ones(own.shape, dtype=bool)
-    for n, things in enumerate(corpus.grams, start=1):
-        shared = (_holders(things, quarter) > 1).astype(np.float32)
-        matches = (things @ shared.reshape(len(shared), 6 * n_splits)).reshape(len(length), 6, n_splits)
-        matches = np.take_along_axis(matches, own, axis=1).astype(np.float64)
-        if n == 1:
-            common = matches > 0
-        here = length >= n
-        score[here] += np.log(np.where(matches > 0, matches, _SMOOTHING)[here] / (length[here] - n + 1)[:, None, None])
-    score /= np.minimum(length, _ORDERS)[:, None, None]
-    score += np.take_along_axis(_brevity(length, quarter), own, axis=1)
-    score = np.where(common, np.exp(score), 0.0)
-    inside = quarter[:, None] == np.arange(4)[:, None]
-    texts = _six(inside.sum(axis=0, dtype=np.float64)[None])[0]
-    halves = [((quarter // 2 == half) * score[:, 1]).sum(axis=0) for half in (0, 1)]
-    sums = np.concatenate([(inside * score[:, :1]).sum(axis=0), halves])
-    return np.where(texts > 1, sums / np.maximum(texts, 1), np.nan)
-
-
-def _brevity(length: NDArray[np.int64], quarter: NDArray[np.int8]) -> Floats:
-    """Logarithm of the brevity penalty that each text would have in each part, (texts, 6, splits)."""
-    sizes, which = np.unique(length, return_inverse=True)
-    times = _holders(_ones(np.arange(len(length)), which, len(length)), quarter)
-    size = sizes[:, None, None].astype(np.float64)
-    beyond = np.full((1, *times.shape[1:]), np.inf)
-    below = np.maximum.accumulate(np.concatenate([-beyond, np.where(times > 0, size, -np.inf)[:-1]]))
-    above = np.minimum.accumulate(np.concatenate([np.where(times > 0, size, np.inf)[1:], beyond])[::-1])[::-1]
-    closest = np.where(times > 1, size, np.where(size - below <= above - size, below, above))
-    return np.minimum(0.0, 1.0 - closest / size)[which]
-
-
-# --- intervals ---------------------------------------------------------------------------------------------------
-
-
-def _alone(things: sp.csr_array, unit: NDArray[np.int64]) -> int:
-    """Patients who have something that nobody else has."""
-    table = things.tocoo()
-    n_patients = int(unit.max(initial=-1)) + 1
-    pair = np.unique(table.col.astype(np.int64) * n_patients + unit[table.row])
-    thing, patient = pair // max(n_patients, 1), pair % max(n_patients, 1)
-    return len(np.unique(patient[np.bincount(thing)[thing] == 1]))
 
 
 def _interval(name: str, value: float, parts: Floats, patients: int, alone: int, level: float) -> tuple[_Ends, str]:
@@ -400,10 +220,7 @@ def _interval(name: str, value: float, parts: Floats, patients: int, alone: int,
         trials = min(trials, float(patients))
     # Noise of the variance: from the number of splits, and (measured) from the number of patients.
     freedom = 2 / (8 / parts.shape[1] + 4 / patients)
-    z = float(stdtrit(freedom, 0.5 + level / 2)) ** 2 / trials
-    centre = (value + z / 2) / (1 + z)
-    half = float(np.sqrt(z * value * (1 - value) + z * z / 4)) / (1 + z)
-    return _Ends(max(centre - half, 0.0), min(centre + half, 1.0), METHOD), ""
+    return _Ends(*wilson(value, trials, float(stdtrit(freedom, 0.5 + level / 2))), METHOD), ""
 
 
 def _variance(parts: Floats, patients: int) -> float:
@@ -417,12 +234,15 @@ def _variance(parts: Floats, patients: int) -> float:
     return half * change ** float(np.log2(patients / (patients // 4 * 2)))
 
 
-def _difference(one: _Found, other: _Found) -> _Found:
-    """Generated less reference, the interval from the limits of both and the correlation of their halves."""
-    out = _Found({}, {}, {}, {}, {})
+def less(one: Diversity, other: Diversity, names: tuple[str, str] = ("generated", "reference")) -> Diversity:
+    """One corpus less the other, the interval from the limits of both and the correlation of their halves.
+
+    `names` of the two, for a note that says in which of them something is undefined.
+    """
+    out = Diversity({}, {}, {}, {}, {})
     for name, value in one.value.items():
         out.value[name] = value - other.value[name]
-        for side, found in (("generated", one), ("reference", other)):
+        for side, found in zip(names, (one, other), strict=True):
             if name in found.note:
                 out.note.setdefault(name, f"{side}: {found.note[name]}")
         if name in one.ends:
@@ -430,7 +250,7 @@ def _difference(one: _Found, other: _Found) -> _Found:
     return out
 
 
-def _paired(name: str, one: _Found, other: _Found) -> _Ends:
+def _paired(name: str, one: Diversity, other: Diversity) -> _Ends:
     """Each limit as far from the difference as the limits of both values together, less what they share."""
     moved, beside = one.apart[name], other.apart[name]
     size = float(np.sqrt((moved**2).sum() * (beside**2).sum()))

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cxrhf.metrics.checks import InputError, same_length
-from cxrhf.metrics.diversity import _difference, _Found, _study
-from cxrhf.metrics.language import as_texts
+from cxrhf.metrics.checks import InputError, as_texts, same_length
+from cxrhf.metrics.diversity import Diversity, less, study_diversity
 
 
 class Compared:
     """Corpora by name, studied together: what `measure_diversity_pair` gives of two, at the cost of one each."""
 
-    def __init__(self, found: Mapping[str, _Found]) -> None:
+    def __init__(self, found: Mapping[str, Diversity]) -> None:
         self._found = found
 
     def of(self, name: str) -> dict[str, Any]:
@@ -25,7 +24,7 @@ class Compared:
 
     def less(self, name: str, other: str) -> dict[str, Any]:
         """One corpus less another, with paired intervals."""
-        return _difference(self._found[name], self._found[other]).flat()
+        return less(self._found[name], self._found[other], (name, other)).flat()
 
 
 def compare_diversity(
@@ -48,5 +47,5 @@ def compare_diversity(
     texts = {name: as_texts(each, name) for name, each in corpora.items()}
     same_length(**{name: np.empty(len(each)) for name, each in texts.items()})
     return Compared(
-        dict(zip(texts, _study(list(texts.values()), clusters, n_resamples, sample, seed, level), strict=True))
+        dict(zip(texts, study_diversity(list(texts.values()), clusters, n_resamples, sample, seed, level), strict=True))
     )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cxrhf.metrics.checks import InputError, as_count, as_labels, one_of, same_length
+from cxrhf.metrics.checks import InputError, as_clusters, as_count, as_labels, one_of, same_length
 from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.streams import draw_with_replacement, stream_key, stream_start
 
@@ -79,15 +79,7 @@ def draw(
     one_of(strata, "strata", STRATA)
     labels = None if y is None else as_labels(y, masked=True)
     if clusters is not None:
-        raw = np.asarray(clusters)
-        if raw.ndim != 1:
-            raise InputError(f"clusters has {raw.ndim} dimensions, allowed: one patient for each row")
-        missing = [i for i, each in enumerate(raw) if each is None] if raw.dtype.kind == "O" else []
-        if missing:
-            raise InputError(f"clusters[{missing[0]}] is None: every row needs a patient")
-        if raw.dtype.kind == "f" and np.isnan(raw).any():
-            raise InputError(f"clusters[{int(np.argmax(np.isnan(raw)))}] is nan: every row needs a patient")
-        unit = np.unique(_plain_names(raw), return_inverse=True)[1].reshape(-1).astype(np.int32)
+        unit = np.unique(_plain_names(as_clusters(clusters)), return_inverse=True)[1].reshape(-1).astype(np.int32)
     elif labels is not None:
         unit = np.arange(len(labels), dtype=np.int32)
     elif n is not None:

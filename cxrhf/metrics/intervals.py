@@ -12,7 +12,8 @@ replicates' standard deviation. Which form holds was measured (docs/coverage.md)
 * calibration errors: replicates sit above the value itself (resampling adds noise, noise adds error), so they are
   moved back by that much: `centred percentile`; so are the two parts of the Brier score that isotonic recalibration
   makes, which fits a resample better than it fits the sample;
-* a value on the edge of its range, or replicates that never vary: `wilson` with the effective number of patients.
+* a value on the edge of its range (but for calibration errors, whose replicates leave it), or replicates that never
+  vary: `wilson` with the effective number of patients.
 
 Known gap: an AUROC near 1 hangs on a few low-scoring positives, and a sample that happens to hold none of them looks
 too sure of itself: at AUROC .976 and 17 to 82 positive patients the 95% interval covered 90 to 93%.
@@ -27,7 +28,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, ndtri, stdtr, stdtrit
 
 from cxrhf.metrics.catalogue import METRICS
-from cxrhf.metrics.checks import Floats, InputError, as_fraction, as_labels, as_weights, one_of, same_length
+from cxrhf.metrics.checks import (
+    Floats,
+    InputError,
+    as_clusters,
+    as_fraction,
+    as_labels,
+    as_weights,
+    one_of,
+    same_length,
+)
+from cxrhf.metrics.proportions import wilson
 
 # Effective patients from which on percentile and logit-t intervals agree.
 MANY = 200.0
@@ -82,7 +93,7 @@ def count_units(y: ArrayLike, clusters: ArrayLike | None = None, weight: ArrayLi
     labels = as_labels(y, masked=True)
     if labels.ndim != 1:
         raise InputError(f"y has {labels.ndim} dimensions, allowed: one label at a time")
-    unit = numbered(clusters, len(labels))
+    unit = patient_numbers(clusters, len(labels))
     same_length(y=labels, clusters=unit)
     mass = as_weights(weight, len(labels))
     positive, negative, total = (_patients(unit, mass, side) for side in (labels == 1, labels == 0, ~np.isnan(labels)))
@@ -96,9 +107,9 @@ def count_units(y: ArrayLike, clusters: ArrayLike | None = None, weight: ArrayLi
     )
 
 
-def numbered(clusters: ArrayLike | None, n: int) -> NDArray[np.int64]:
+def patient_numbers(clusters: ArrayLike | None, n: int) -> NDArray[np.int64]:
     """Patients as whole numbers from 0, not all of which need be there: for those who only count or sum over them."""
-    raw = np.arange(n) if clusters is None else np.asarray(clusters)
+    raw = np.arange(n) if clusters is None else as_clusters(clusters)
     small = raw.dtype.kind in "iu" and len(raw) > 0 and raw.min() >= 0 and raw.max() < 4 * len(raw)
     return np.asarray(raw if small else np.unique(raw, return_inverse=True)[1].reshape(-1), dtype=np.int64)
 
@@ -182,16 +193,16 @@ def interval(
     edge = np.isfinite(bounds).all() and (point <= bounds[0] or point >= bounds[1] or spread == 0)
     if method in ("logit-t", "logit-normal", "wilson") and not np.isfinite(bounds).all():
         method = "t"
-    if edge and method != "centred percentile" and np.isfinite(few):
+    if edge and np.isfinite(few) and (method != "centred percentile" or spread == 0):
         method = "wilson"
     if method == "percentile":
         low, high = np.quantile(values, [tail, 1 - tail])
     elif method == "centred percentile":
         low, high = np.clip(np.quantile(values, [tail, 1 - tail]) - (values.mean() - point), *bounds)
     elif method == "wilson":
-        low, high = _wilson(point, spread, few, level, bounds)
+        low, high = _on_the_edge(point, spread, few, level, bounds)
     else:
-        spread, quantile = _widened(spread, few, method, conditional, point, metric, tail)
+        spread, quantile = _widened(spread, few, method, conditional, metric, tail)
         if method == "t":
             low, high = np.clip((point - quantile * spread, point + quantile * spread), *bounds)
         else:
@@ -213,7 +224,7 @@ def _defined(replicates: ArrayLike) -> tuple[Floats, int, int]:
 
 
 def _widened(
-    spread: float, few: float, method: str, conditional: bool, point: float, metric: str | None, tail: float
+    spread: float, few: float, method: str, conditional: bool, metric: str | None, tail: float
 ) -> tuple[float, float]:
     """Standard deviation corrected for few patients, and the quantile to multiply it by."""
     if not np.isfinite(few):
@@ -235,19 +246,17 @@ def _on_logit_scale(point: float, half: float, bounds: tuple[float, float]) -> t
     return low + (high - low) * float(expit(centre - step)), low + (high - low) * float(expit(centre + step))
 
 
-def _wilson(
+def _on_the_edge(
     point: float, spread: float, patients: float, level: float, bounds: tuple[float, float]
 ) -> tuple[float, float]:
-    """Wilson's interval of a proportion, with the number of patients that the spread implies (or there are)."""
+    """Wilson's interval on the metric's range, with the number of patients that the spread implies (or there are)."""
     low, high = bounds
     share = float(np.clip((point - low) / (high - low), 0, 1))
     variance = share * (1 - share)
     scaled = spread / (high - low)
     n = variance / scaled**2 if scaled > 0 and variance > 0 else max(patients, 1.0)
-    z = float(ndtri(0.5 + level / 2))
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * float(np.sqrt(variance / n + z * z / (4 * n * n)))
-    return low + (high - low) * max(centre - half, 0.0), low + (high - low) * min(centre + half, 1.0)
+    below, above = wilson(share, n, float(ndtri(0.5 + level / 2)))
+    return low + (high - low) * below, low + (high - low) * above
 
 
 def difference_interval(

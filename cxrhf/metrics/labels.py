@@ -12,7 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cxrhf.metrics.checks import Floats, InputError, as_labels, as_probabilities, as_scores, as_weights, one_of
+from cxrhf.metrics.checks import (
+    Floats,
+    InputError,
+    as_label_weights,
+    as_labels,
+    as_pretest,
+    as_probabilities,
+    as_scores,
+    one_of,
+    where_labelled,
+)
 from cxrhf.metrics.weighting import LEAST_SHARE, att_weights, effective_sample_size, ipw_weights
 
 
@@ -62,32 +72,13 @@ def labels_of(
     labels = as_labels(y, "references", masked=True)
     single = labels.ndim == 1
     missing = np.isnan(labels)
-    scores = _beside(p, missing, "predictions")
-    scores = as_probabilities(scores, "predictions", masked=True) if probability else scores
-    weights = None
-    if weight is not None:
-        raw = np.asarray(weight, dtype=np.float64)
-        weights = as_weights(weight, len(labels), "sample_weight") if raw.ndim != 2 else _beside(raw, missing, "weight")
-    q = None
-    if pretest is not None:
-        raw = np.asarray(pretest, dtype=object)
-        wide = np.broadcast_to(raw[:, None], labels.shape) if raw.ndim == 1 and not single else pretest
-        q = as_probabilities(_beside(wide, missing, "context"), "context", masked=True)
+    scores = where_labelled(p, missing, "predictions", "references")
+    scores = (as_probabilities if probability else as_scores)(scores, "predictions", masked=True)
+    weights = None if weight is None else as_label_weights(weight, missing, "sample_weight", "references")
+    q = None if pretest is None else as_pretest(pretest, missing, "context", "references")
     if single:
-        labels, scores = labels[:, None], scores[:, None]
-        weights = weights[:, 0] if weights is not None and weights.ndim == 2 else weights
-        q = None if q is None else q.reshape(-1, 1)
+        labels, scores, q = labels[:, None], scores[:, None], None if q is None else q[:, None]
     return Labels(labels, scores, weights, q, single)
-
-
-def _beside(values: ArrayLike, missing: NDArray[np.bool_], name: str) -> Floats:
-    """Finite numbers of the labels' shape; what stands beside a missing label is never looked at and may be missing."""
-    raw = np.asarray(values)
-    if raw.shape != missing.shape:
-        raise InputError(f"references has shape {missing.shape} but {name} has shape {raw.shape}; they must be equal")
-    if missing.any():
-        raw = np.where(missing, 0.0, raw)
-    return as_scores(raw, name, masked=True)
 
 
 def reweighted(rows: Labels, weighting: str = "att") -> Labels:
@@ -98,7 +89,7 @@ def reweighted(rows: Labels, weighting: str = "att") -> Labels:
         if weighting == "att":
             factor = att_weights(label.y, label.pretest)
         else:  # AUROC does not depend on the prevalence: it only scales each class
-            factor = ipw_weights(label.y, label.pretest, float(np.clip(label.y.mean(), 1e-6, 1 - 1e-6)))
+            factor = ipw_weights(label.y, label.pretest, 0.5)
         weight[label.at, k] = label.weight * factor
     return replace(rows, weight=weight)
 

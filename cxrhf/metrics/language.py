@@ -21,8 +21,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from cxrhf.metrics.checks import InputError, as_count
-from cxrhf.metrics.ngrams import numbered, smoothed_bleu
+from cxrhf.metrics.checks import InputError, as_count, as_texts
+from cxrhf.metrics.ngrams import ORDERS, SMOOTHING, numbered_ngrams, smoothed_bleu
 from cxrhf.metrics.stopwords import STOP_WORDS
 
 # De-identification brackets of older MIMIC notes, special tokens of generators, HTML leftovers: marks, not words.
@@ -56,20 +56,6 @@ def tokenize(text: str) -> list[str]:
     return (_ASCII_WORD if ascii_only else _WORD).findall(text)
 
 
-def as_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
-    """A list of str, or an InputError that names the first entry that is none."""
-    if isinstance(texts, (str, bytes)):
-        raise InputError(f"{name} is one {type(texts).__name__} ({texts[:40]!r}), allowed: a list of str, one a report")
-    rows = list(texts)
-    for position, text in enumerate(rows):
-        if not isinstance(text, str):
-            raise InputError(
-                f"{name}[{position}] is {text!r} ({type(text).__name__}), allowed: str. "
-                "Drop the row, or write '' for an empty report"
-            )
-    return rows
-
-
 @dataclass(frozen=True, slots=True)
 class DocumentTerms:
     """Word counts: matrix[document, word], and the words of the columns."""
@@ -87,7 +73,7 @@ def document_terms(texts: Iterable[str], vocabulary: Iterable[str] | None = None
     >>> document_terms(["No effusion.", "Effusion, effusion"]).matrix.toarray().tolist()
     [[1, 1], [2, 0]]
     """
-    rows, tokens, found = _token_ids(as_texts(texts))
+    rows, tokens, found = token_ids(as_texts(texts))
     if vocabulary is None:
         columns = sorted(word for word in found if not (stop and word in STOP_WORDS))
     else:
@@ -119,14 +105,17 @@ def _numbers(text: str) -> NDArray[np.int64]:
     found = []
     for word in tokenize(text):
         number = _NUMBER.get(word)
-        if number is None:  # two threads may both draw a number here: one of them wins, the other is never used
-            number = _NUMBER.setdefault(word, next(_NEXT))
+        if number is None:
+            # Two threads may both come here: one number wins, the other is never used. The word is noted before its
+            # number can be seen.
+            number = next(_NEXT)
             _WORD_OF[number] = word
+            number = _NUMBER.setdefault(word, number)
         found.append(number)
     return np.array(found, dtype=np.int64)
 
 
-def _token_ids(texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
+def token_ids(texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
     """Row pointers, the token numbers of all texts in one array, and the word of each number, as they first appear."""
     parts = [_numbers(text) for text in texts]
     rows = np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64)
@@ -144,7 +133,12 @@ def template_diversity(texts: Iterable[str]) -> float:
     1 when no two reports are equal, 1/n when all are. NaN without texts.
     """
     rows = as_texts(texts)
-    return len({" ".join(text.split()) for text in rows}) / len(rows) if rows else float("nan")
+    return len({template_of(text) for text in rows}) / len(rows) if rows else float("nan")
+
+
+def template_of(text: str) -> str:
+    """What two reports must have in common to count as one: all but the amount of white space."""
+    return " ".join(text.split())
 
 
 def type_token_ratio(texts: Iterable[str]) -> float:
@@ -152,12 +146,16 @@ def type_token_ratio(texts: Iterable[str]) -> float:
 
     It falls with the length of the corpus, so it compares corpora of about equal size only.
     """
-    _, tokens, found = _token_ids(as_texts(texts))
+    _, tokens, found = token_ids(as_texts(texts))
     return len(found) / len(tokens) if len(tokens) else float("nan")
 
 
 def self_bleu(
-    texts: Iterable[str], max_order: int = 4, smoothing: float = 0.1, sample: int | None = None, seed: int = 0
+    texts: Iterable[str],
+    max_order: int = ORDERS,
+    smoothing: float = SMOOTHING,
+    sample: int | None = None,
+    seed: int = 0,
 ) -> float:
     """Mean BLEU of each text against all the others as references, 0 to 1; higher means more alike.
 
@@ -177,18 +175,24 @@ def self_bleu(
     if not 0 <= smoothing <= 1:
         raise InputError(f"smoothing is {smoothing!r}, allowed: a number from 0 to 1")
     corpus = [text for text in as_texts(texts) if len(_numbers(text))]
-    if sample is not None and as_count(sample, "sample", 2) < len(corpus):
-        rng = np.random.default_rng(np.random.SeedSequence(seed))
-        corpus = [corpus[i] for i in np.sort(rng.choice(len(corpus), sample, replace=False))]
+    corpus = [corpus[i] for i in drawn_texts(len(corpus), sample, seed)]
     if len(corpus) < 2:
         return float("nan")
-    rows, tokens, _ = _token_ids(corpus)
+    rows, tokens, _ = token_ids(corpus)
     length = np.diff(rows)
     document = np.repeat(np.arange(len(corpus)), length)
     matches = np.array(
-        [_clipped(document[start], gram, len(corpus)) for _, start, gram in numbered(rows, tokens, order)]
+        [_clipped(document[start], gram, len(corpus)) for _, start, gram in numbered_ngrams(rows, tokens, order)]
     )
     return float(smoothed_bleu(matches, length, _closest(length), smoothing).mean())
+
+
+def drawn_texts(n: int, sample: int | None, seed: int) -> NDArray[np.int64]:
+    """Which of n texts are looked at, in their order: all, or `sample` of them drawn by the seed."""
+    if sample is None or as_count(sample, "sample", 2) >= n:
+        return np.arange(n)
+    rng = np.random.default_rng(np.random.SeedSequence(seed))
+    return np.sort(rng.choice(n, sample, replace=False))
 
 
 def _clipped(document: NDArray[Any], gram: NDArray[Any], n_texts: int) -> NDArray[np.float64]:
@@ -290,7 +294,7 @@ class LexicalDiversity:
 def lexical_diversity(texts: Iterable[str], sample: int | None = None, seed: int = 0) -> LexicalDiversity:
     """All measures of `texts` that need no encoder; `sample` and `seed` go to self-BLEU."""
     corpus = as_texts(texts)
-    rows, tokens, found = _token_ids(corpus)
+    rows, tokens, found = token_ids(corpus)
     return LexicalDiversity(
         n_texts=len(corpus),
         n_empty=int((np.diff(rows) == 0).sum()),

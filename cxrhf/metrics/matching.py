@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cxrhf.metrics.checks import Floats, InputError, as_labels, as_probabilities, as_scores, as_weights, same_length
+from cxrhf.metrics.checks import (
+    Floats,
+    InputError,
+    as_clusters,
+    as_labels,
+    as_probabilities,
+    as_scores,
+    as_weights,
+    same_length,
+)
 from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.ranking import auroc_of, rank_rows
 
@@ -184,13 +193,13 @@ def match_pairs(
     if ids is not None:
         keys = np.unique(np.asarray(ids), return_inverse=True)[1].reshape(-1)
         same_length(y=labels, ids=keys)
+    order = _sorted_context(labels, q, keys)
     if clusters is not None:
         from cxrhf.metrics.matching_apart import pairs_apart
 
-        same_length(y=labels, clusters=np.asarray(clusters))
-        order = _sorted_context(labels, q, keys)
-        return MatchedPairs(*pairs_apart(labels, q, penalty, np.asarray(clusters), order))
-    order = _sorted_context(labels, q, keys)
+        patient = as_clusters(clusters)
+        same_length(y=labels, clusters=patient)
+        return MatchedPairs(*pairs_apart(labels, q, penalty, patient, order))
     positive = labels[order] == 1
     n = len(order)
     taken = np.empty(n, dtype=np.bool_)
@@ -275,7 +284,7 @@ def pair_summary(
     gap = np.abs(q[pairs.positives] - q[pairs.negatives])
     same = np.nan
     if clusters is not None and len(gap):
-        patient = np.asarray(clusters)
+        patient = as_clusters(clusters)
         same_length(y=labels, clusters=patient)
         same = float((patient[pairs.positives] == patient[pairs.negatives]).mean())
     positive = labels == 1

@@ -24,7 +24,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.metrics.checks import InputError, as_labels, as_probabilities, as_scores, as_weights
+from cxrhf.metrics.checks import (
+    InputError,
+    as_labels,
+    as_pretest,
+    as_probabilities,
+    as_scores,
+    as_texts,
+    as_weights,
+    is_missing,
+    where_labelled,
+)
 
 Columns = dict[str, NDArray[Any]]
 
@@ -189,7 +199,8 @@ class ModuleInputs(_Module):
         """Numbers as float64, names and texts as str; refused here what no metric can use."""
         out: Columns
         if self.texts:
-            out = {name: _as_texts(given[name], name) for name in ("predictions", "references") if name in given}
+            inputs = [name for name in ("predictions", "references") if name in given]
+            out = {name: np.array(as_texts(given[name], name), dtype=object) for name in inputs}
         else:
             out = _numbers(given, self.probability)
         return out | {name: _as_names(given[name], name) for name in _NAMES if name in given}
@@ -224,27 +235,14 @@ class ModuleInputs(_Module):
 def _numbers(given: dict[str, Any], probability: bool) -> Columns:
     labels = as_labels(_plain(given["references"], "references"), "references", masked=True)
     missing = np.isnan(labels)
-    scores = _plain(given["predictions"], "predictions")
-    if np.shape(scores) != labels.shape:
-        raise InputError(f"references has shape {labels.shape} but predictions has shape {np.shape(scores)}")
-    # What stands beside a missing label is never looked at, so it may be missing too.
+    scores = where_labelled(_plain(given["predictions"], "predictions"), missing, "predictions", "references")
     check = as_probabilities if probability else as_scores
-    out = {"predictions": check(_where_known(missing, scores), "predictions", masked=True), "references": labels}
+    out = {"predictions": check(scores, "predictions", masked=True), "references": labels}
     if "sample_weight" in given:
         out["sample_weight"] = as_weights(_plain(given["sample_weight"], "sample_weight"), len(labels), "sample_weight")
     if "context" in given:
-        q = _plain(given["context"], "context")
-        if labels.ndim == 2 and np.ndim(q) == 1 and len(q) == len(labels):
-            q = np.repeat(np.asarray(q)[:, None], labels.shape[1], axis=1)
-        if np.shape(q) != labels.shape:
-            raise InputError(f"references has shape {labels.shape} but context has shape {np.shape(q)}")
-        out["context"] = as_probabilities(_where_known(missing, q), "context", masked=True)
+        out["context"] = as_pretest(_plain(given["context"], "context"), missing, "context", "references")
     return out
-
-
-def _where_known(missing: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[Any]:
-    """0 beside a missing label; words stay words, for the check that follows to name."""
-    return np.where(missing, 0.0, values.astype(object) if values.dtype.kind in "US" else values)
 
 
 def _plain(values: Any, name: str) -> NDArray[Any]:
@@ -278,27 +276,10 @@ def _as_names(values: Any, name: str) -> NDArray[Any]:
         return raw.astype(str).astype(object)
     out = np.empty(len(raw), dtype=object)
     for position, value in enumerate(raw.tolist()):
-        if value is None or value != value or value == "":  # noqa: PLR0124 (NaN is unequal to itself)
+        if is_missing(value) or value == "":
             hint = "name the unknown ones, for example 'unknown'" if name == "groups" else "every row needs a patient"
             raise InputError(f"{name}[{position}] is {value!r}, allowed: a value; {hint}")
         out[position] = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-    return out
-
-
-def _as_texts(values: Any, name: str) -> NDArray[Any]:
-    if isinstance(values, (str, bytes)):
-        raise InputError(
-            f"{name} is one {type(values).__name__} ({values[:40]!r}), allowed: a list of str, one a report"
-        )
-    rows = list(values)
-    out = np.empty(len(rows), dtype=object)
-    for position, text in enumerate(rows):
-        if not isinstance(text, str):
-            raise InputError(
-                f"{name}[{position}] is {text!r:.60} ({type(text).__name__}), allowed: str. "
-                "Drop the row, or write '' for an empty report"
-            )
-        out[position] = text
     return out
 
 

@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+# Of BLEU, unless asked otherwise: runs of one to four words; what an order without a match counts as.
+ORDERS = 4
+SMOOTHING = 0.1
 
-def numbered(rows: Integers, tokens: Integers, max_order: int) -> Iterator[tuple[int, Integers, Integers]]:
+
+def numbered_ngrams(rows: Integers, tokens: Integers, max_order: int) -> Iterator[tuple[int, Integers, Integers]]:
     """For each order n: n, the places where an n-gram starts, and its number there (equal n-grams, equal numbers).
 
     `rows` points to the first token of each text in `tokens`; no n-gram reaches into the next text.
 
-    >>> [gram.tolist() for _, _, gram in numbered(np.array([0, 3, 5]), np.array([0, 1, 0, 0, 1]), 2)]
+    >>> [gram.tolist() for _, _, gram in numbered_ngrams(np.array([0, 3, 5]), np.array([0, 1, 0, 0, 1]), 2)]
     [[0, 1, 0, 0, 1], [0, 1, 0]]
     """
     length = np.diff(rows)

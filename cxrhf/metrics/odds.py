@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln, ndtri
 
 from cxrhf.metrics.checks import as_fraction, same_length
-from cxrhf.metrics.intervals import numbered
+from cxrhf.metrics.intervals import patient_numbers
 
 
 class Enrichment(NamedTuple):
@@ -46,7 +46,7 @@ def enrichment(
     """
     as_fraction(level, "level")
     within, there = np.asarray(inside, dtype=bool), np.asarray(has, dtype=bool)
-    unit = numbered(clusters, len(within))
+    unit = patient_numbers(clusters, len(within))
     same_length(inside=within, has=there, clusters=unit)
     n_in, n_out = int(within.sum()), int((~within).sum())
     a, c = int((within & there).sum()), int((~within & there).sum())

@@ -18,16 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.metrics.checks import InputError, as_count, one_of
+from cxrhf.metrics.checks import InputError, as_count, as_texts, one_of
 from cxrhf.metrics.compiled import compiled
-from cxrhf.metrics.language import _token_ids, as_texts
-from cxrhf.metrics.ngrams import numbered, smoothed_bleu
+from cxrhf.metrics.language import token_ids
+from cxrhf.metrics.ngrams import ORDERS, SMOOTHING, numbered_ngrams, smoothed_bleu
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-ORDERS = 4
-SMOOTHING = 0.1
 PARTS = ("f1", "precision", "recall")
 _WORD = 64  # bits that the kernel moves at once
 
@@ -169,7 +167,7 @@ def _pairs(references: Iterable[str], generated: Iterable[str]) -> _Pairs:
     both = [
         np.array([number.setdefault(text, len(number)) for text in texts], dtype=np.int64) for texts in (wanted, made)
     ]
-    rows, tokens, words = _token_ids(list(number))
+    rows, tokens, words = token_ids(list(number))
     key, row = np.unique(both[0] * max(len(number), 1) + both[1], return_inverse=True)
     return _Pairs(rows, tokens, len(words), key // max(len(number), 1), key % max(len(number), 1), row)
 
@@ -202,7 +200,7 @@ def _matches(pairs: _Pairs, max_order: int) -> Floats:
     """matches[order - 1, pair]: n-grams in common, each at most as often as the other text has it."""
     found = np.zeros((max_order, len(pairs.reference)))
     text = np.repeat(np.arange(len(pairs.rows) - 1), np.diff(pairs.rows))
-    for n, start, gram in numbered(pairs.rows, pairs.tokens, max_order):
+    for n, start, gram in numbered_ngrams(pairs.rows, pairs.tokens, max_order):
         by_text = np.lexsort((gram, text[start]))
         ends = np.concatenate([[0], np.cumsum(np.bincount(text[start], minlength=len(pairs.rows) - 1))])
         _common(ends.astype(np.int64), gram[by_text], pairs.reference, pairs.generated, found[n - 1])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cxrhf.metrics.catalogue import AUROC, SUMS, evaluate_sorted, find_metric
-from cxrhf.metrics.checks import InputError, as_count, binary_input, same_length
+from cxrhf.metrics.checks import InputError, as_clusters, as_count, binary_input, same_length
 from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.ranking import Ranked, auroc_lanes, rank_rows
 from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start
@@ -155,7 +155,7 @@ def _test(out: NDArray[np.float64], null: str) -> PermutationTest:
 def _units(clusters: ArrayLike | None, n: int) -> NDArray[np.int64]:
     if clusters is None:
         return np.arange(n)
-    raw = np.asarray(clusters)
+    raw = as_clusters(clusters)
     same_length(y=np.empty(n), clusters=raw)
     return np.unique(raw, return_inverse=True)[1].reshape(-1)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cxrhf.metrics.calibration import correct_prevalence
-from cxrhf.metrics.checks import Floats, InputError, as_fraction, as_labels, as_scores, as_weights, same_length
+from cxrhf.metrics.checks import Floats, InputError, as_fraction, binary_input, same_length
 from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.draws import Draws, draw_counts, run_in_blocks
 from cxrhf.metrics.streams import stream_key
@@ -88,7 +88,7 @@ def average_precision_at_prevalence(
 
     NaN without positives or without negatives.
     """
-    labels, scores, weights = as_labels(y), as_scores(p), as_weights(weight, len(np.asarray(y)))
+    labels, scores, weights = binary_input(y, p, weight)
     asked = np.array([[as_fraction(prevalence, "prevalence")]])
     found = walk(labels[:, None], scores[:, None], weights[:, None], np.empty((1, 0)), asked)
     return float(found.average_precision[0, 0])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cxrhf.metrics.checks import Floats, InputError, as_labels, as_scores, binary_input, same_length
+from cxrhf.metrics.checks import Floats, as_clusters, as_labels, as_scores, binary_input, same_length
 from cxrhf.metrics.compiled import compiled
 
 
@@ -262,9 +262,8 @@ def delong(y: ArrayLike, p: ArrayLike, p_other: ArrayLike | None = None, cluster
     if clusters is None:
         code = np.arange(len(labels))
     else:
-        raw = np.asarray(clusters)
-        if raw.shape != labels.shape:
-            raise InputError(f"clusters has shape {raw.shape}, y has {labels.shape}; they must be equal")
+        raw = as_clusters(clusters)
+        same_length(y=labels, clusters=raw)
         code = np.unique(raw, return_inverse=True)[1]
     n_clusters = int(code.max()) + 1
     deviation = placement - value

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from cxrhf.metrics.checks import Floats, as_count, as_fraction, binary_input, same_length
+from cxrhf.metrics.checks import Floats, as_clusters, as_count, as_fraction, binary_input, same_length
 from cxrhf.metrics.compiled import compiled
+from cxrhf.metrics.proportions import wilson
 from cxrhf.metrics.ranking import rank_rows
 
 # Probabilities of exactly 0 or 1 have no log odds; the calibration line moves them in by this much.
@@ -185,7 +186,7 @@ def reliability_table(
     if total <= 0:
         nothing = np.full(bins, np.nan)
         return Reliability(nothing, nothing, nothing, nothing, np.zeros(bins))
-    raw = np.arange(len(labels)) if clusters is None else np.asarray(clusters)
+    raw = np.arange(len(labels)) if clusters is None else as_clusters(clusters)
     same_length(y=labels, clusters=raw)
     unit = np.unique(raw, return_inverse=True)[1].reshape(-1)
     ranked = rank_rows(labels, scores, weights)
@@ -214,8 +215,6 @@ def reliability_table(
         variance = float((sums**2).sum()) * there / max(there - 1, 1)
         spread = mean_y * (1 - mean_y)
         n = spread / variance if variance > 0 and spread > 0 else float(there)
-        z = float(stdtrit(max(there - 1, 1), 0.5 + level / 2))
-        centre = (mean_y + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * float(np.sqrt(spread / n + z * z / (4 * n * n)))
-        columns.append((mean_p, mean_y, max(centre - half, 0.0), min(centre + half, 1.0), float(filled)))
+        low, high = wilson(mean_y, n, float(stdtrit(max(there - 1, 1), 0.5 + level / 2)))
+        columns.append((mean_p, mean_y, low, high, float(filled)))
     return Reliability(*(np.array(column) for column in zip(*columns, strict=True)))

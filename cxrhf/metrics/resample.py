@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike
 
 from cxrhf.metrics.blocks import Task, matched_block, metric_block, prepare, sum_block
 from cxrhf.metrics.catalogue import SUMS, Metric, find_metric
-from cxrhf.metrics.checks import Floats, InputError
-from cxrhf.metrics.columns import Columns, LabelRows, check_columns, check_pretest, sort_context, sort_label
+from cxrhf.metrics.checks import Floats, InputError, as_pretest
+from cxrhf.metrics.columns import Columns, LabelRows, check_columns, sort_context, sort_label
 from cxrhf.metrics.draws import LANES, Draws, draw, run_in_blocks
 from cxrhf.metrics.streams import stream_key
 from cxrhf.metrics.sums import SUM_METRICS, row_sums, unit_sums, value_of
@@ -156,7 +156,9 @@ def _from_matched(
     engine: _Engine, chosen: Sequence[_Asked], pretest: ArrayLike | None, caliper: float
 ) -> dict[str, Floats]:
     """Metrics of the matched set: matched once in each replicate for all of them."""
-    tasks = _tasks(engine, chosen, check_pretest(pretest, engine.columns.y, chosen[0].name))
+    if pretest is None:
+        raise InputError(f"{chosen[0].name} needs pretest, the pre-test probability of each row (and label)")
+    tasks = _tasks(engine, chosen, as_pretest(pretest, np.isnan(engine.columns.y)))
     codes = [each.entry.code for each in chosen]
     found = engine.run(matched_block, (tasks, codes, caliper), (len(tasks), len(codes)), True)
     return {each.name: found[:, :, k] for k, each in enumerate(chosen)}

@@ -22,7 +22,7 @@ def flat(name: str, found: Study, *, level: float = 0.95, label_names: Sequence[
     as_fraction(level, "level")
     n_labels = len(found.values)
     if found.single:
-        return _entry(name, found.metric, float(found.values[0]), found, 0, level, found.reasons[0])
+        return _entry(name, float(found.values[0]), found, 0, level, found.reasons[0])
     defined = [k for k in range(n_labels) if np.isfinite(found.values[k])]
     names = label_keys(label_names, n_labels)
     out: dict[str, Any] = {name: float(np.mean(found.values[defined])) if defined else float("nan")}
@@ -33,7 +33,7 @@ def flat(name: str, found: Study, *, level: float = 0.95, label_names: Sequence[
             mean = mean_over([found.replicates[:, k] for k in defined], [found.units[k] for k in defined])
             low, high, method = _ends(out[name], mean.replicates, mean.units, found, level)
         out |= {f"{name}_ci_low": low, f"{name}_ci_high": high, f"{name}_ci_method": method}
-    each = [_entry("x", found.metric, float(v), found, k, level, None) for k, v in enumerate(found.values)]
+    each = [_entry("x", float(v), found, k, level, None) for k, v in enumerate(found.values)]
     for key in each[0]:
         out[f"{name}_per_label{key[1:]}"] = by_label([entry[key] for entry in each], label_names)
     if len(defined) < n_labels:
@@ -62,9 +62,7 @@ def mean_of(
     return {name: mean, f"{name}_per_label": by_label(values, label_names)}
 
 
-def _entry(
-    name: str, metric: str, value: float, found: Study, k: int, level: float, reason: str | None
-) -> dict[str, Any]:
+def _entry(name: str, value: float, found: Study, k: int, level: float, reason: str | None) -> dict[str, Any]:
     out: dict[str, Any] = {name: value}
     if found.replicates is not None:
         low, high, method = _ends(value, found.replicates[:, k], found.units[k], found, level)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from cxrhf.metrics.checks import as_fraction, same_length
-from cxrhf.metrics.intervals import numbered
+from cxrhf.metrics.intervals import patient_numbers
 from cxrhf.metrics.language import semantic_diversity
 
 FEW_PATIENTS = 5
@@ -39,7 +39,7 @@ def semantic_spread(vectors: ArrayLike, clusters: ArrayLike | None = None, *, le
     as_fraction(level, "level")
     rows = np.asarray(vectors, dtype=np.float64)
     value = semantic_diversity(rows)
-    unit = numbered(clusters, len(rows))
+    unit = patient_numbers(clusters, len(rows))
     same_length(vectors=rows, clusters=unit)
     size = np.linalg.norm(rows, axis=1)
     unit, rows = np.unique(unit[size > 0], return_inverse=True)[1], rows[size > 0] / size[size > 0, None]

@@ -57,10 +57,10 @@ def measure_labels(
         (only,) = found
         named = {f"subgroup_rates_{key}": only[key] for key in ("gaps", "overall", "threshold", "threshold_source")}
         return {"subgroup_rates": only["groups"], **flat_gaps, **named}
-    names = sorted({name for each in found for name in each["groups"]})
+    # Groups are those of all rows, so every label has every group.
     means = {
-        group: {name: _mean([each["groups"].get(group, {}).get(name, np.nan) for each in found]) for name in NUMBERS}
-        for group in names
+        group: {name: _mean([each["groups"][group][name] for each in found]) for name in NUMBERS}
+        for group in found[0]["groups"]
     }
     out: dict[str, Any] = {
         "subgroup_rates": means,
@@ -70,7 +70,7 @@ def measure_labels(
     lacking = [
         key
         for key, each in zip(label_keys(label_names, n_labels), found, strict=True)
-        if any("note" in each["groups"].get(group, {"note"}) for group in names)
+        if any("note" in entry for entry in each["groups"].values())
     ]
     if lacking:
         out["subgroup_rates_note"] = f"means leave out what is undefined for a group in {', '.join(lacking)}"

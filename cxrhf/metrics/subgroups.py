@@ -23,16 +23,16 @@ from cxrhf.metrics.checks import (
     as_labels,
     as_scores,
     as_weights,
+    is_missing,
     same_length,
     undefined,
+    where_labelled,
 )
 from cxrhf.metrics.operating import rates_at, threshold_at_fpr
 from cxrhf.metrics.ranking import auroc
 
 RATES = ("tpr", "fpr", "j")
 NUMBERS = ("auroc", *RATES)
-# Missing values of float, numpy and pandas as text: numpy turns ["F", nan] into text without a word.
-_MISSING = frozenset({"nan", "NaT", "<NA>"})
 
 
 class GroupRates(NamedTuple):
@@ -89,7 +89,7 @@ def _as_groups(groups: Iterable[Any]) -> tuple[NDArray[np.int64], tuple[str, ...
     for i, each in enumerate(values):
         if isinstance(each, (list, np.ndarray)):
             raise InputError(f"groups[{i}] is {each!r}, allowed: one name or number for each row")
-        if each is None or str(each) in _MISSING:
+        if is_missing(each):
             raise InputError(
                 f"groups[{i}] is {each!r}: every row needs a group; name the unknown ones, for example 'unknown'"
             )
@@ -104,12 +104,7 @@ def as_rows(y: ArrayLike, p: ArrayLike, groups: Iterable[Any], weight: ArrayLike
     if labels.ndim != 1:
         raise InputError(f"y has {labels.ndim} dimensions (shape {labels.shape}), allowed: one label at a time")
     null = np.isnan(labels)
-    if null.any():  # a score beside a null label is never looked at
-        raw = np.array(p, dtype=object)
-        if raw.shape == labels.shape:
-            raw[null] = 0.0
-        p = raw
-    scores = as_scores(p)
+    scores = as_scores(where_labelled(p, null, "p"))
     code, names = _as_groups(groups)
     same_length(y=labels, p=scores, groups=code)
     weights = np.where(null, 0.0, as_weights(weight, len(labels)))

@@ -127,8 +127,9 @@ def balance(y: ArrayLike, pretest: ArrayLike, weight: ArrayLike | None = None) -
     """Pre-test probability of positives against negatives: means, standardised difference, KS distance, overlap.
 
     The standardised difference divides by the root of the mean of the two unweighted class variances, so that
-    before and after share one scale. Overlap is 1 - total variation over 20 cells of equal pooled (unweighted) size:
-    1 = same distribution, 0 = disjoint. NaN without either class.
+    before and after share one scale; it is infinite where neither class varies and their values differ. Overlap is
+    1 - total variation over 20 cells of equal pooled (unweighted) size: 1 = same distribution, 0 = disjoint. NaN
+    without either class.
     """
     labels = as_labels(y)
     q = as_scores(pretest, "pretest")
@@ -140,7 +141,12 @@ def balance(y: ArrayLike, pretest: ArrayLike, weight: ArrayLike | None = None) -
     share_pos = np.where(positive, weights, 0) / weights[positive].sum()
     share_neg = np.where(positive, 0, weights) / weights[~positive].sum()
     mean_pos, mean_neg = float(share_pos @ q), float(share_neg @ q)
-    spread = np.sqrt((q[positive].var() + q[~positive].var()) / 2)
+    constant = np.ptp(q[positive]) == 0 and np.ptp(q[~positive]) == 0  # whose variance may be rounding, not 0
+    if constant:
+        apart = float(q[positive][0] - q[~positive][0])
+        standardised = float(np.copysign(np.inf, apart)) if apart else 0.0
+    else:
+        standardised = float((mean_pos - mean_neg) / np.sqrt((q[positive].var() + q[~positive].var()) / 2))
     values, place = np.unique(q, return_inverse=True)
     gap = np.cumsum(np.bincount(place, share_pos - share_neg))
     pooled_rank = (np.cumsum(np.bincount(place)) - np.bincount(place) / 2) / len(q)
@@ -149,7 +155,7 @@ def balance(y: ArrayLike, pretest: ArrayLike, weight: ArrayLike | None = None) -
     return Balance(
         mean_pos,
         mean_neg,
-        float((mean_pos - mean_neg) / spread) if spread > 0 else 0.0,
+        standardised,
         float(np.abs(gap).max()) if len(values) > 1 else 0.0,
         float(1 - moved),
     )

@@ -1,4 +1,4 @@
-"""Association scores and tests of every word -> its category of displacement, by one of three rules.
+"""Association scores and tests of every word -> its category of displacement, by one of four rules.
 
 Default rule. Three families of tests, each corrected by Benjamini-Hochberg (BH) at `p_star` on its own:
 

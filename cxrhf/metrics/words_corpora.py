@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.language import as_texts, document_terms
+from cxrhf.metrics.checks import InputError, as_texts, is_missing
+from cxrhf.metrics.language import document_terms
 
 Counts = NDArray[np.int64]
 
@@ -133,6 +133,6 @@ def pair_of(names: set[str], groups: tuple[str, str] | None) -> tuple[str, str]:
 def _present(values: Sequence[Any], name: str) -> list[Any]:
     rows = list(values)
     for position, value in enumerate(rows):
-        if value is None or value != value:  # noqa: PLR0124 (NaN is the only value unequal to itself)
+        if is_missing(value):
             raise InputError(f"{name}[{position}] is {value!r}, allowed: a value. Drop rows without {name} first")
     return rows

@@ -19,7 +19,7 @@ app = metric_app(
     options=[
         Choice(
             "rule",
-            ("default", "exact", "paper"),
+            ("default", "exact", "either", "paper"),
             "exact",
             help="How a word is judged; exact also sees words that only one group has.",
         ),

@@ -37,7 +37,8 @@ Returns a dict:
     sensitivity_at_specificity: 0 to 1, higher is better; the mean over labels when there are several.
     sensitivity_at_specificity_threshold, _specificity: the threshold (score >= threshold is called positive), and the
         specificity reached.
-    sensitivity_at_specificity_plus_one: the value by the rule "plus_one", when a label has fewer than 400 negatives.
+    sensitivity_at_specificity_plus_one: the value by the rule "plus_one"; of all labels, as soon as one has fewer than
+        400 negatives.
     sensitivity_at_specificity_expected_specificity: what to expect on new negatives, by the conservative rule.
     With _ci_low, _ci_high, _ci_method with n_resamples, and _per_label with several labels.
     sensitivity_at_specificity_note: only when undefined (NaN: a class is missing), with the reason.
@@ -99,19 +100,16 @@ class SensitivityAtSpecificity(ModuleInputs, evaluate.Metric):
         asked = {name: {"specificity": specificity, "rule": rule}}
         found = study(asked, rows, clusters=clusters, n_resamples=n_resamples, seed=seed, progress=self.ticking)
         out = flat(name, found[name], level=level, label_names=label_names)
-        points, honest, expected, few = found[name].details, [], [], False
-        for label, point in zip(rows.each(), points, strict=True):
-            n_negative = int((label.y == 0).sum())
-            expected.append(1 - false_positive_rate_to_expect(n_negative, specificity))
-            if n_negative < MANY_NEGATIVES:
-                few = True
-                other = sensitivity_at_specificity(label.y, label.p, specificity, label.weight, "plus_one")
-                honest.append(other.sensitivity)
-            else:
-                honest.append(point.sensitivity)
+        points = found[name].details
+        negatives = [int(((label.y == 0) & (label.weight > 0)).sum()) for label in rows.each()]
+        expected = [1 - false_positive_rate_to_expect(n, specificity) for n in negatives]
         out |= described(f"{name}_threshold", [point.threshold for point in points], rows, label_names)
         out |= described(f"{name}_specificity", [point.specificity for point in points], rows, label_names)
         out |= described(f"{name}_expected_specificity", expected, rows, label_names)
-        if few:
+        if min(negatives) < MANY_NEGATIVES:
+            honest = [
+                sensitivity_at_specificity(label.y, label.p, specificity, label.weight, "plus_one").sensitivity
+                for label in rows.each()
+            ]
             out |= described(f"{name}_plus_one", honest, rows, label_names)
         return out

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from cxrhf.metrics import diversity
+from cxrhf.metrics import diversity_parts
 from cxrhf.metrics.checks import InputError
 from cxrhf.metrics.diversity import MEASURES, measure_diversity, measure_diversity_pair
+from cxrhf.metrics.diversity_compared import compare_diversity
 from cxrhf.metrics.language import lexical_diversity, self_bleu, vocabulary_shift
 from tests.real_data import real_data
 
@@ -54,10 +55,10 @@ def test_parts_are_the_plain_measures_of_the_texts_in_them(n_patients: int, per_
     texts = reports(len(unit), 1)
     texts[3] = texts[11] = texts[20] = texts[21].replace(" ", "  ")
     texts[5], texts[6], texts[7] = "", "bal bal bal bal", "12"
-    tables = diversity._tables(texts, None, 0)
-    (parts,), n_behind = diversity._parts([tables], unit, 6, 4)
+    tables = diversity_parts.text_tables(texts, None, 0)
+    (parts,), n_behind = diversity_parts.measured_parts([tables], unit, 6, 4)
     assert n_behind == (n_patients,) * 3
-    deal = diversity._deal(n_patients, 6, 4)
+    deal = diversity_parts.dealt_quarters(n_patients, 6, 4)
     assert (np.sort(deal, axis=1)[:, -4 * (n_patients // 4) :] == np.repeat(np.arange(4), n_patients // 4)).all()
     for split in range(6):
         np.testing.assert_allclose(parts[:, :, split], slow_parts(texts, unit, deal[split]), atol=1e-12)
@@ -65,21 +66,21 @@ def test_parts_are_the_plain_measures_of_the_texts_in_them(n_patients: int, per_
 
 def test_parts_do_not_depend_on_the_size_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     texts, unit = reports(50), np.arange(50)
-    tables = diversity._tables(texts, None, 0)
-    (whole,), _ = diversity._parts([tables], unit, 7, 0)
-    monkeypatch.setattr(diversity, "_BATCH", 1)
-    (single,), _ = diversity._parts([tables], unit, 7, 0)
+    tables = diversity_parts.text_tables(texts, None, 0)
+    (whole,), _ = diversity_parts.measured_parts([tables], unit, 7, 0)
+    monkeypatch.setattr(diversity_parts, "_BATCH", 1)
+    (single,), _ = diversity_parts.measured_parts([tables], unit, 7, 0)
     np.testing.assert_allclose(single, whole, atol=1e-12)
 
 
 def test_parts_of_a_sample_hold_its_patients_only() -> None:
     texts, unit = ["", *reports(119, 2)], np.arange(120) // 2
-    tables = diversity._tables(texts, 30, 5)
+    tables = diversity_parts.text_tables(texts, 30, 5)
     assert self_bleu([texts[i] for i in tables.used]) == self_bleu(texts, sample=30, seed=5)
-    (parts,), (_, _, n_behind) = diversity._parts([tables], unit, 4, 9)
+    (parts,), (_, _, n_behind) = diversity_parts.measured_parts([tables], unit, 4, 9)
     some = np.unique(unit[tables.used])
     assert n_behind == len(some) < 60
-    deal = diversity._deal(len(some), 4, 9)
+    deal = diversity_parts.dealt_quarters(len(some), 4, 9)
     place = np.searchsorted(some, unit[tables.used])
     for split in range(4):
         slow = slow_parts([texts[i] for i in tables.used], place, deal[split])[2]
@@ -89,7 +90,8 @@ def test_parts_of_a_sample_hold_its_patients_only() -> None:
 def test_interval_equals_its_definition() -> None:
     texts, n, n_splits = reports(64, 3), 64, 40
     out = measure_diversity(texts, clusters=np.arange(n), n_resamples=n_splits, seed=2, level=0.9)
-    slow = np.array([slow_parts(texts, np.arange(n), quarter) for quarter in diversity._deal(n, n_splits, 2)])
+    quarters = diversity_parts.dealt_quarters(n, n_splits, 2)
+    slow = np.array([slow_parts(texts, np.arange(n), quarter) for quarter in quarters])
     for name, parts in zip(MEASURES, slow.transpose(1, 0, 2), strict=True):
         at_half = np.mean([(a - b) ** 2 / 2 for *_, a, b in parts])
         at_quarter = np.mean([np.var(part[:4], ddof=1) for part in parts])
@@ -283,6 +285,19 @@ def test_pair_is_undefined_with_the_side_that_is() -> None:
         measure_diversity_pair(["a", "b"], ["a"])
     with pytest.raises(InputError, match=r"reference\[0\] is 3"):
         measure_diversity_pair(["a"], [3])  # type: ignore[list-item]
+
+
+def test_several_corpora_are_compared_two_by_two() -> None:
+    corpora = {"greedy": ["clear lungs"] * 30, "rich": reports(30, 1), "reference": reports(30, 2)}
+    patient = np.arange(30)
+    study = compare_diversity(corpora, clusters=patient, n_resamples=20)
+    pair = measure_diversity_pair(corpora["rich"], corpora["reference"], clusters=patient, n_resamples=20)
+    assert study.of("rich") == pair["generated"]
+    assert study.less("rich", "reference") == pair["difference"]
+    note = study.less("rich", "greedy")["type_token_ratio_note"]
+    assert note == "greedy: no interval: 5 patients with a word of their own are needed, got 0"
+    with pytest.raises(InputError, match="corpora is empty"):
+        compare_diversity({})
 
 
 def coverage(draw: Draw, n: int, simulations: int, n_resamples: int) -> dict[str, float]:

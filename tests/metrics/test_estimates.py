@@ -136,6 +136,29 @@ def test_shapes_and_names_are_checked(wide):
         study(["auroc"], rows, clusters=[1, 2])
 
 
+def test_weights_of_each_label_are_checked_like_those_of_rows(wide):
+    y, p, _ = wide
+    weight = np.ones(y.shape)
+    weight[7, 2] = -1
+    with pytest.raises(InputError, match=r"sample_weight\[7, 2\] is -1.0, allowed: finite numbers >= 0"):
+        labels_of(y, p, weight)
+    weight[7, 2] = 2
+    weight[5, 0] = np.nan  # beside a missing label
+    assert labels_of(y, p, weight).weight[7, 2] == 2
+    with pytest.raises(InputError, match=r"references has shape \(240, 3\) but context has shape \(7,\)"):
+        labels_of(y, p, None, np.full(7, 0.5))
+
+
+@pytest.mark.parametrize("weighting", ["att", "ipw"])
+def test_a_label_without_rows_is_undefined_whatever_the_weights(wide, weighting):
+    y, p, _ = wide
+    y[:, 1] = np.nan
+    even = reweighted(labels_of(y, p, None, np.full(240, 0.4)), weighting)
+    out = flat("x", study(["auroc"], even, n_resamples=10)["auroc"])
+    assert np.isnan(out["x_per_label"][1])
+    assert out["x_note"] == "mean of 2 of 3 labels; undefined for label 1: no rows"
+
+
 def test_patients_as_text_or_numbers_give_the_same_draws(wide):
     y, p, patients = wide
     number = study(["auroc"], labels_of(y, p), clusters=patients, n_resamples=20)["auroc"].replicates

@@ -48,6 +48,15 @@ def test_perfect_separation_is_not_certainty():
     assert zero.high == pytest.approx(1 - perfect.low)
 
 
+def test_perfect_forecasts_are_not_certainty():
+    """p = y: no replicate shows an error, and yet the next patient may."""
+    for metric, range_ in (("adaptive_calibration_error", 1.0), ("pav_refinement", 0.25)):
+        found = interval(0.0, np.zeros(500), metric=metric, units=FEW_UNITS)
+        assert found.method == "wilson"
+        assert found.low == 0
+        assert found.high == pytest.approx(range_ * 0.278, abs=0.001)
+
+
 def test_undefined_replicates_are_counted_and_too_many_give_nothing():
     values = spread()
     values[:100] = np.nan

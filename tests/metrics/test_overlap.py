@@ -169,6 +169,7 @@ def test_bad_input() -> None:
 
 
 def test_long_and_many_reports_take_no_time() -> None:
+    """Seconds of this process, not of the clock: the machine may be busy with other tests."""
     overlap_scores(["a"], ["b"])  # compiled now, not below
     rng = np.random.default_rng(0)
     words = np.array([a + b for a in "bcdfghjklm" for b in "aeiou"])
@@ -177,13 +178,13 @@ def test_long_and_many_reports_take_no_time() -> None:
         return " ".join(rng.choice(words, n))
 
     long, short = report(50_000), report(500)
-    start = time.perf_counter()
+    start = time.process_time()
     found = overlap_scores([short, long], [long, long[3:]])
-    assert time.perf_counter() - start < 1.5  # two of them; .2 s on an idle core
+    assert time.process_time() - start < 1.5  # two of them; .2 s on an idle core
     assert found.rougeL_recall[0] == 1.0  # 50 words, 1,000 times over: all of a short report are in there in order
     assert found.rougeL[1] > 0.999
     references = [report(60) for _ in range(500)] * 6
     generated = [report(60) for _ in range(3000)]
-    start = time.perf_counter()
+    start = time.process_time()
     overlap_scores(references, generated)
-    assert time.perf_counter() - start < 2.5  # a quarter of 2,000 reports x 6 strategies
+    assert time.process_time() - start < 2.5  # a quarter of 2,000 reports x 6 strategies

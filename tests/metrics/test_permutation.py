@@ -50,6 +50,8 @@ def test_size_and_power():
         groups.append(
             groups_permutation_test(y, a, clusters % 2, clusters=clusters, n_permutations=199, seed=seed).p_value
         )
+        if seed >= 50:
+            continue
         clusters, y, a, b = simulate(rng, gap=1.5)
         planted.append(models_permutation_test(y, a, b, clusters=clusters, n_permutations=199, seed=seed).p_value)
     assert np.mean(np.array(null) <= 0.05) < 0.11  # 3 standard errors above .05

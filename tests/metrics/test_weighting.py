@@ -92,6 +92,11 @@ def test_balance_at_the_ends():
     apart = metrics.balance([0, 0, 0, 1, 1, 1], [0.1, 0.15, 0.2, 0.7, 0.8, 0.9])
     assert (apart.ks, apart.overlap) == pytest.approx((1, 0))
     assert all(np.isnan(v) for v in metrics.balance([1, 1], [0.1, 0.2]))
+    # Two constants that differ are as far apart as can be; one constant is no difference, not even a rounded one.
+    assert metrics.balance([1, 1, 0, 0], [0.9, 0.9, 0.1, 0.1]).standardised_difference == np.inf
+    assert metrics.balance([0, 0, 1, 1], [0.9, 0.9, 0.1, 0.1]).standardised_difference == -np.inf
+    for n in range(3, 40):
+        assert metrics.balance([1] * n + [0] * 2 * n, [0.3] * 3 * n, np.arange(3 * n)).standardised_difference == 0
 
 
 @pytest.mark.parametrize("scheme", ["ipw", "att"])
