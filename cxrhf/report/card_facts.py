@@ -158,7 +158,7 @@ def facts_in(run: Run, rows: Rows, model: str, weights: Path | None) -> dict[str
         "datasets": sorted({row["dataset"] for row in rows if row["dataset"]}),
         "weights": made or None,
         "data": _data(build, weights),
-        "words": _words(run, rows, model),
+        "words": _words(run, rows),
         "commands": commands(records, _json(build / "build.json") if build is not None else {}, method),
         "notes": _notes(run, model),
         "rows": len(published(rows, words=True)),
@@ -185,7 +185,7 @@ def _notes(run: Run, model: str) -> list[str]:
     return kept
 
 
-def _words(run: Run, rows: Rows, model: str) -> dict[str, dict[str, list[str]]]:
+def _words(run: Run, rows: Rows) -> dict[str, dict[str, list[str]]]:
     """Words that go with one of two groups, by strategy: erased, new and flipped; of at least five patients."""
     if not (run.path / "words.parquet").is_file():
         return {}

@@ -2,9 +2,8 @@
 
 The page is built from aggregates: no row, image or patient id can reach it. Only where the record says that the data
 may be shown does it hold places of single patients in maps, thumbnails with their ids, and words of reports that fewer
-than five patients have; its foot says so. Everything
-that comes from the user's data is escaped by the template engine or by `figures.ink`; a content policy in the page
-forbids every request and every script but the page's own.
+than five patients have; its foot says so. Everything that comes from the user's data is escaped by the template engine
+or by `figures.ink`; a content policy in the page forbids every request and every script but the page's own.
 """
 
 from __future__ import annotations
@@ -37,36 +36,21 @@ from cxrhf.report.sections.provenance import (
 )
 from cxrhf.report.sections.reports import report_facts
 from cxrhf.report.sections.warnings import grouped
-from cxrhf.report.summary import summary_html
-
-__all__ = ["page_html", "render", "summary_html"]
 
 ASKED = "How much of the performance is the image, and how much is what the chart already said?"
-# Of a page that has context models alone.
-ALONE = "What the chart already said"
-ASKED_ALONE = "How likely is each finding by the notes from before the image, without a look at the image?"
-
-
-# Of a page of networks without predictions.
-ALONE_ENCODED = "What networks know of their patients"
-ASKED_ENCODED = "What can be read of a patient from the vectors that a network makes of the image?"
-
-
-# Of a page of generated reports alone.
-ALONE_WRITTEN = "What generated reports say, and what they leave out"
-ASKED_WRITTEN = "Do generated reports keep the words that patients of every group need, and which do they add?"
-
-
-def page_html(
-    results: Rows,
-    curves: Rows,
-    record: Mapping[str, Any],
-    points: Rows = (),
-    gallery: Rows = (),
-    words: Rows = (),
-) -> str:
-    """The whole page as text, for whoever has the rows in memory."""
-    return render(results, curves, record, points=points, gallery=gallery, words=words)
+# Title and question of a page without predictions: of context models, of networks whose vectors were read, of reports.
+_OF_NOTES = (
+    "What the chart already said",
+    "How likely is each finding by the notes from before the image, without a look at the image?",
+)
+_OF_VECTORS = (
+    "What networks know of their patients",
+    "What can be read of a patient from the vectors that a network makes of the image?",
+)
+_OF_REPORTS = (
+    "What generated reports say, and what they leave out",
+    "Do generated reports keep the words that patients of every group need, and which do they add?",
+)
 
 
 def render(
@@ -170,9 +154,7 @@ def _title(page: Page, alone: bool) -> str:
 
 def _alone(page: Page) -> tuple[str, str]:
     """Title and question of a page without predictions."""
-    if page.pretest:
-        return ALONE, ASKED_ALONE
-    return (ALONE_ENCODED, ASKED_ENCODED) if page.encoding else (ALONE_WRITTEN, ASKED_WRITTEN)
+    return _OF_NOTES if page.pretest else _OF_VECTORS if page.encoding else _OF_REPORTS
 
 
 def _contents(page: Page) -> list[tuple[str, str, Sequence[tuple[str, str]]]]:

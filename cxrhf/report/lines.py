@@ -66,7 +66,7 @@ def report_lines(models: Sequence[Told]) -> list[str]:
         for book in model.strategies:
             whose = [part for part in (model.dataset, model.model) if part] if several else []
             name = printable(": ".join(short(part, LETTERS) for part in (*whose, book.strategy)))
-            kinds, n = model.get(book, "n_templates").value, reports_of(model, book)
+            kinds, n = model.get(book, "n_templates").value, reports_of(book)
             different = f"{kinds:,.0f} ({percent(kinds / n)})" if known(kinds) and n else ""
             row = [name, f"{n:,}", different, *(number(model.get(book, each).value) for each in likeness)]
             if pairs:

@@ -49,7 +49,6 @@ class Page:
     subjects: list[Subject]
     chapters: list[Chapter]
     shared: list[Section]
-    level: str
     pretest: list[Book]  # of context models
     encoding: list[Book]  # of networks whose vectors were read
     reports: list[Book]  # of generated reports, one a strategy
@@ -106,7 +105,7 @@ def make_page(
     across = datasets(found)
     shared = [*compared, *([across] if across else [])] if several else []
     shared += [*encoded, *told, *from_notes] if len(found) != 1 else []
-    return Page(books, found, chapters, shared, level, texts, networks, written)
+    return Page(books, found, chapters, shared, texts, networks, written)
 
 
 def pictures(sections: Sequence[Section]) -> Iterator[tuple[str, Figure | Multiples]]:

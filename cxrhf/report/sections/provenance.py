@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cxrhf.report.blocks import Column, Entry, Table
-from cxrhf.report.book import DECODING, MACRO, REPORTS, Subject
+from cxrhf.report.book import MACRO, REPORTS, Subject
 from cxrhf.report.numbers import listed
 
 Facts = list[tuple[str, str]]
@@ -86,7 +86,7 @@ def absent(
     for name, needs in NEEDS.items():
         if any(subject.book.has(name) for subject in subjects) or not subjects or (encoded and name == "encoding"):
             continue
-        if written and name in (REPORTS, DECODING):
+        if written and name == REPORTS:
             continue
         if name == "compare" and len({subject.model for subject in subjects}) < 2 and not only:
             continue  # nothing is missing where one model was given

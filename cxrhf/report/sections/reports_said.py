@@ -80,7 +80,7 @@ def sentences(model: Told, found: Sequence[Chosen], may_show: bool) -> list[Sent
 def _written(model: Told, book: Book) -> str:
     """`writes 3 different reports for 400 images (0.8%; ...). ROUGE-L is 0.291, the highest of the 6 strategies.`"""
     kinds, diversity = (model.get(book, name).value for name in ("n_templates", "template_diversity"))
-    n, theirs = reports_of(model, book), model.get(model.reference, "template_diversity").value
+    n, theirs = reports_of(book), model.get(model.reference, "template_diversity").value
     beside = f"; references {percent(theirs)}" if known(theirs) else ""
     parts = []
     if known(kinds) and n:

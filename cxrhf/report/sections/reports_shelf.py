@@ -82,13 +82,12 @@ class Told:
     reference: Book
     lines: Mapping[tuple[str, str, str], Line]  # strategy, kind, slice
     words: Rows  # WORD rows of this model
-    ident: str
 
-    def get(self, strategy: Book, metric: str, pair: Pair | None = None, versus: str = "") -> Cell:
+    def get(self, strategy: Book, metric: str, pair: Pair | None = None) -> Cell:
         """A number of the whole sample, or of a pair of groups."""
         if pair is not None:
             return strategy.get(REPORTS, MACRO, metric, pair.versus, pair.group)
-        return strategy.get(REPORTS, MACRO, metric, versus)
+        return strategy.get(REPORTS, MACRO, metric)
 
     def has(self, metric: str, pair: Pair | None = None) -> bool:
         """Whether any strategy, or the references, have this number."""
@@ -107,12 +106,12 @@ class Told:
         found = (part for each in self.strategies for part in each.slices(REPORTS))
         return list(dict.fromkeys(found))
 
-    def differences(self, audit: str = DECODING) -> list[tuple[str, str, str, str]]:
+    def differences(self) -> list[tuple[str, str, str, str]]:
         """Metric, slice, versus and baseline of the numbers that are compared between strategies.
 
         `versus` is what RESULT has there: the baseline strategy, as `strategy=greedy`.
         """
-        keys = (key for each in self.strategies for key in each.keys(audit))
+        keys = (key for each in self.strategies for key in each.keys(DECODING))
         return list(dict.fromkeys((key[2], key[3], key[4], key[4].removeprefix("strategy=")) for key in keys))
 
 
@@ -129,9 +128,8 @@ def told(books: Sequence[Book], curves: Rows, words: Rows) -> list[Told]:
         named = [book for book in there if book.model in (model, "")]
         reference = next(iter([*named, *there]), Book(dataset, model, strategy=REFERENCE))
         names = spellings(strategies[0])
-        ident = f"r{len(out)}"
         mine = [row for row in words if (row["model"] or "") in names]
-        out.append(Told(dataset, model, strategies, reference, _lines(curves, names), mine, ident))
+        out.append(Told(dataset, model, strategies, reference, _lines(curves, names), mine))
     return out
 
 

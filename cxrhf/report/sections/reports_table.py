@@ -97,7 +97,7 @@ def size(book: Book) -> Cell:
     return max(book.cells.values(), key=lambda cell: cell.n, default=EMPTY)
 
 
-def reports_of(model: Told, strategy: Book) -> int:
+def reports_of(strategy: Book) -> int:
     """Reports of a strategy."""
     found = strategy.get(REPORTS, MACRO, "template_diversity")
     return found.n or size(strategy).n

@@ -132,7 +132,7 @@ def plot(found: Sequence[Chosen], ident: str, may_show: bool) -> list[Block]:
     first = found[0]
     still = picture(first, ends[first.model.model, first.pair], f"{ident}-still")
     names = [pair.name for pair in pairs]
-    block = Words(f"{ident}-plot", models, names, strategies, legend, as_json(data), still, may_show)
+    block = Words(f"{ident}-plot", models, names, strategies, legend, as_json(data), still)
     return [block, Fold("The same for every strategy, side by side", [_side_by_side(found, ends, ident)])]
 
 
