@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cxrhf.report.blocks import finding_name
-from cxrhf.report.book import Book, Cell
+from cxrhf.report.book import Book, Cell, seed_of
 from cxrhf.report.card_about import base_name, split_of
 from cxrhf.report.card_facts import CONTEXT, WRITER
 from cxrhf.report.card_markdown import code, paragraphs
@@ -26,7 +26,7 @@ _POSITIVE_ONLY = "[int(value == 1) for value in {}]"
 
 def load_lines(facts: Facts, books: Sequence[Book], repo: str | None) -> list[str]:
     """What a reader copies; `repo` is the model's name on the Hub, None where it has none."""
-    name = repo or f"{ANYBODY}/{'name'}"
+    name = repo or f"{ANYBODY}/name"
     owner = name.partition("/")[0]
     if not facts["weights"]:
         return _from_rows(facts, books, owner)
@@ -183,7 +183,10 @@ def _from_rows(facts: Facts, books: Sequence[Book], owner: str) -> list[str]:
         return paragraphs(["There are no weights to load."])
     finding, cell = example
     asked = {"model": facts["model"], "finding": finding, "split": split_of(facts)}
+    asked["dataset"] = books[0].dataset if len(facts["datasets"]) > 1 else ""
     same = " & ".join(f"(rows.{name} == {json.dumps(value)})" for name, value in asked.items() if value)
+    if books[0].model != facts["model"]:  # of several runs the table has the first
+        same += f" & (rows.seed == {seed_of(books[0].model).removeprefix('seed ')})"
     lines = [
         "import evaluate",
         "import pandas as pd",

@@ -35,6 +35,7 @@ from cxrhf.report.sections.provenance import (
     summary,
 )
 from cxrhf.report.sections.reports import report_facts
+from cxrhf.report.sections.view import correction_of
 from cxrhf.report.sections.warnings import grouped
 
 ASKED = "How much of the performance is the image, and how much is what the chart already said?"
@@ -100,7 +101,7 @@ def render(
             attrition=attrition,
             flow=f"data:image/svg+xml;base64,{base64.b64encode(flow).decode()}" if flow else "",
             warnings=grouped(notes, models, findings),
-            methods=methods([*books, *page.encoding], _correction(record), page.reports),
+            methods=methods([*books, *page.encoding], correction_of(record), page.reports),
             checklists=lists,
             inputs=inputs_table(record),
             provenance=provenance(record),
@@ -133,10 +134,6 @@ def _facts(page: Page, record: Mapping[str, Any], alone: bool) -> Facts:
         return facts
     own = pretest_facts(page.pretest) or report_facts(page.reports)
     return [*own, *(fact for fact in facts if fact[0] not in dict(own))]
-
-
-def _correction(record: Mapping[str, Any]) -> str:
-    return str(mapping(record.get("config")).get("correction") or "bonferroni")
 
 
 def _fitted(page: Page, record: Mapping[str, Any]) -> Mapping[str, Any]:

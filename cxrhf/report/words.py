@@ -7,6 +7,7 @@ from typing import NamedTuple
 from cxrhf.report.blocks import CHANCE
 from cxrhf.report.book import MACRO, Book, Cell
 from cxrhf.report.numbers import known, number
+from cxrhf.report.sections.view import corrected
 
 FEW_PATIENTS = 10
 
@@ -55,7 +56,7 @@ def _mean_of(book: Book, finding: str) -> str:
     return f"{count} findings" if rest.startswith(f"{count} ") or not rest else part
 
 
-def sentence(book: Book, finding: str, level: str) -> Sentence:
+def sentence(book: Book, finding: str, level: str, correction: str) -> Sentence:
     """One finding in plain words: overall, context alone, context held equal, the drop."""
     verdict = book.get("overview", finding, "verdict")
     overall = book.overall(finding)
@@ -75,7 +76,7 @@ def sentence(book: Book, finding: str, level: str) -> Sentence:
     words += f"; {rest.with_interval()} {held}; drop {drop.with_interval()}."
     if known(context.value):
         words += f" Context alone, without the image, reaches {context.with_interval()}."
-    tag, tone, more = judgement(drop, few)
+    tag, tone, more = judgement(drop, few, correction)
     overlap = book.held(finding, "verdict").note
     if overlap.startswith("poor overlap"):
         more += f" Read with care, {overlap}."
@@ -87,14 +88,14 @@ def percent(cell: Cell) -> str:
     return f"{cell.value:.0%} ({cell.low:.0%} to {cell.high:.0%})"
 
 
-def judgement(drop: Cell, few: bool) -> tuple[str, str, str]:
+def judgement(drop: Cell, few: bool, correction: str) -> tuple[str, str, str]:
     """Tag, tone and a closing sentence for a drop."""
     if few:
         return "too few patients", "doubt", "Too few patients to draw a conclusion."
     if not known(drop.value, drop.p_value):
         return "", "plain", ""
     if drop.p_value >= CHANCE and (drop.low > 0 or drop.high < 0):
-        why = "Taken alone the interval leaves out 0, but not after correction for everything this page tests"
+        why = f"The interval leaves out 0, but {corrected(correction, scope=True)} the drop is not beyond chance"
         return "unclear", "plain", f"{why} (p = {number(drop.p_value, 2)})."
     if drop.p_value >= CHANCE:
         within = f"; any drop from {drop.span} fits these data" if drop.span else ""
@@ -108,5 +109,4 @@ def beside(drop: Cell) -> str:
     """The words beside a finding in the headline picture."""
     if not known(drop.value):
         return ""
-    span = f" ({number(drop.low)} to {number(drop.high)})" if known(drop.low, drop.high) else ""
-    return f"drop {number(drop.value)}{span}"
+    return f"drop {drop.with_interval()}"

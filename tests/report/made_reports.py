@@ -188,13 +188,12 @@ def _associations(made: Written, strategy: str, pair: Sequence[str]) -> None:
         for whose in {strategy, "reference"} if strategy == "greedy" else {strategy}:
             made.add("weat", 0.27, whose, note="words of normal and abnormal findings", **here)
             made.add("weat_effect_size", 0.02, whose, **here)
-    for rule, end in (("default", ""), ("paper", ".paper")):
+    for end in ("", ".paper"):
         for k, level in enumerate(LEVELS):
             for kind, value in (("erasure", (lost + k) * (2 if end else 1)), ("emergent", k + (5 if end else 0))):
                 point = {"x": level, "y": float(value), "low": None, "high": None}
                 made.curves.append({"model": made.model, "strategy": strategy, "finding": None,
                                     "kind": f"p_star.{kind}{end}", "slice": pair[0], **point})  # fmt: skip
-        assert rule
 
 
 def _against(made: Written, strategy: str, k: int) -> None:

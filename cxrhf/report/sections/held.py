@@ -28,7 +28,7 @@ def held(blocks: Iterable[Block], some_words: bool, reports: bool = False, may_s
     if single:
         has.append(f"the places of {single:,} patients in maps, with disease, sex, race and age band but no id")
     if any(block.one_at_a_time for block in maps):
-        has.append(f"numbers of patients in cells of maps, never of fewer than {LEAST}")
+        has.append(f"counts of patients in cells of maps, of no cell with fewer than {LEAST}")
     if words_shown:
         few = "" if everything else ", each of at least five patients"
         has.append(f"single words of reports{few}")

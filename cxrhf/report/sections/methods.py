@@ -104,7 +104,7 @@ _REPORTS = (
 _LIMITS = (
     "Labels are taken as true; where they were read from reports by a program, its errors are in every number. "
     "Nothing here says how the model would change what a clinician does. Intervals are not corrected for their "
-    "number, p values are."
+    "number"
 )
 
 
@@ -115,4 +115,5 @@ def methods(books: Sequence[Book], correction: str, reports: Sequence[Book] = ()
         said.append(("Many comparisons", _CORRECTED.get(correction, _CORRECTED["bonferroni"])))
     said += [(name, words) for audits, name, words in _AUDITS if any(book.has(*audits) for book in books)]
     said += _REPORTS if reports else ()
-    return [*said, *([("Limits", _LIMITS)] if books or not reports else [])]
+    limits = f"{_LIMITS}{'.' if correction == 'none' else ', p values are.'}"
+    return [*said, *([("Limits", limits)] if books or not reports else [])]
