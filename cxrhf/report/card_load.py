@@ -16,12 +16,7 @@ from cxrhf.report.sections.provenance import mapping
 
 Facts = Mapping[str, Any]
 ANYBODY = "user"
-# Labels of a build as they are counted -> what the code makes of a raw label.
-_POLICIES = {
-    "masked": "[value if value in (0, 1) else None for value in {}]",
-    "ones": "[int(value in (1, -1)) for value in {}]",
-}
-_POSITIVE_ONLY = "[int(value == 1) for value in {}]"
+_NOT_OVERRULED = ("no_finding", "support_devices")  # by No Finding, where labels are masked
 
 
 def load_lines(facts: Facts, books: Sequence[Book], repo: str | None) -> list[str]:
@@ -71,7 +66,7 @@ def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list
         "at = model.config.label2id[finding]",
         f'test = load_dataset("{dataset_id(facts, owner)}", split="test")  # the images that the tables are about',
         'scores = [logits([row["image"]])[0, at].item() for row in test]',
-        f"labels = {_POLICIES.get(str(facts['data'].get('labels')), _POSITIVE_ONLY).format('test[finding]')}",
+        *_labels(str(facts["data"].get("labels")), finding),
         f'metric = evaluate.load("{owner}/weighted_auroc")',
         'print(metric.compute(predictions=scores, references=labels)["weighted_auroc"])'
         + (f"  # {number(example[1].value)} in the table" if example and example[0] == finding else ""),
@@ -86,6 +81,21 @@ def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list
         f'model = timm.create_model("hf-hub:{name}", pretrained=True).eval()  # the same weights',
     ]
     return [*code("python", lines), *_plain(words), *_calibrated(made), *_plain(["With timm:"]), *code("python", timm)]
+
+
+def _labels(policy: str, finding: str) -> list[str]:
+    """Code that makes the labels that were counted of raw ones (1, 0, -1 = uncertain, None), as `cxrhf build` does."""
+    if policy == "ones":
+        return ["labels = [int(value in (1, -1)) for value in test[finding]]"]
+    if policy != "masked":
+        return ["labels = [int(value == 1) for value in test[finding]]"]
+    if finding in _NOT_OVERRULED:
+        return ["labels = [value if value in (0, 1) else None for value in test[finding]]"]
+    return [
+        'healthy = test["no_finding"] if "no_finding" in test.column_names else [0] * len(test)',
+        "pairs = zip(test[finding], healthy)",
+        "labels = [0 if normal == 1 else value if value in (0, 1) else None for value, normal in pairs]",
+    ]
 
 
 def _plain(words: Sequence[str]) -> list[str]:

@@ -22,9 +22,9 @@ from cxrhf.report.blocks import finding_name
 from cxrhf.report.figures import key_mark
 from cxrhf.report.page import Page, Rows, make_page
 from cxrhf.report.sections.checklist import checklists
-from cxrhf.report.sections.held import held
 from cxrhf.report.sections.methods import methods
 from cxrhf.report.sections.pretest import pretest_facts
+from cxrhf.report.sections.privacy import privacy_words
 from cxrhf.report.sections.provenance import (
     Facts,
     absent,
@@ -91,7 +91,7 @@ def render(
             title=_title(page, alone),
             question=_alone(page)[1] if alone else ASKED,
             summary=_facts(page, record, alone),
-            held=held(page.blocks(), bool(page.pretest), bool(page.reports), record.get("may_show") is True),
+            held=privacy_words(page.blocks(), bool(page.pretest), bool(page.reports), record.get("may_show") is True),
             contents=[*_contents(page), *((name, target, ()) for name, target in tail)],
             chapters=page.chapters,
             shared=page.shared,

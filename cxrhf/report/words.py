@@ -10,6 +10,7 @@ from cxrhf.report.numbers import known, number
 from cxrhf.report.sections.view import corrected
 
 FEW_PATIENTS = 10
+UNCLEAR = "unclear"
 
 
 class Sentence(NamedTuple):
@@ -21,7 +22,7 @@ class Sentence(NamedTuple):
     tone: str
 
 
-def headline(book: Book, level: str) -> str:
+def headline(book: Book, level: str, correction: str) -> str:
     """The whole page in two or three sentences."""
     several = len(book.findings) > 1
     finding = MACRO if several else book.findings[0]
@@ -43,9 +44,10 @@ def headline(book: Book, level: str) -> str:
         change = f"a rise of {number(-drop.value)}"
         change += f" ({number(-drop.high)} to {number(-drop.low)})" if known(drop.low, drop.high) else ""
     how = "matched one to one for" if book.way == "matched_auroc" else "of"
+    tag, _, doubt = judgement(drop, False, correction)
     return (
         f"{words}{context} When positives are compared with negatives {how} the same patient context, "
-        f"{rest.with_interval()} remains: {change}."
+        f"{rest.with_interval()} remains: {change}." + (f" {doubt}" if tag == UNCLEAR else "")
     )
 
 
@@ -96,7 +98,7 @@ def judgement(drop: Cell, few: bool, correction: str) -> tuple[str, str, str]:
         return "", "plain", ""
     if drop.p_value >= CHANCE and (drop.low > 0 or drop.high < 0):
         why = f"The interval leaves out 0, but {corrected(correction, scope=True)} the drop is not beyond chance"
-        return "unclear", "plain", f"{why} (p = {number(drop.p_value, 2)})."
+        return UNCLEAR, "plain", f"{why} (p = {number(drop.p_value, 2)})."
     if drop.p_value >= CHANCE:
         within = f"; any drop from {drop.span} fits these data" if drop.span else ""
         return "no clear drop", "plain", f"No drop beyond chance was found{within}."

@@ -200,7 +200,7 @@ def test_matched_alone_and_nothing_at_all(tmp_path) -> None:
     made = block("edema", planted.y, planted.patient, prob=planted.prob, pretest=planted.pretest)
     text = Page(written(tmp_path / "run", made, only=("matched",)).read_text(encoding="utf-8")).text
     assert "when pairs are matched for context" in text
-    assert "not asked for (--only)" in text
+    assert "Patient groups not asked for: --only leaves out subgroups" in text
     Page(render([], [], {}))
 
 

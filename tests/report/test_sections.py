@@ -105,6 +105,24 @@ def test_a_page_says_how_far_its_p_values_are_corrected(rule, said, not_said) ->
     assert ("p values are." in text) == (rule != "none")
 
 
+def test_the_headline_says_that_a_drop_does_not_survive_correction() -> None:
+    made = everything()
+    assert "the drop is not beyond chance" not in Page(page_html(made.rows, made.curves, RECORD)).text
+    for row in made.rows:
+        if row["metric"] == "auroc_drop" and row["finding"] == "macro":
+            row["p_value"] = 0.3
+    text = Page(page_html(made.rows, made.curves, RECORD)).text
+    assert "0.130). The interval leaves out 0, but after correction for everything this page tests the drop is" in text
+    assert "not beyond chance (p = 0.30)." in text
+
+
+def test_maps_and_slices_are_corrected_apart() -> None:
+    made = everything(("edema",))
+    assert "their p values stand apart" not in Page(page_html(made.rows, made.curves, RECORD)).text
+    made.add("slices", "n_slices", "edema", 4, slice="mixture:positive")
+    assert "their p values stand apart" in Page(page_html(made.rows, made.curves, RECORD)).text
+
+
 def test_parts_of_a_comparison_have_the_names_of_the_page() -> None:
     made = everything(second="other")
     text = Page(page_html(made.rows, made.curves, RECORD)).text

@@ -52,7 +52,7 @@ def opening(view: View) -> Section:
 
 def _lead(view: View) -> list[str]:
     """The headline; of several runs their mean before that of the first."""
-    said, mean = headline(view.book, view.level), view.subject.mean
+    said, mean = headline(view.book, view.level, view.correction), view.subject.mean
     if mean is None:
         return [said]
     finding = MACRO if len(mean.findings) > 1 else mean.findings[0]

@@ -73,7 +73,7 @@ def short_group(group: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Writer:
     """The reports of one model: a book for each strategy in the order of the rows, and one of the references."""
 
     dataset: str
@@ -115,9 +115,9 @@ class Told:
         return list(dict.fromkeys((key[2], key[3], key[4], key[4].removeprefix("strategy=")) for key in keys))
 
 
-def told(books: Sequence[Book], curves: Rows, words: Rows) -> list[Told]:
+def writers(books: Sequence[Book], curves: Rows, words: Rows) -> list[Writer]:
     """One for each dataset and model, in the order of the rows."""
-    out = list[Told]()
+    out = list[Writer]()
     for dataset, model in dict.fromkeys((book.dataset, book.model) for book in books):
         own = [book for book in books if (book.dataset, book.model) == (dataset, model)]
         strategies = [book for book in own if book.strategy not in (REFERENCE, "")]
@@ -129,7 +129,7 @@ def told(books: Sequence[Book], curves: Rows, words: Rows) -> list[Told]:
         reference = next(iter([*named, *there]), Book(dataset, model, strategy=REFERENCE))
         names = spellings(strategies[0])
         mine = [row for row in words if (row["model"] or "") in names]
-        out.append(Told(dataset, model, strategies, reference, _lines(curves, names), mine))
+        out.append(Writer(dataset, model, strategies, reference, _lines(curves, names), mine))
     return out
 
 
@@ -143,12 +143,12 @@ def _lines(curves: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[tu
     return {key: Line(*(list(column) for column in zip(*sorted(each), strict=True))) for key, each in points.items()}
 
 
-def emergent(model: Told, strategy: Book, pair: Pair, end: str = "") -> float:
+def emergent(model: Writer, strategy: Book, pair: Pair, end: str = "") -> float:
     """New and flipped associations together."""
     return sum(model.get(strategy, f"{name}{end}", pair).value for name in ("new", "flip"))
 
 
-def highest(model: Told, metric: str, sign: int = 1) -> list[Book]:
+def highest(model: Writer, metric: str, sign: int = 1) -> list[Book]:
     """Strategies with the highest (or, by `sign` -1, lowest) value of a metric; several where they tie."""
     values = {each.strategy: sign * model.get(each, metric).value for each in model.strategies}
     there = [value for value in values.values() if known(value)]

@@ -9,7 +9,7 @@ from cxrhf.report.maps import LEAST
 from cxrhf.report.numbers import listed
 
 
-def held(blocks: Iterable[Block], some_words: bool, reports: bool = False, may_show: bool = False) -> str:
+def privacy_words(blocks: Iterable[Block], some_words: bool, reports: bool = False, may_show: bool = False) -> str:
     """What the foot of the page says: true of this page, whatever is in it.
 
     `reports`: it is of generated reports; where they may be shown it has the text of the most frequent ones.
