@@ -70,7 +70,7 @@ def sentence(book: Book, finding: str, level: str, correction: str) -> Sentence:
     rest = book.remains(finding)
     if not known(rest.value):
         found = book.get("overview", finding, "sensitivity_at_specificity")
-        more = f" At 95% specificity it finds {percent(found)} of the images with the finding." if found.span else ""
+        more = f" At 95% specificity it finds {_share(found)} of the images with the finding." if found.span else ""
         return Sentence(finding, f"{words}.{more}", "too few patients" if few else "", "doubt" if few else "plain")
     context = book.held(finding, "auroc_context")
     drop = book.drop(finding)
@@ -85,7 +85,7 @@ def sentence(book: Book, finding: str, level: str, correction: str) -> Sentence:
     return Sentence(finding, f"{words} {more}".strip(), tag, tone)
 
 
-def percent(cell: Cell) -> str:
+def _share(cell: Cell) -> str:
     """`28% (22% to 34%)`."""
     return f"{cell.value:.0%} ({cell.low:.0%} to {cell.high:.0%})"
 

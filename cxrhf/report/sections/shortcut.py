@@ -72,7 +72,10 @@ def _lead(view: View, asked: Sequence[Question]) -> list[str]:
     told = [words for each in asked if (words := lead_words(view.book, each))]
     if told:
         more = len(told) - _TOLD
-        return [*told[:_TOLD], *([f"So {more} more: see In words."] if more > 0 else [])]
+        return [
+            *told[:_TOLD],
+            *([f"{more} more gap{'s are' if more > 1 else ' is'} explained: see In words."] if more > 0 else []),
+        ]
     if not any(each.groups for each in asked):
         return []
     names = list(dict.fromkeys(each.name for each in asked))
