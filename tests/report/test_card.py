@@ -44,12 +44,6 @@ FLAGS = ("tasks", "verdict", "worst", "confirmed")  # yes or no, or a sentence
 NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?%?")
 
 
-@pytest.fixture(autouse=True)
-def _small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their size is another test's: tests/test_model_cards.py."""
-    monkeypatch.setattr("cxrhf.report.files.ZOOM", 0.25)
-
-
 def run_of(folder: Path, rows: Sequence[Row], words: Sequence[Row] = (), verb: str = "audit", **record: Any) -> Path:
     """A run folder with these RESULT and WORD rows."""
     run = open_run(folder, verb=verb, config={**RECORD["config"], "out": "r"}, inputs=[])

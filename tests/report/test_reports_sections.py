@@ -242,7 +242,8 @@ def test_groups_as_people_read_them(pair, name, people) -> None:
     assert (pair.name, pair.people) == (name, people)
 
 
-def test_a_run_with_words_has_its_figures(tmp_path, rows) -> None:
+def test_a_run_with_words_has_its_figures(tmp_path) -> None:
+    rows = made_reports.whole(("greedy", "rich"), pairs=(SEX,))
     opened = open_run(tmp_path / "run", verb="audit", config={"seed": 0, "level": 0.95}, inputs=[made_up("x")])
     opened.add("results", table_of(rows.rows, RESULT))
     opened.add("curves", table_of(rows.curves, CURVE))
