@@ -66,7 +66,7 @@ def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list
         "at = model.config.label2id[finding]",
         f'test = load_dataset("{dataset_id(facts, owner)}", split="test")  # the images that the tables are about',
         'scores = [logits([row["image"]])[0, at].item() for row in test]',
-        *_labels(str(facts["data"].get("labels")), finding),
+        *label_lines(str(facts["data"].get("labels")), finding),
         f'metric = evaluate.load("{owner}/weighted_auroc")',
         'print(metric.compute(predictions=scores, references=labels)["weighted_auroc"])'
         + (f"  # {number(example[1].value)} in the table" if example and example[0] == finding else ""),
@@ -83,7 +83,7 @@ def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list
     return [*code("python", lines), *_plain(words), *_calibrated(made), *_plain(["With timm:"]), *code("python", timm)]
 
 
-def _labels(policy: str, finding: str) -> list[str]:
+def label_lines(policy: str, finding: str) -> list[str]:
     """Code that makes the labels that were counted of raw ones (1, 0, -1 = uncertain, None), as `cxrhf build` does."""
     if policy == "ones":
         return ["labels = [int(value in (1, -1)) for value in test[finding]]"]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 import yaml
@@ -17,6 +18,7 @@ from huggingface_hub import ModelCard, parse_eval_result_entries
 from huggingface_hub.repocard_data import eval_results_to_model_index, model_index_to_eval_results
 
 from cxrhf.cli import main
+from cxrhf.data.labels import POLICIES, apply_policy
 from cxrhf.errors import RunError
 from cxrhf.report.card import (
     card_files,
@@ -31,6 +33,7 @@ from cxrhf.report.card import (
     write_cards,
 )
 from cxrhf.report.card_commands import command, commands
+from cxrhf.report.card_load import label_lines
 from cxrhf.report.card_markdown import escaped
 from cxrhf.report.card_rows import models_of, own_rows, shown
 from cxrhf.report.numbers import number, percent
@@ -366,6 +369,20 @@ def test_weights_are_found_by_name(tmp_path: Path) -> None:
     assert 'fitted["x"][0]' in text
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         compile(code, "card", "exec")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("finding", ["edema", "support_devices", "no_finding"])
+def test_the_code_of_a_card_counts_labels_as_the_build_does(policy, finding) -> None:
+    images = pl.DataFrame({"edema": [1, 0, -1, None, None, 1], "support_devices": [1, 0, -1, None, None, 1],
+                           "no_finding": [0, None, 0, 1, None, 1]})  # fmt: skip
+
+    class Test(dict[str, list[int | None]]):
+        column_names = images.columns
+
+    said: dict[str, Any] = {"test": Test(images.to_dict(as_series=False)), "finding": finding}
+    exec("\n".join(label_lines(policy, finding)), said)
+    assert said["labels"] == apply_policy(images, [finding], policy)[finding].to_list()
 
 
 def test_an_adapter_names_its_base(tmp_path: Path, writer) -> None:
