@@ -216,7 +216,7 @@ class Audit:
         }
 
     def _repr_html_(self) -> str:
-        from cxrhf.report.html import summary_html
+        from cxrhf.report import summary_html
 
         return summary_html(self.results.to_pylist(), self._record())
 

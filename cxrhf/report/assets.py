@@ -23,8 +23,9 @@ def page_style() -> str:
 
 def page_script(kinds: Collection[str]) -> str:
     """The page's script; that of maps, galleries and plots of words where there are such blocks."""
-    several = ("page", "map", "gallery", "words")
-    return "\n".join(asset(f"{name}.js") for name in several if name == "page" or name in kinds)
+    used = ["page", *(["marks"] if {"map", "words"} & set(kinds) else [])]
+    used += [name for name in ("map", "gallery", "words") if name in kinds]
+    return "\n".join(asset(f"{name}.js") for name in used)
 
 
 def policy(script: str) -> str:

@@ -158,8 +158,7 @@ class Gallery:
 class Words:
     """A plot of words that the reader chooses from; `still` stands there without a script.
 
-    `legends`: for each rule its name, and each category with its mark and meaning. `everything`: words of single
-    patients too, since the data may be shown.
+    `legends`: for each rule its name, and each category with its mark and meaning.
     """
 
     kind: ClassVar[str] = "words"
@@ -170,7 +169,6 @@ class Words:
     legends: Sequence[tuple[str, Sequence[tuple[str, str, str]]]]
     data: Markup
     still: Markup
-    everything: bool
 
 
 @dataclass(frozen=True, slots=True)

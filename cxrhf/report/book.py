@@ -71,7 +71,7 @@ class Book:
         return self.cells.get((audit, finding, metric, slice, versus), EMPTY)
 
     def held(self, finding: str, metric: str, versus: str = "") -> Cell:
-        """A number with context controlled; older runs kept the reweighted ones in the audit `matched`."""
+        """A number with context controlled: of the audit `reweighted`, else of `matched`, which may be there alone."""
         found = self.get("reweighted", finding, metric, versus)
         return found if found is not EMPTY else self.get("matched", finding, metric, versus)
 

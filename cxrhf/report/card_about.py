@@ -12,6 +12,7 @@ from cxrhf.report.card_markdown import bullets, escaped, folded, paragraphs
 from cxrhf.report.numbers import known, listed
 from cxrhf.report.sections.methods import methods
 from cxrhf.report.sections.provenance import mapping
+from cxrhf.report.sections.view import correction_of
 from cxrhf.report.sections.warnings import grouped
 from cxrhf.terms import standing
 
@@ -103,8 +104,7 @@ def limits(facts: Facts, books: Sequence[Book], doubts: Sequence[str]) -> list[s
     """What the numbers cannot say: their source, findings without enough data, warnings of the audits."""
     said = [_DRAWN if is_made_up(facts) else "", _source(facts), *doubts]
     said += [f"{finding_name(name)} has no AUROC: {why}." for name, why in _undefined(books)]
-    correction = str(mapping(facts["run"].get("config")).get("correction") or "bonferroni")
-    told = dict(methods(books, correction)) if books else {}
+    told = dict(methods(books, correction_of(facts["run"]))) if books else {}
     drop = "What a drop means"
     said += [f"{drop}: {told[drop]}" if drop in told else "", told.get("Many comparisons", ""), told.get("Limits", "")]
     return [*bullets(escaped(each) for each in said if each), *folded(*_warnings(facts, books))]

@@ -15,9 +15,10 @@ from cxrhf.errors import RunError
 from cxrhf.report.book import DECODING, PRETEST, REPORTS, open_books
 from cxrhf.report.card_commands import commands
 from cxrhf.report.card_rows import own_rows, published
+from cxrhf.report.files import RECORDED
 from cxrhf.report.sections.pretest_shelf import CHOSEN
 from cxrhf.report.sections.reports_said import first_pair
-from cxrhf.report.sections.reports_shelf import told
+from cxrhf.report.sections.reports_shelf import writers
 from cxrhf.report.sections.reports_words import chosen, words_of
 from cxrhf.report.sections.view import Rows
 from cxrhf.run import Run, fingerprint, read_run, record_of
@@ -26,7 +27,6 @@ from cxrhf.terms import standing
 CLASSIFIER, WRITER, CONTEXT = "image classifier", "report writer", "context model"
 ABOUT, ADAPTER, MANIFEST, CALIBRATION = "cxrhf.json", "adapter_config.json", "manifest.json", "calibration.json"
 _NEAR = ("", "*/", "*/*/")  # a run, the runs in it, and theirs: the demo keeps its models so
-_RECORD = ("verb", "config", "seed", "inputs", "versions", "commit", "python", "platform", "started", "finished")
 _NETWORK = ("backbone", "outputs", "look", "sha256", "seed", "start", "trained", "images")
 _LORA = ("base", "prompt", "size", "seed", "examples", "trained")
 _PAGE = r"labelling sheets|thumbnails"  # notes on what lies beside the page, which no card has
@@ -158,11 +158,11 @@ def facts_in(run: Run, rows: Rows, model: str, weights: Path | None) -> dict[str
         "datasets": sorted({row["dataset"] for row in rows if row["dataset"]}),
         "weights": made or None,
         "data": _data(build, weights),
-        "words": _words(run, rows, model),
+        "words": _words(run, rows),
         "commands": commands(records, _json(build / "build.json") if build is not None else {}, method),
         "notes": _notes(run, model),
         "rows": len(published(rows, words=True)),
-        "run": {name: record.get(name) for name in _RECORD},
+        "run": {name: record.get(name) for name in RECORDED},
     }
 
 
@@ -185,11 +185,11 @@ def _notes(run: Run, model: str) -> list[str]:
     return kept
 
 
-def _words(run: Run, rows: Rows, model: str) -> dict[str, dict[str, list[str]]]:
+def _words(run: Run, rows: Rows) -> dict[str, dict[str, list[str]]]:
     """Words that go with one of two groups, by strategy: erased, new and flipped; of at least five patients."""
     if not (run.path / "words.parquet").is_file():
         return {}
-    models = told(open_books(rows, apart=REPORTS), (), run.table("words").to_pylist())
+    models = writers(open_books(rows, apart=REPORTS), (), run.table("words").to_pylist())
     found, pair = chosen(models, may_show=False), first_pair(models[0]) if models else None
     if pair is None:
         return {}

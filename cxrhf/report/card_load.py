@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cxrhf.report.blocks import finding_name
-from cxrhf.report.book import Book, Cell
+from cxrhf.report.book import Book, Cell, seed_of
 from cxrhf.report.card_about import base_name, split_of
 from cxrhf.report.card_facts import CONTEXT, WRITER
 from cxrhf.report.card_markdown import code, paragraphs
@@ -16,17 +16,12 @@ from cxrhf.report.sections.provenance import mapping
 
 Facts = Mapping[str, Any]
 ANYBODY = "user"
-# Labels of a build as they are counted -> what the code makes of a raw label.
-_POLICIES = {
-    "masked": "[value if value in (0, 1) else None for value in {}]",
-    "ones": "[int(value in (1, -1)) for value in {}]",
-}
-_POSITIVE_ONLY = "[int(value == 1) for value in {}]"
+_NOT_OVERRULED = ("no_finding", "support_devices")  # by No Finding, where labels are masked
 
 
 def load_lines(facts: Facts, books: Sequence[Book], repo: str | None) -> list[str]:
     """What a reader copies; `repo` is the model's name on the Hub, None where it has none."""
-    name = repo or f"{ANYBODY}/{'name'}"
+    name = repo or f"{ANYBODY}/name"
     owner = name.partition("/")[0]
     if not facts["weights"]:
         return _from_rows(facts, books, owner)
@@ -71,7 +66,7 @@ def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list
         "at = model.config.label2id[finding]",
         f'test = load_dataset("{dataset_id(facts, owner)}", split="test")  # the images that the tables are about',
         'scores = [logits([row["image"]])[0, at].item() for row in test]',
-        f"labels = {_POLICIES.get(str(facts['data'].get('labels')), _POSITIVE_ONLY).format('test[finding]')}",
+        *label_lines(str(facts["data"].get("labels")), finding),
         f'metric = evaluate.load("{owner}/weighted_auroc")',
         'print(metric.compute(predictions=scores, references=labels)["weighted_auroc"])'
         + (f"  # {number(example[1].value)} in the table" if example and example[0] == finding else ""),
@@ -86,6 +81,21 @@ def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list
         f'model = timm.create_model("hf-hub:{name}", pretrained=True).eval()  # the same weights',
     ]
     return [*code("python", lines), *_plain(words), *_calibrated(made), *_plain(["With timm:"]), *code("python", timm)]
+
+
+def label_lines(policy: str, finding: str) -> list[str]:
+    """Code that makes the labels that were counted of raw ones (1, 0, -1 = uncertain, None), as `cxrhf build` does."""
+    if policy == "ones":
+        return ["labels = [int(value in (1, -1)) for value in test[finding]]"]
+    if policy != "masked":
+        return ["labels = [int(value == 1) for value in test[finding]]"]
+    if finding in _NOT_OVERRULED:
+        return ["labels = [value if value in (0, 1) else None for value in test[finding]]"]
+    return [
+        'healthy = test["no_finding"] if "no_finding" in test.column_names else [0] * len(test)',
+        "pairs = zip(test[finding], healthy)",
+        "labels = [0 if normal == 1 else value if value in (0, 1) else None for value, normal in pairs]",
+    ]
 
 
 def _plain(words: Sequence[str]) -> list[str]:
@@ -183,7 +193,10 @@ def _from_rows(facts: Facts, books: Sequence[Book], owner: str) -> list[str]:
         return paragraphs(["There are no weights to load."])
     finding, cell = example
     asked = {"model": facts["model"], "finding": finding, "split": split_of(facts)}
+    asked["dataset"] = books[0].dataset if len(facts["datasets"]) > 1 else ""
     same = " & ".join(f"(rows.{name} == {json.dumps(value)})" for name, value in asked.items() if value)
+    if books[0].model != facts["model"]:  # of several runs the table has the first
+        same += f" & (rows.seed == {seed_of(books[0].model).removeprefix('seed ')})"
     lines = [
         "import evaluate",
         "import pandas as pd",

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 
 from cxrhf.report.blocks import Column, Entry, Grid, Table
+from cxrhf.report.notes import printable
 from cxrhf.report.numbers import listed
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~$#])")
 _INTERVAL = re.compile(r"^(\S+) to (\S+)$")  # stays on one line, however narrow its column is
-_STEERING = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
 
 
 def escaped(words: str) -> str:
@@ -19,7 +19,7 @@ def escaped(words: str) -> str:
     >>> escaped("a_b <i> | *")
     'a\\\\_b &lt;i&gt; \\\\| \\\\*'
     """
-    plain = _STEERING.sub("\ufffd", words.replace("\n", " "))
+    plain = printable(re.sub(r"[\n\t]", " ", words))
     # A sign before a blank (p < 0.001, sex & age) starts nothing and stays readable.
     plain = re.sub(r"&(?=[#\w])", "&amp;", plain)
     return _SPECIAL.sub(r"\\\1", re.sub(r"<(?!\s)", "&lt;", plain).replace(">", "&gt;"))

@@ -15,7 +15,7 @@ from cxrhf.report.numbers import known
 from cxrhf.report.sections.pretest_shelf import CHOSEN
 from cxrhf.report.sections.reports_groups import quality_metrics
 from cxrhf.report.sections.reports_rows import WORDS
-from cxrhf.report.sections.reports_shelf import REFERENCE, Told, told
+from cxrhf.report.sections.reports_shelf import REFERENCE, Writer, writers
 from cxrhf.report.sections.slice_shelf import AUDIT as SLICES
 from cxrhf.report.sections.slice_shelf import Cut, Slice, Trait, cuts
 from cxrhf.report.sections.slices import standing
@@ -48,7 +48,7 @@ _WORDS = {
 def models_of(rows: Rows) -> list[str]:
     """Models that have a card: image models, models that write reports, and the one that reads prior notes."""
     names = [subject.model for subject in subjects(open_books(rows))]
-    names += [model.model for model in told(open_books(rows, apart=REPORTS), (), ())]
+    names += [model.model for model in writers(open_books(rows, apart=REPORTS), (), ())]
     names += [CHOSEN] if any(row["audit"] == PRETEST and row["model"] == CHOSEN for row in rows) else []
     return [name for name in dict.fromkeys(names) if name]
 
@@ -84,7 +84,7 @@ def shown(rows: Rows) -> list[Row]:
     for subject in subjects(open_books(rows)):
         wanted |= {_place(book, key) for book, key in _of_subject(subject)}
         counted |= {book.model for book in subject.runs[1:]}
-    for model in told(open_books(rows, apart=REPORTS), (), ()):
+    for model in writers(open_books(rows, apart=REPORTS), (), ()):
         wanted |= {_place(book, key) for book, key in _of_reports(model)}
     # Numbers of pairs stand behind those of weights: what both give is told once.
     paired = any(row["audit"] == "reweighted" for row in rows)
@@ -165,7 +165,7 @@ def worst(found: Sequence[Cut]) -> list[tuple[Cut, Slice]]:
     return sorted(ends, key=lambda each: (each[0].side != "positive", -each[1].brier.value))[:TOLD]
 
 
-def _of_reports(model: Told) -> Iterator[tuple[Book, Key]]:
+def _of_reports(model: Writer) -> Iterator[tuple[Book, Key]]:
     """Strategies side by side, words of the first pair of groups, how much the others lose, likeness by group."""
     first, alike = next(iter(model.pairs), None), likeness(model)
     for book in (model.reference, *model.strategies):
@@ -183,7 +183,7 @@ def _of_reports(model: Told) -> Iterator[tuple[Book, Key]]:
                 yield book, key
 
 
-def likeness(model: Told) -> str:
+def likeness(model: Writer) -> str:
     """The number of likeness that groups are compared by."""
     there = quality_metrics(model)
     return next((name for name in ("bertscore_f1", "rougeL", *there) if name in there), "")

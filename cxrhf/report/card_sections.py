@@ -32,6 +32,7 @@ from cxrhf.report.numbers import known
 from cxrhf.report.page import Page
 from cxrhf.report.sections.slice_shelf import Cut, cuts, trait_words
 from cxrhf.report.sections.subgroups import gap_table, gaps_of, group, grouping
+from cxrhf.report.sections.view import corrected, correction_of
 
 GAPS = 12  # rows of the table of gaps
 # Pictures of a card -> what somebody who does not see them is told.
@@ -46,14 +47,14 @@ _RANKED = (("AUROC", "auroc"), ("AUROC, balanced", "auroc_balanced"), ("Sensitiv
 
 def number_lines(page: Page, facts: Mapping[str, Any], pictures: Sequence[str]) -> list[str]:
     """Everything the card says of the model's numbers. `pictures`: names of the figures that there are."""
-    lines, several = list[str](), len(page.chapters) > 1
+    lines, several, rule = list[str](), len(page.chapters) > 1, correction_of(facts["run"])
     for at, (chapter, subject) in enumerate(zip(page.chapters, page.subjects, strict=True)):
         own = {section.ident.partition("-")[2]: section for section in (*chapter.sections, chapter.opening)}
         heads = f" on {subject.book.dataset}" if several else ""
         about = "" if subject.book.way else "AUROC by finding"
         picture = _picture(pictures, f"waterfall-{at + 1}" if several else "waterfall", about)
-        lines += _results(own, subject.book, heads, picture)
-        lines += _groups(own.get("subgroups"), subject.book, heads)
+        lines += _results(own, subject.book, heads, picture, rule)
+        lines += _groups(own.get("subgroups"), subject.book, heads, rule)
         lines += _slices(own.get("slices"), subject.book, heads)
         lines += _told(own.get("shortcut"), f"Shortcuts{heads}")
     apart = [*page.shared, *(page.chapters[0].sections if len(page.chapters) == 1 else [])]
@@ -93,12 +94,12 @@ def _all_tables(blocks: Sequence[Block]) -> Iterator[Table]:
             yield from _all_tables(block.blocks)
 
 
-def _results(own: Mapping[str, Section], book: Book, heads: str, picture: Sequence[str]) -> list[str]:
+def _results(own: Mapping[str, Section], book: Book, heads: str, picture: Sequence[str], rule: str) -> list[str]:
     headline = own["headline"]
     lines = [*([f"### Findings{escaped(heads)}", ""] if heads else []), *paragraphs(headline.lead), *picture]
     lines += paragraphs(block.caption for block in headline.blocks if isinstance(block, Figure)) if picture else []
     lines += paragraphs(block.words for block in headline.blocks if isinstance(block, Text))  # that context is missing
-    lines += table_lines(results_table(book))
+    lines += table_lines(_results_table(book, rule))
     if "runs" in own:
         lines += [*paragraphs(own["runs"].lead[:1]), *(line for t in _tables(own["runs"]) for line in table_lines(t))]
     more = [*_tables(headline), *(_tables(own["overview"]) if "overview" in own else [])]
@@ -107,7 +108,7 @@ def _results(own: Mapping[str, Section], book: Book, heads: str, picture: Sequen
     return lines
 
 
-def results_table(book: Book) -> Table:
+def _results_table(book: Book, rule: str) -> Table:
     """The main numbers of every finding side by side."""
     rows: dict[str, list[Entry]] = {}
     for finding in book.everyone():
@@ -127,14 +128,16 @@ def results_table(book: Book) -> Table:
         Column("AUROC", "Of every image; 0.5 = coin toss, 1 = perfect"),
         Column("Context alone", "The pre-test probability as the score, without the image"),
         Column("Context equal", "Positives against negatives of the same patient context"),
-        Column("Drop", "AUROC less the same with context equal, on the same resamples; p of no drop, corrected"),
+        Column(
+            "Drop", f"AUROC less the same with context equal, on the same resamples; p of no drop, {corrected(rule)}"
+        ),
         Column("Sensitivity", "At 95% specificity on these images"),
         Column("Slope", "Calibration slope: 1 = calibrated, below 1 = too extreme"),
     ]
     return finding_table(book, "By finding", columns, rows)
 
 
-def _groups(section: Section | None, book: Book, heads: str) -> list[str]:
+def _groups(section: Section | None, book: Book, heads: str, rule: str) -> list[str]:
     """Gaps between groups, those beyond chance and the largest first; then every group."""
     if section is None:
         return []
@@ -152,7 +155,7 @@ def _groups(section: Section | None, book: Book, heads: str) -> list[str]:
     caption = "Gaps between groups, highest less lowest" + (
         f": the first {len(top)} of {len(pairs)} by p value and size" if len(top) < len(pairs) else ""
     )
-    table = gap_table(book, kept, list(dict.fromkeys(kind for _, kind in top)), caption)
+    table = gap_table(book, kept, list(dict.fromkeys(kind for _, kind in top)), caption, rule)
     lines = [f"### Patient groups{escaped(heads)}", "", *paragraphs(section.lead)]
     if table is not None:
         place = {(finding_name(finding), kind): at for at, (finding, kind) in enumerate(top)}

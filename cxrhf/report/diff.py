@@ -60,10 +60,6 @@ class Diff:
     datasets: dict[str, str]
     left_out: int  # rows of either run that cannot be compared
 
-    def having(self, verdict: str) -> list[Change]:
-        """Changes of one kind, in their order."""
-        return [each for each in self.changes if each.verdict == verdict]
-
 
 def diff_rows(first: Iterable[Row], second: Iterable[Row]) -> Diff:
     """Compare the RESULT rows of two runs."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from cxrhf.report.sections.provenance import mapping
+
 # Where a run lies and when it was made says nothing of its numbers.
 _PLACES = ("out", "overwrite", "predictions", "workers")
 _FACTS = ("verb", "seed", "commit", "python", "platform")
@@ -24,7 +26,7 @@ def diff_records(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Se
     """What was set, installed or read otherwise."""
     found = list[Setting]()
     for kind, field in (("setting", "config"), ("version", "versions")):
-        one, two = _mapping(first.get(field)), _mapping(second.get(field))
+        one, two = mapping(first.get(field)), mapping(second.get(field))
         names = [name for name in dict.fromkeys((*one, *two)) if name not in _PLACES and one.get(name) != two.get(name)]
         found += [Setting(kind, name, _plain(one.get(name)), _plain(two.get(name))) for name in names]
     for name in _FACTS:
@@ -52,10 +54,6 @@ def _inputs(record: Mapping[str, Any]) -> str:
         if isinstance(each, Mapping)
     ]
     return ", ".join(names) or "not recorded"
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _plain(value: Any) -> str:

@@ -17,6 +17,8 @@ from cxrhf.report.page import Page, make_page, pictures
 FORMAT = 1
 # How much larger a PNG is than its picture; hundreds of findings must not take all memory.
 ZOOM, PIXELS = 1.5, 12e6
+# Facts of run.json that results.json and cards repeat.
+RECORDED = ("verb", "config", "seed", "inputs", "versions", "commit", "python", "platform", "started", "finished")
 KEPT = ("flow",)  # pictures of the dataset's build, which are not ours
 # File name -> the title of its picture.
 TITLES = {
@@ -69,27 +71,23 @@ def write_all(run: Path) -> Path:
 
 def results_json(results: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> str:
     """Every number and what the run was made from; NaN is null, the order is that of the rows."""
-    facts = ("verb", "config", "seed", "inputs", "versions", "commit", "python", "platform", "started", "finished")
     made = {
         "format": FORMAT,
-        "run": {name: record.get(name) for name in facts},
+        "run": {name: record.get(name) for name in RECORDED},
         "notes": [str(each) for each in record.get("notes") or []],
-        "results": [{name: _finite(value) for name, value in row.items()} for row in results],
+        "results": list(results),
     }
     lines = json.dumps(_clean(made), ensure_ascii=False, default=str, allow_nan=False, separators=(",", ":"))
     return lines.replace('},{"audit":', '},\n{"audit":') + "\n"
 
 
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _clean(value: Any) -> Any:
+    """The same as JSON can hold it: what is no finite number is null."""
     if isinstance(value, Mapping):
         return {str(key): _clean(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_clean(each) for each in value]
-    return _finite(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_figures(folder: Path, page: Page) -> list[Path]:
@@ -179,6 +177,3 @@ def png(svg: str) -> bytes:
         sans_serif_family="Roboto",
     )
     return bytes(made)
-
-
-__all__ = ["figures", "png", "results_json", "write_all", "write_figures"]

@@ -2,9 +2,8 @@
 
 The page is built from aggregates: no row, image or patient id can reach it. Only where the record says that the data
 may be shown does it hold places of single patients in maps, thumbnails with their ids, and words of reports that fewer
-than five patients have; its foot says so. Everything
-that comes from the user's data is escaped by the template engine or by `figures.ink`; a content policy in the page
-forbids every request and every script but the page's own.
+than five patients have; its foot says so. Everything that comes from the user's data is escaped by the template engine
+or by `figures.ink`; a content policy in the page forbids every request and every script but the page's own.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from cxrhf.report.blocks import finding_name
 from cxrhf.report.figures import key_mark
 from cxrhf.report.page import Page, Rows, make_page
 from cxrhf.report.sections.checklist import checklists
-from cxrhf.report.sections.held import held
 from cxrhf.report.sections.methods import methods
 from cxrhf.report.sections.pretest import pretest_facts
+from cxrhf.report.sections.privacy import privacy_words
 from cxrhf.report.sections.provenance import (
     Facts,
     absent,
@@ -36,37 +35,23 @@ from cxrhf.report.sections.provenance import (
     summary,
 )
 from cxrhf.report.sections.reports import report_facts
+from cxrhf.report.sections.view import correction_of
 from cxrhf.report.sections.warnings import grouped
-from cxrhf.report.summary import summary_html
-
-__all__ = ["page_html", "render", "summary_html"]
 
 ASKED = "How much of the performance is the image, and how much is what the chart already said?"
-# Of a page that has context models alone.
-ALONE = "What the chart already said"
-ASKED_ALONE = "How likely is each finding by the notes from before the image, without a look at the image?"
-
-
-# Of a page of networks without predictions.
-ALONE_ENCODED = "What networks know of their patients"
-ASKED_ENCODED = "What can be read of a patient from the vectors that a network makes of the image?"
-
-
-# Of a page of generated reports alone.
-ALONE_WRITTEN = "What generated reports say, and what they leave out"
-ASKED_WRITTEN = "Do generated reports keep the words that patients of every group need, and which do they add?"
-
-
-def page_html(
-    results: Rows,
-    curves: Rows,
-    record: Mapping[str, Any],
-    points: Rows = (),
-    gallery: Rows = (),
-    words: Rows = (),
-) -> str:
-    """The whole page as text, for whoever has the rows in memory."""
-    return render(results, curves, record, points=points, gallery=gallery, words=words)
+# Title and question of a page without predictions: of context models, of networks whose vectors were read, of reports.
+_OF_NOTES = (
+    "What the chart already said",
+    "How likely is each finding by the notes from before the image, without a look at the image?",
+)
+_OF_VECTORS = (
+    "What networks know of their patients",
+    "What can be read of a patient from the vectors that a network makes of the image?",
+)
+_OF_REPORTS = (
+    "What generated reports say, and what they leave out",
+    "Do generated reports keep the words that patients of every group need, and which do they add?",
+)
 
 
 def render(
@@ -106,7 +91,7 @@ def render(
             title=_title(page, alone),
             question=_alone(page)[1] if alone else ASKED,
             summary=_facts(page, record, alone),
-            held=held(page.blocks(), bool(page.pretest), bool(page.reports), record.get("may_show") is True),
+            held=privacy_words(page.blocks(), bool(page.pretest), bool(page.reports), record.get("may_show") is True),
             contents=[*_contents(page), *((name, target, ()) for name, target in tail)],
             chapters=page.chapters,
             shared=page.shared,
@@ -116,7 +101,7 @@ def render(
             attrition=attrition,
             flow=f"data:image/svg+xml;base64,{base64.b64encode(flow).decode()}" if flow else "",
             warnings=grouped(notes, models, findings),
-            methods=methods([*books, *page.encoding], _correction(record), page.reports),
+            methods=methods([*books, *page.encoding], correction_of(record), page.reports),
             checklists=lists,
             inputs=inputs_table(record),
             provenance=provenance(record),
@@ -151,10 +136,6 @@ def _facts(page: Page, record: Mapping[str, Any], alone: bool) -> Facts:
     return [*own, *(fact for fact in facts if fact[0] not in dict(own))]
 
 
-def _correction(record: Mapping[str, Any]) -> str:
-    return str(mapping(record.get("config")).get("correction") or "bonferroni")
-
-
 def _fitted(page: Page, record: Mapping[str, Any]) -> Mapping[str, Any]:
     """What was fitted, without what has a section of its own."""
     found = mapping(record.get("fitted"))
@@ -170,9 +151,7 @@ def _title(page: Page, alone: bool) -> str:
 
 def _alone(page: Page) -> tuple[str, str]:
     """Title and question of a page without predictions."""
-    if page.pretest:
-        return ALONE, ASKED_ALONE
-    return (ALONE_ENCODED, ASKED_ENCODED) if page.encoding else (ALONE_WRITTEN, ASKED_WRITTEN)
+    return _OF_NOTES if page.pretest else _OF_VECTORS if page.encoding else _OF_REPORTS
 
 
 def _contents(page: Page) -> list[tuple[str, str, Sequence[tuple[str, str]]]]:

@@ -12,7 +12,7 @@ from cxrhf.report.book import REPORTS, open_books
 from cxrhf.report.notes import printable
 from cxrhf.report.numbers import known, letters, number, percent, short
 from cxrhf.report.sections.reports_said import first_pair
-from cxrhf.report.sections.reports_shelf import Told, told
+from cxrhf.report.sections.reports_shelf import Writer, writers
 from cxrhf.report.sections.reports_table import reports_of
 
 # The short table: what is left when context is controlled if that is known, else other views of the same scores.
@@ -25,7 +25,7 @@ LETTERS = 40  # of a name
 def summary_lines(results: pa.Table, level: float) -> list[str]:
     """The whole-sample results as a short table: a row for each model and finding, and for each strategy of reports."""
     everything = results.to_pylist()
-    written = report_lines(told(open_books(everything, apart=REPORTS), (), ()))
+    written = report_lines(writers(open_books(everything, apart=REPORTS), (), ()))
     rows = [row for row in everything if row["slice"] == "all" and not row["versus"] and not row.get("strategy")]
     there = {row["metric"] for row in rows}
     metrics = [name for name in (CONTEXT if "auroc_att" in there else PLAIN) if name in there]
@@ -52,7 +52,7 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
     return [head, *aligned(table), *written]
 
 
-def report_lines(models: Sequence[Told]) -> list[str]:
+def report_lines(models: Sequence[Writer]) -> list[str]:
     """Generated reports: a line for each model and strategy; of words those of the first pair of groups."""
     if not models:
         return []
@@ -66,7 +66,7 @@ def report_lines(models: Sequence[Told]) -> list[str]:
         for book in model.strategies:
             whose = [part for part in (model.dataset, model.model) if part] if several else []
             name = printable(": ".join(short(part, LETTERS) for part in (*whose, book.strategy)))
-            kinds, n = model.get(book, "n_templates").value, reports_of(model, book)
+            kinds, n = model.get(book, "n_templates").value, reports_of(book)
             different = f"{kinds:,.0f} ({percent(kinds / n)})" if known(kinds) and n else ""
             row = [name, f"{n:,}", different, *(number(model.get(book, each).value) for each in likeness)]
             if pairs:

@@ -24,7 +24,7 @@ from cxrhf.report.sections.runs import runs
 from cxrhf.report.sections.shortcut import shortcut
 from cxrhf.report.sections.slices import slices
 from cxrhf.report.sections.subgroups import subgroups
-from cxrhf.report.sections.view import Rows, View
+from cxrhf.report.sections.view import Rows, View, correction_of
 
 _PREDICTIONS = (runs, overview, context, controlled, imbalance, subgroups)
 _REPRESENTATIONS = (features, slices, shortcut)
@@ -49,7 +49,6 @@ class Page:
     subjects: list[Subject]
     chapters: list[Chapter]
     shared: list[Section]
-    level: str
     pretest: list[Book]  # of context models
     encoding: list[Book]  # of networks whose vectors were read
     reports: list[Book]  # of generated reports, one a strategy
@@ -88,7 +87,8 @@ def make_page(
     several_datasets = len({subject.book.dataset for subject in found}) > 1
     chapters, compared = list[Chapter](), list[Section]()
     for at, subject in enumerate(found):
-        view = View(subject, lines, level, f"m{at}", tuple(found), points, gallery, may_show, because)
+        view = View(subject, lines, level, f"m{at}", tuple(found), points, gallery, may_show, because,
+                    correction_of(record))  # fmt: skip
         first = opening(view)
         made, seen = (
             [section for build in several_audits if (section := build(view))]
@@ -106,7 +106,7 @@ def make_page(
     across = datasets(found)
     shared = [*compared, *([across] if across else [])] if several else []
     shared += [*encoded, *told, *from_notes] if len(found) != 1 else []
-    return Page(books, found, chapters, shared, level, texts, networks, written)
+    return Page(books, found, chapters, shared, texts, networks, written)
 
 
 def pictures(sections: Sequence[Section]) -> Iterator[tuple[str, Figure | Multiples]]:

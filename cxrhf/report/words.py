@@ -7,8 +7,10 @@ from typing import NamedTuple
 from cxrhf.report.blocks import CHANCE
 from cxrhf.report.book import MACRO, Book, Cell
 from cxrhf.report.numbers import known, number
+from cxrhf.report.sections.view import corrected
 
 FEW_PATIENTS = 10
+UNCLEAR = "unclear"
 
 
 class Sentence(NamedTuple):
@@ -20,7 +22,7 @@ class Sentence(NamedTuple):
     tone: str
 
 
-def headline(book: Book, level: str) -> str:
+def headline(book: Book, level: str, correction: str) -> str:
     """The whole page in two or three sentences."""
     several = len(book.findings) > 1
     finding = MACRO if several else book.findings[0]
@@ -42,9 +44,10 @@ def headline(book: Book, level: str) -> str:
         change = f"a rise of {number(-drop.value)}"
         change += f" ({number(-drop.high)} to {number(-drop.low)})" if known(drop.low, drop.high) else ""
     how = "matched one to one for" if book.way == "matched_auroc" else "of"
+    tag, _, doubt = judgement(drop, False, correction)
     return (
         f"{words}{context} When positives are compared with negatives {how} the same patient context, "
-        f"{rest.with_interval()} remains: {change}."
+        f"{rest.with_interval()} remains: {change}." + (f" {doubt}" if tag == UNCLEAR else "")
     )
 
 
@@ -55,7 +58,7 @@ def _mean_of(book: Book, finding: str) -> str:
     return f"{count} findings" if rest.startswith(f"{count} ") or not rest else part
 
 
-def sentence(book: Book, finding: str, level: str) -> Sentence:
+def sentence(book: Book, finding: str, level: str, correction: str) -> Sentence:
     """One finding in plain words: overall, context alone, context held equal, the drop."""
     verdict = book.get("overview", finding, "verdict")
     overall = book.overall(finding)
@@ -67,7 +70,7 @@ def sentence(book: Book, finding: str, level: str) -> Sentence:
     rest = book.remains(finding)
     if not known(rest.value):
         found = book.get("overview", finding, "sensitivity_at_specificity")
-        more = f" At 95% specificity it finds {percent(found)} of the images with the finding." if found.span else ""
+        more = f" At 95% specificity it finds {_share(found)} of the images with the finding." if found.span else ""
         return Sentence(finding, f"{words}.{more}", "too few patients" if few else "", "doubt" if few else "plain")
     context = book.held(finding, "auroc_context")
     drop = book.drop(finding)
@@ -75,27 +78,27 @@ def sentence(book: Book, finding: str, level: str) -> Sentence:
     words += f"; {rest.with_interval()} {held}; drop {drop.with_interval()}."
     if known(context.value):
         words += f" Context alone, without the image, reaches {context.with_interval()}."
-    tag, tone, more = judgement(drop, few)
+    tag, tone, more = judgement(drop, few, correction)
     overlap = book.held(finding, "verdict").note
     if overlap.startswith("poor overlap"):
         more += f" Read with care, {overlap}."
     return Sentence(finding, f"{words} {more}".strip(), tag, tone)
 
 
-def percent(cell: Cell) -> str:
+def _share(cell: Cell) -> str:
     """`28% (22% to 34%)`."""
     return f"{cell.value:.0%} ({cell.low:.0%} to {cell.high:.0%})"
 
 
-def judgement(drop: Cell, few: bool) -> tuple[str, str, str]:
+def judgement(drop: Cell, few: bool, correction: str) -> tuple[str, str, str]:
     """Tag, tone and a closing sentence for a drop."""
     if few:
         return "too few patients", "doubt", "Too few patients to draw a conclusion."
     if not known(drop.value, drop.p_value):
         return "", "plain", ""
     if drop.p_value >= CHANCE and (drop.low > 0 or drop.high < 0):
-        why = "Taken alone the interval leaves out 0, but not after correction for everything this page tests"
-        return "unclear", "plain", f"{why} (p = {number(drop.p_value, 2)})."
+        why = f"The interval leaves out 0, but {corrected(correction, scope=True)} the drop is not beyond chance"
+        return UNCLEAR, "plain", f"{why} (p = {number(drop.p_value, 2)})."
     if drop.p_value >= CHANCE:
         within = f"; any drop from {drop.span} fits these data" if drop.span else ""
         return "no clear drop", "plain", f"No drop beyond chance was found{within}."
@@ -108,5 +111,4 @@ def beside(drop: Cell) -> str:
     """The words beside a finding in the headline picture."""
     if not known(drop.value):
         return ""
-    span = f" ({number(drop.low)} to {number(drop.high)})" if known(drop.low, drop.high) else ""
-    return f"drop {number(drop.value)}{span}"
+    return f"drop {drop.with_interval()}"

@@ -163,10 +163,10 @@ def test_no_clear_drop(tmp_path) -> None:
 
 def test_an_interval_that_does_not_survive_correction_is_called_unclear() -> None:
     drop = Cell(value=0.02, low=0.001, high=0.04, p_value=0.2)
-    assert judgement(drop, few=False)[0] == "unclear"
-    assert "p = 0.20" in judgement(drop, few=False)[2]
-    assert judgement(drop._replace(p_value=0.01), few=False)[0] == "context carries part of it"
-    assert judgement(drop._replace(value=-0.02, p_value=0.01), few=False)[0] == "better with context equal"
+    assert judgement(drop, False, "holm")[0] == "unclear"
+    assert "p = 0.20" in judgement(drop, False, "holm")[2]
+    assert judgement(drop._replace(p_value=0.01), False, "holm")[0] == "context carries part of it"
+    assert judgement(drop._replace(value=-0.02, p_value=0.01), False, "holm")[0] == "better with context equal"
 
 
 def test_without_context_the_page_says_how_to_get_it(tmp_path) -> None:
@@ -200,7 +200,7 @@ def test_matched_alone_and_nothing_at_all(tmp_path) -> None:
     made = block("edema", planted.y, planted.patient, prob=planted.prob, pretest=planted.pretest)
     text = Page(written(tmp_path / "run", made, only=("matched",)).read_text(encoding="utf-8")).text
     assert "when pairs are matched for context" in text
-    assert "not asked for (--only)" in text
+    assert "Patient groups not asked for: --only leaves out subgroups" in text
     Page(render([], [], {}))
 
 

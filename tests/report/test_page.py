@@ -42,8 +42,10 @@ def browser() -> Iterator[Seen]:
         yield seen
 
 
-@pytest.mark.parametrize("name", ["one.html", "both.html"])
-@pytest.mark.parametrize(("width", "dark"), [(375, False), (375, True), (1440, False), (1440, True)])
+@pytest.mark.parametrize(
+    ("name", "width", "dark"),
+    [("one.html", 375, False), ("one.html", 1440, True), ("both.html", 375, True), ("both.html", 1440, False)],
+)
 def test_opens_at_every_width_and_scheme_without_sideways_scrolling(browser, served, name, width, dark) -> None:
     with opened(browser, served, name, width=width, dark=dark) as look:
         for state in ("closed", "open"):
@@ -231,25 +233,20 @@ def test_contrast(browser, served, dark) -> None:
         "p", "h1", "h2", "h3", "th", "td", "td small", "small.p.strong", "a", "summary", "label", "figcaption", ".lead",
         ".muted", ".tag", ".tag.strong", ".facts dt", ".facts dd", ".warnings li", "footer", ".count", "button.plain",
     )  # fmt: skip
-    behind = """(part) => {
+    drawn = dict.fromkeys(("svg text", "svg .tick", "svg .name", "svg .label"), 4.5)
+    drawn |= {f"svg .mark.{kind}": 3 for kind in ("overall", "context", "remains", "fourth")}
+    style = """(names) => names.map((name) => {
+        const part = document.querySelector(name), own = getComputedStyle(part);
         for (let each = part; each; each = each.parentElement) {
-            const found = getComputedStyle(each).backgroundColor;
-            if (!/, 0\\)$/.test(found)) return found;
+            const behind = getComputedStyle(each).backgroundColor;
+            if (!/, 0\\)$/.test(behind)) return [own.color, own.fill, behind];
         }
-    }"""
+    })"""
     with opened(browser, served, "one.html", dark=dark) as look:
-        for each in texts:
-            part = look.locator(each).first
-            assert part.count(), each
-            front, back = part.evaluate("(e) => getComputedStyle(e).color"), part.evaluate(behind)
+        for each, (front, _, back) in zip(texts, look.evaluate(style, texts), strict=True):
             assert contrast(colour(front), colour(back)) >= 4.5, (each, front, back)
-        paper = colour(look.evaluate("getComputedStyle(document.body).backgroundColor"))
-        for each in ("svg text", "svg .tick", "svg .name", "svg .label"):
-            fill = look.locator(each).first.evaluate("(e) => getComputedStyle(e).fill")
-            assert contrast(colour(fill), paper) >= 4.5, each
-        for kind in ("overall", "context", "remains", "fourth"):
-            fill = look.locator(f"svg .mark.{kind}").first.evaluate("(e) => getComputedStyle(e).fill")
-            assert contrast(colour(fill), paper) >= 3, kind
+        for (each, least), (_, fill, paper) in zip(drawn.items(), look.evaluate(style, list(drawn)), strict=True):
+            assert contrast(colour(fill), colour(paper)) >= least, (each, fill, paper)
 
 
 def test_a_page_of_fourteen_findings_is_small_and_opens(browser, served) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import itertools
 import math
 import re
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +24,7 @@ from tests.browser import page
 from tests.pretest_made import FAMILIES, FINDINGS, WORDS, made_choices, scored_rows
 from tests.report.made import RECORD, everything
 from tests.report.parsing import Page
+from tests.report.serving import opened, serving
 
 WHY = "7 patients with it have prior notes, 20 are needed"
 BAD = "<script>alert(1)</script>"
@@ -35,7 +33,7 @@ SENTENCE = "From prior notes alone, without any image, the AUROC is "
 
 def made(**options: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     choices = options.pop("choices", None) or made_choices(unfitted={"pleural_other": WHY})
-    found = pretest_results(scored_rows(**options), choices, n_resamples=60)
+    found = pretest_results(scored_rows(**options), choices, n_resamples=20)
     return found.results.to_pylist(), found.curves.to_pylist()
 
 
@@ -221,46 +219,36 @@ def test_words_stand_in_the_order_of_their_rank(rows) -> None:
 
 
 @pytest.fixture(scope="module")
-def served(rows, tmp_path_factory) -> Iterator[str]:
+def served(rows, tmp_path_factory) -> Iterator[tuple[str, list[str]]]:
     folder = tmp_path_factory.mktemp("pages")
     (folder / "alone.html").write_text(page_html(*rows, RECORD), encoding="utf-8")
     audit = everything()
     both = page_html([*audit.rows, *rows[0]], [*audit.curves, *rows[1]], RECORD)
     (folder / "both.html").write_text(both, encoding="utf-8")
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None: ...
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
+    with serving(folder) as found:
+        yield found
 
 
 def test_in_a_browser_at_every_width_and_scheme(served) -> None:
-    with page() as seen:
-        for name, width, dark in itertools.product(("alone.html", "both.html"), (375, 1440), (False, True)):
-            seen.page.set_viewport_size({"width": width, "height": 900})
-            seen.page.emulate_media(color_scheme="dark" if dark else "light")
-            seen.page.goto(served + name)
-            for _ in ("closed", "open"):
-                assert seen.page.evaluate("document.documentElement.scrollWidth") == width
-                seen.page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
-            bar = seen.page.locator("#pretest rect.more").first
-            wanted = palette(dark)["overall"]
-            colour = f"rgb({', '.join(str(int(wanted[k : k + 2], 16)) for k in (1, 3, 5))})"
-            assert bar.evaluate("each => getComputedStyle(each).fill") == colour
-            sizes = seen.page.eval_on_selector_all(
-                "#pretest svg[role=img]", "all => all.map((each) => each.getBoundingClientRect().width)"
-            )
-            assert len(sizes) >= 9
-            assert min(sizes) > 130
-        seen.page.locator("#pick").fill("edema")
-        table = seen.page.locator("#pretest table").first
-        assert table.locator("tbody tr:not([hidden])").count() == 1
-        assert seen.errors == []
-        assert seen.outside == []
+    with page() as browser:
+        for name, width, dark in (("alone.html", 375, False), ("alone.html", 1440, True),
+                                  ("both.html", 375, True), ("both.html", 1440, False)):  # fmt: skip
+            with opened(browser, served, name, width=width, dark=dark) as look:
+                for _ in ("closed", "open"):
+                    assert look.evaluate("document.documentElement.scrollWidth") == width
+                    look.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+                bar = look.locator("#pretest rect.more").first
+                wanted = palette(dark)["overall"]
+                colour = f"rgb({', '.join(str(int(wanted[k : k + 2], 16)) for k in (1, 3, 5))})"
+                assert bar.evaluate("each => getComputedStyle(each).fill") == colour
+                sizes = look.eval_on_selector_all(
+                    "#pretest svg[role=img]", "all => all.map((each) => each.getBoundingClientRect().width)"
+                )
+                assert len(sizes) >= 9
+                assert min(sizes) > 130
+        with opened(browser, served, "both.html") as look:
+            look.locator("#pick").fill("edema")
+            assert look.locator("#pretest table").first.locator("tbody tr:not([hidden])").count() == 1
 
 
 def test_long_words_have_room() -> None:

@@ -74,7 +74,7 @@ def test_nothing_is_called_beyond_chance_when_nothing_is() -> None:
 
 @pytest.mark.parametrize("audit", ["overview", "context", "reweighted", "matched", "imbalance", "subgroups"])
 def test_any_audit_may_be_missing_or_alone(audit) -> None:
-    made = everything()
+    made = everything(("edema", "mass"))
     for rows in (
         [row for row in made.rows if row["audit"] != audit],
         [row for row in made.rows if row["audit"] == audit],
@@ -88,12 +88,46 @@ def test_any_audit_may_be_missing_or_alone(audit) -> None:
     )
 
 
-def test_a_run_of_before_the_reweighted_audit() -> None:
+@pytest.mark.parametrize(
+    ("rule", "said", "not_said"),
+    [("bonferroni", "after correction for everything this page tests", "without correction"),
+     ("bh", "after correction within its audit", "for everything this page tests"),
+     ("none", "differs beyond chance for 4 of 4 findings without correction", "after correction")],
+)  # fmt: skip
+def test_a_page_says_how_far_its_p_values_are_corrected(rule, said, not_said) -> None:
+    made = everything(second="other")
+    for row in made.rows:
+        if row["metric"] == "auroc_drop":
+            row["p_value"] = 0.2  # although the interval leaves out 0
+    text = Page(page_html(made.rows, made.curves, {**RECORD, "config": {"correction": rule}})).text
+    assert said in text
+    assert not_said not in text
+    assert ("p values are." in text) == (rule != "none")
+
+
+def test_the_headline_says_that_a_drop_does_not_survive_correction() -> None:
     made = everything()
-    rows = [row | {"audit": "matched"} if row["audit"] == "reweighted" else row for row in made.rows]
-    text = Page(page_html(rows, made.curves, RECORD)).text
-    assert "when context is held equal" in text
-    assert "Effective negatives (ATT)" in text
+    assert "the drop is not beyond chance" not in Page(page_html(made.rows, made.curves, RECORD)).text
+    for row in made.rows:
+        if row["metric"] == "auroc_drop" and row["finding"] == "macro":
+            row["p_value"] = 0.3
+    text = Page(page_html(made.rows, made.curves, RECORD)).text
+    assert "0.130). The interval leaves out 0, but after correction for everything this page tests the drop is" in text
+    assert "not beyond chance (p = 0.30)." in text
+
+
+def test_maps_and_slices_are_corrected_apart() -> None:
+    made = everything(("edema",))
+    assert "their p values stand apart" not in Page(page_html(made.rows, made.curves, RECORD)).text
+    made.add("slices", "n_slices", "edema", 4, slice="mixture:positive")
+    assert "their p values stand apart" in Page(page_html(made.rows, made.curves, RECORD)).text
+
+
+def test_parts_of_a_comparison_have_the_names_of_the_page() -> None:
+    made = everything(second="other")
+    text = Page(page_html(made.rows, made.curves, RECORD)).text
+    assert "pretest=" not in text
+    assert "sex=F" not in text
 
 
 def test_all_undefined_is_a_page() -> None:
@@ -112,7 +146,7 @@ def test_several_runs_mean_first_and_one_in_detail() -> None:
     assert subject.model == "net"
     assert [run.model for run in subject.runs] == ["net (seed 0)", "net (seed 1)", "net (seed 2)"]
     page = Page(page_html(made.rows, made.curves, RECORD))
-    assert "Mean of 3 runs: AUROC 0.800 (SD between runs 0.013" in page.text.replace("0.012)", "0.013)")
+    assert "Mean of 3 runs: AUROC 0.800 (SD between runs 0.013" in page.text
     assert "The sections that follow show the first run (seed 0) in detail" in page.text
     assert "ROC curves averaged over the runs" in page.text
     places = [page.ids.index(f"m0-{each}") for each in ("headline", "runs", "overview")]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from cxrhf.report.figures.ink import OVERALL, Mark, extent, line, mark_shape, picture, scale, text, ticks, turned
+from cxrhf.report.figures.labels import HEIGHT, Box, around, overlap
 from cxrhf.report.numbers import known, letters, number, short
 
 _WIDTH, _HEIGHT = 400, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 10, 42
-_LINE = 13  # height of a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def scatter(points: Sequence[Point], *, across: str, up: str, ident: str, title:
     for value in ticks(0.0, min(end, 1.0), 6):
         parts.append(line(_LEFT, y(value), _WIDTH - _RIGHT, y(value), "grid"))
         parts.append(text(_LEFT - 6, y(value) + 4, f"{value:g}", "tick", "end"))
-    taken = [(x(p.across.value) - 6, y(p.up.value) - 6, x(p.across.value) + 6, y(p.up.value) + 6) for p in shown]
+    taken = [around(x(p.across.value), y(p.up.value), 6) for p in shown]
     marks, names = list[str](), list[str]()
     for point in shown:
         here, there = x(point.across.value), y(point.up.value)
@@ -64,21 +64,17 @@ def scatter(points: Sequence[Point], *, across: str, up: str, ident: str, title:
     return picture(_WIDTH, _HEIGHT, title, about, parts, ident=ident)
 
 
-def _free(taken: list[tuple[float, float, float, float]], x: float, y: float, width: float) -> tuple[float, float]:
-    """Where a name beside a point collides with nothing placed before, or the least bad place."""
+def _free(taken: list[Box], x: float, y: float, width: float) -> tuple[float, float]:
+    """Where a name beside a point collides with nothing placed before, or the least bad place: all are named."""
     best, least = (x + 9, y + 4), float("inf")
     places = [(x + 9, y + 4), (x - width - 9, y + 4)]
     places += [(x + side, y + up) for up in (-9, 16, -20, 27, -31, 38) for side in (-width / 2, 6, -width - 6)]
     for left, base in places:
-        box = (left, base - _LINE + 2, left + width, base + 2)
-        outside = max(0.0, _LEFT - box[0]) + max(0.0, box[2] - _WIDTH) + max(0.0, _TOP - box[1])
-        outside += max(0.0, box[3] - (_HEIGHT - _BOTTOM))
-        cost = 1000 * outside + sum(_overlap(box, other) for other in taken)
+        box = Box(left, base - HEIGHT + 2, left + width, base + 2)
+        outside = max(0.0, _LEFT - box.left) + max(0.0, box.right - _WIDTH) + max(0.0, _TOP - box.top)
+        outside += max(0.0, box.bottom - (_HEIGHT - _BOTTOM))
+        cost = 1000 * outside + sum(overlap(box, other) for other in taken)
         if cost < least:
             best, least = (left, base), cost
-    taken.append((best[0], best[1] - _LINE + 2, best[0] + width, best[1] + 2))
+    taken.append(Box(best[0], best[1] - HEIGHT + 2, best[0] + width, best[1] + 2))
     return best
-
-
-def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> float:
-    return max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))

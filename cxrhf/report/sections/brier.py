@@ -64,6 +64,6 @@ def pav_table(view: View) -> Table | None:
         Column("Discrimination loss", "What it would leave; fitted to these images, hence optimistic"),
         Column("Discrimination", "What ranking gains over saying the prevalence"),
         Column("Uncertainty", "Brier score of saying the prevalence everywhere"),
-        Column("Net benefit", "At a risk of 0.1, in this sample"),
+        Column("Net benefit", "At a risk threshold of 0.1, in this sample"),
     ]
     return finding_table(view.book, "Brier split in numbers", columns, rows) if rows else None

@@ -30,7 +30,7 @@ _CLAIM: tuple[Item, ...] = (
     ("21", "Sample size", ("overview",), PART, "verdict per finding on whether the data suffice; no planning"),
     ("22–27", "Model, software, training, selection, ensembles", (), NO, "nothing of it is in a table of predictions"),
     ("28", "Metrics of performance", ("overview",), YES, "Overview, with what each number means"),
-    ("29", "Statistical uncertainty and significance", (), YES, "Methods: patients resampled, corrected p values"),
+    ("29", "Statistical uncertainty and significance", (), YES, "Methods: patients resampled, p values"),
     ("30", "Robustness or sensitivity analysis", ("context", "reweighted", "matched", "imbalance"), YES,
      "Context, context controlled, other prevalences"),
     ("31", "Explainability", ("features", "slices"), PART, "maps of its vectors and slices; nothing of single images"),

@@ -24,6 +24,7 @@ from cxrhf.report.blocks import (
 from cxrhf.report.book import MACRO, Book, Key
 from cxrhf.report.figures import OVERALL, Axis, Dot, DotRow, dots
 from cxrhf.report.numbers import known, listed, number
+from cxrhf.report.sections.context import STRATA
 from cxrhf.report.sections.view import View
 
 # Metric -> title, what it means; the first are drawn too.
@@ -51,15 +52,16 @@ def compare(view: View) -> Section | None:
     lead: list[str] = []
     for k, versus in enumerate(seconds):
         second = versus.removeprefix("model=")
-        lead.append(_lead(view.book, versus, second))
-        blocks += [each for each in (_forest(view, versus, second, k), _table(view.book, versus, second)) if each]
+        lead.append(_lead(view, versus, second))
+        blocks += [each for each in (_forest(view, versus, second, k), _table(view, versus, second)) if each]
         for table in _parts(view.book, [key for key in keys if key[4] == versus], second):
             blocks.append(Fold(f"{table.caption} ({len(table.rows)} rows)", [table]))
     title = f"{view.book.model} compared, paired on the same images"
     return Section(f"{view.ident}-compare", title, "Comparison", lead, blocks)
 
 
-def _lead(book: Book, versus: str, second: str) -> str:
+def _lead(view: View, versus: str, second: str) -> str:
+    book = view.book
     mean = book.get("compare", MACRO if len(book.findings) > 1 else book.findings[0], "auroc", versus)
     cells = {finding: book.get("compare", finding, "auroc", versus) for finding in book.findings}
     tested = {finding: cell for finding, cell in cells.items() if known(cell.p_value)}
@@ -68,10 +70,10 @@ def _lead(book: Book, versus: str, second: str) -> str:
     words = f"{book.model} less {second}: "
     words += f"AUROC {mean.with_interval()}{' on average' if len(book.findings) > 1 else ''}. "
     if not better and not worse:
-        return f"{words}No finding differs beyond chance after correction."
+        return f"{words}No finding differs beyond chance {view.corrected}."
     said = [f"{book.model} ranks better for {listed(better)}"] if better else []
     said += [f"{second} ranks better for {listed(worse)}"] if worse else []
-    return f"{words}Beyond chance after correction: {'; '.join(said)}."
+    return f"{words}Beyond chance {view.corrected}: {'; '.join(said)}."
 
 
 def _forest(view: View, versus: str, second: str, k: int) -> Figure | None:
@@ -94,7 +96,8 @@ def _forest(view: View, versus: str, second: str, k: int) -> Figure | None:
     return Figure(f"{view.book.model} less {second}", panels, (), caption, file="compare") if panels else None
 
 
-def _table(book: Book, versus: str, second: str) -> Table | None:
+def _table(view: View, versus: str, second: str) -> Table | None:
+    book = view.book
     names = {**_DRAWN, **_MORE}
     rows: dict[str, list[Entry]] = {}
     for finding in book.everyone():
@@ -102,7 +105,7 @@ def _table(book: Book, versus: str, second: str) -> Table | None:
         if any(known(cell.value) for cell in cells):
             rows[finding] = [difference(cell) for cell in cells]
     columns = [Column(title, about) for title, about in names.values()]
-    about = "Bold p values are below 0.05 after correction; intervals are not corrected."
+    about = f"Bold p values are below 0.05 {view.corrected}; intervals are not corrected."
     return finding_table(book, f"Whole sample: {book.model} less {second}", columns, rows, about) if rows else None
 
 
@@ -118,10 +121,15 @@ def _parts(book: Book, keys: Sequence[Key], second: str) -> list[Table]:
         rows = []
         for finding, slice in dict.fromkeys((key[1], key[3]) for key in found):
             cells = [book.get("compare", finding, metric, found[0][4], slice) for metric in metrics]
-            rows.append([name_entry(finding), words_entry(slice), *map(difference, cells)])
+            rows.append([name_entry(finding), words_entry(_part(slice)), *map(difference, cells)])
         columns = [Column("Finding"), Column("Part", "", True), *(Column(_title(metric)) for metric in metrics)]
         tables.append(Table(f"Within {kind}: {book.model} less {second}", columns, rows))
     return tables
+
+
+def _part(slice: str) -> str:
+    """`pretest=top` -> `Top quarter of pre-test probability`; `sex=F` -> `sex F`."""
+    return STRATA[slice] if slice in STRATA else slice.replace("=", " ", 1)
 
 
 def _title(metric: str) -> str:

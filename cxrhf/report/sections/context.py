@@ -24,18 +24,19 @@ from cxrhf.report.blocks import (
 )
 from cxrhf.report.figures import CONTEXT, OVERALL, REMAINS, Axis, Dot, DotRow, dots
 from cxrhf.report.numbers import known, listed
-from cxrhf.report.sections.view import View, bars
+from cxrhf.report.sections.view import View, bars, corrected
 
 # Slice -> mark, short name, name in full.
 PRETEST = {
     "pretest=bottom": (OVERALL, "bottom", "Bottom quarter of pre-test probability"),
-    "pretest=middle": (CONTEXT, "middle", "Middle half"),
-    "pretest=top": (REMAINS, "top", "Top quarter"),
+    "pretest=middle": (CONTEXT, "middle", "Middle half of pre-test probability"),
+    "pretest=top": (REMAINS, "top", "Top quarter of pre-test probability"),
 }
 MENTION = {
     "mention=no": (OVERALL, "not mentioned", "Not mentioned in earlier notes"),
     "mention=yes": (REMAINS, "mentioned", "Mentioned in earlier notes"),
 }
+STRATA = {slice: full for slice, (_, _, full) in (PRETEST | MENTION).items()}
 _PANELS = (
     ("auroc", "AUROC", Axis("AUROC within the stratum", 0.5, 1.0, reference=0.5, floor=0.4, ceiling=1.0)),
     ("sensitivity_at_specificity", "Sensitivity, own threshold",
@@ -109,15 +110,16 @@ def _lead(view: View, first: str, last: str) -> list[str]:
         else ("patients whose earlier notes do not and do mention the finding")
     )
     if not beyond:
-        return [f"Between {what} the AUROC differs beyond chance for none of {len(tested)} findings after correction."]
+        none = f"for none of {len(tested)} findings {view.corrected}"
+        return [f"Between {what} the AUROC differs beyond chance {none}."]
     lower = [finding_name(finding) for finding, cell in beyond.items() if cell.value > 0]
     higher = [finding_name(finding) for finding, cell in beyond.items() if cell.value < 0]
     end = "where context makes it likely" if "pretest" in first else "where it was mentioned before"
     words = [f"lower {end} for {listed(lower)}"] if lower else []
     words += [f"higher {end} for {listed(higher)}"] if higher else []
     return [
-        f"Between {what} the AUROC differs beyond chance for {len(beyond)} of {len(tested)} findings after correction: "
-        f"{'; '.join(words)}."
+        f"Between {what} the AUROC differs beyond chance for {len(beyond)} of {len(tested)} findings "
+        f"{view.corrected}: {'; '.join(words)}."
     ]
 
 
@@ -158,12 +160,12 @@ def _differences(view: View, first: str, last: str, strata: dict[str, tuple[str,
         return None
     columns = [Column(title, about) for _, title, about in _DIFFERENCES]
     caption = f"Differences: {strata[first][1]} less {strata[last][1]}"
-    about = "Bold p values are below 0.05 after correction for everything this page tests; intervals are not corrected."
+    after = corrected(view.correction, scope=True)
+    about = f"Bold p values are below 0.05 {after}; intervals are not corrected."
     return finding_table(view.book, caption, columns, rows, about)
 
 
 def _everything(view: View, slices: Sequence[str]) -> Table:
-    names = {**PRETEST, **MENTION}
     metrics = (
         "auroc",
         "sensitivity_at_specificity",
@@ -180,13 +182,17 @@ def _everything(view: View, slices: Sequence[str]) -> Table:
             share, prevalence = (view.get("context", finding, name, slice=each) for name in ("share", "prevalence"))
             if not any(known(cell.value) or cell.note for cell in (*cells, share)):
                 continue
-            stratum = words_entry(f"{each.split('=')[0]}: {names[each][1]}")._replace(key=f"{k}")
+            stratum = words_entry(STRATA[each])._replace(key=f"{k}")
             rows.append(
                 [name_entry(finding), stratum, percent_entry(share.value), entry(prevalence), *map(entry, cells)]
             )
     columns = [
         Column("Finding"),
-        Column("Stratum", "Pre-test probability in quarters (25/50/25), or mention in an earlier note", True),
+        Column(
+            "Stratum",
+            "Of pre-test probability (25%, 50%, 25% of the images), or whether an earlier note mentions it",
+            True,
+        ),
         Column("Share", "Of the images"),
         Column("Prevalence", "Share of positives in the stratum"),
         Column("AUROC"),

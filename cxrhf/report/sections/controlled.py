@@ -45,7 +45,7 @@ def _lead(view: View) -> list[str]:
     lead = []
     if tested:
         lead.append(
-            f"A drop beyond chance after correction is found for {len(beyond)} of {len(tested)} findings"
+            f"A drop beyond chance {view.corrected} is found for {len(beyond)} of {len(tested)} findings"
             f"{': ' + listed(beyond, 14) if beyond else ''}."
         )
     if poor:

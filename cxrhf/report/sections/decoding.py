@@ -8,13 +8,13 @@ from cxrhf.report.blocks import CHANCE, Block, Column, Entry, Table, folded
 from cxrhf.report.book import DECODING, MACRO, Book, Cell
 from cxrhf.report.numbers import chance, known
 from cxrhf.report.sections.reports_rows import GROUPS, metric_of
-from cxrhf.report.sections.reports_shelf import Told
+from cxrhf.report.sections.reports_shelf import Writer
 from cxrhf.report.sections.reports_table import shown
 
 _ORDER = [metric.name for _, metrics in GROUPS for metric in metrics]
 
 
-def decoding(models: Sequence[Told]) -> list[Block]:
+def decoding(models: Sequence[Writer]) -> list[Block]:
     """That of the first model open, the others folded."""
     blocks = list[Block]()
     for model in models:
@@ -25,12 +25,12 @@ def decoding(models: Sequence[Told]) -> list[Block]:
     return blocks
 
 
-def baseline(models: Sequence[Told]) -> str:
+def baseline(models: Sequence[Writer]) -> str:
     """The strategy that the others are compared with, "" where none are."""
     return next((each[3] for model in models for each in model.differences()), "")
 
 
-def _table(model: Told, whose: str) -> Table | None:
+def _table(model: Writer, whose: str) -> Table | None:
     keys = model.differences()
     if not keys:
         return None

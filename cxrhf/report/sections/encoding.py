@@ -105,7 +105,7 @@ def _table(shelf: Shelf) -> Table:
 
 
 def _learned(shelf: Shelf) -> str:
-    """How the layers were learned, as the rows say it."""
+    """How the layers were learned, as the rows say it; how intervals were made (`; 0.95 percentile`) is left out."""
     keys = ((each, key) for each in shelf.read for key in each.cells if key[2] == READ and not key[4])
     ways = list(dict.fromkeys(each.cells[key].method.split("; 0.")[0] for each, key in keys))
     if not ways:

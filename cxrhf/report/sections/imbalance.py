@@ -124,7 +124,7 @@ def _operating(view: View) -> Table | None:
         Column("PPV", "At this sample's prevalence"),
         Column("NPV", "At this sample's prevalence"),
         Column("F1"),
-        Column("MCC", "Matthews correlation, -1 to 1"),
+        Column("MCC", "Matthews correlation, −1 to 1"),
         Column("Threshold chosen on", "A threshold chosen on the images it is judged on looks better than it is", True),
     ]
     return finding_table(view.book, "Operating point with the largest F1", columns, rows) if rows else None

@@ -27,6 +27,10 @@ _CORRECTED = {
     "none": "P values are NOT corrected for their number (as asked): of a hundred comparisons without any true "
     "difference about five look significant.",
 }
+_APART = (
+    "Maps and slices search for what nobody asked about: their p values stand apart, corrected within each "
+    "(Benjamini-Yekutieli; Benjamini-Hochberg)."
+)
 _AUDITS = (
     (("pretest",), "Pre-test probability from prior notes", "Classifiers are fitted to the notes of training images, "
      "chosen by cross-validation over patients and on the validation images; the numbers are of other patients. The "
@@ -104,7 +108,7 @@ _REPORTS = (
 _LIMITS = (
     "Labels are taken as true; where they were read from reports by a program, its errors are in every number. "
     "Nothing here says how the model would change what a clinician does. Intervals are not corrected for their "
-    "number, p values are."
+    "number"
 )
 
 
@@ -112,7 +116,9 @@ def methods(books: Sequence[Book], correction: str, reports: Sequence[Book] = ()
     """Paragraphs with their names, of the audits that were run; `reports`: books of generated reports."""
     said = list(_ALWAYS)
     if any(cell.p_value == cell.p_value for book in books for cell in book.cells.values()):
-        said.append(("Many comparisons", _CORRECTED.get(correction, _CORRECTED["bonferroni"])))
+        apart = f" {_APART}" if any(book.has("features", "slices") for book in books) else ""
+        said.append(("Many comparisons", _CORRECTED.get(correction, _CORRECTED["bonferroni"]) + apart))
     said += [(name, words) for audits, name, words in _AUDITS if any(book.has(*audits) for book in books)]
     said += _REPORTS if reports else ()
-    return [*said, *([("Limits", _LIMITS)] if books or not reports else [])]
+    limits = f"{_LIMITS}{'.' if correction == 'none' else ', p values are.'}"
+    return [*said, *([("Limits", limits)] if books or not reports else [])]

@@ -42,17 +42,17 @@ def opening(view: View) -> Section:
     title = "What it reaches, and what goes with patient context" if has_context else "What it reaches"
     blocks: list[Block] = [_picture(view, has_context)]
     if has_context:
-        blocks.append(controlled_table(book))
+        blocks.append(controlled_table(view))
     elif view.first:
         blocks.append(Text(NO_CONTEXT, "warnings"))
-    said = [sentence(book, finding, view.level) for finding in book.findings]
+    said = [sentence(book, finding, view.level, view.correction) for finding in book.findings]
     blocks.append(Said("In words", said) if view.first else Fold("In words", [Said("", said)]))
     return Section(f"{view.ident}-headline", title, "Headline", _lead(view), blocks)
 
 
 def _lead(view: View) -> list[str]:
     """The headline; of several runs their mean before that of the first."""
-    said, mean = headline(view.book, view.level), view.subject.mean
+    said, mean = headline(view.book, view.level, view.correction), view.subject.mean
     if mean is None:
         return [said]
     finding = MACRO if len(mean.findings) > 1 else mean.findings[0]
@@ -118,8 +118,9 @@ def _falls(book: Book, has_context: bool) -> tuple[list[Fall], list[str]]:
     return [fall for *_, fall in sorted(shown, key=lambda each: each[:2])], missing
 
 
-def controlled_table(book: Book) -> Table:
+def controlled_table(view: View) -> Table:
     """The AUROCs side by side, with the drop to the headline one."""
+    book = view.book
     names = ("auroc", "auroc_context", "auroc_att", "matched_auroc", "auroc_ipw")
     rows: dict[str, list[Entry]] = {}
     for finding in book.everyone():
@@ -135,6 +136,6 @@ def controlled_table(book: Book) -> Table:
         Column("Context equal (ATT)", "Negatives weighted to the context of the positives: the headline"),
         Column("Matched pairs", "Each positive against its nearest negative in context; a gap may remain"),
         Column("Context independent (IPW)", "Both classes weighted to the context of everybody: another question"),
-        Column("Drop", f"Overall minus {held}, on the same resamples; p of no drop, corrected"),
+        Column("Drop", f"Overall minus {held}, on the same resamples; p of no drop, {view.corrected}"),
     ]
     return finding_table(book, "AUROC with and without patient context", columns, rows)

@@ -96,8 +96,7 @@ def _tables(view: View) -> list[Table]:
                 verdict.note,
                 True,
             ),
-            count_entry(auroc.n),
-            count_entry(auroc.n_pos),
+            *(count_entry(n) if finding != MACRO else Entry("") for n in (auroc.n, auroc.n_pos)),
             *metrics(finding, "auroc", "average_precision", "prevalence"),
             *metrics(finding, "sensitivity_at_specificity", "precision", "npv"),
         ]

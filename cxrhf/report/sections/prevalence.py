@@ -15,7 +15,8 @@ _ALONG = (
      ("balanced_brier_by_prevalence", "balanced Brier (does not move)"))),
     ("PPV and NPV along prevalence", "PPV, NPV", (("ppv_by_prevalence", "PPV"), ("npv_by_prevalence", "NPV"))),
     ("Average precision along prevalence", "average precision", (("ap_by_prevalence", "average precision"),)),
-    ("Net benefit along prevalence", "net benefit", (("net_benefit_by_prevalence", "net benefit at a risk of 0.1"),)),
+    ("Net benefit along prevalence", "net benefit",
+     (("net_benefit_by_prevalence", "net benefit at a risk threshold of 0.1"),)),
 )  # fmt: skip
 
 
@@ -43,12 +44,13 @@ def _along(view: View, title: str, up: str, kinds: Sequence[tuple[str, str]]) ->
     if not pictures:
         return None
     about = "Dashed: this sample's prevalence. Bands: intervals. Where a band is missing none could be computed."
+    about += " A net benefit below 0, worse than acting on nobody, is drawn at 0." if up == "net benefit" else ""
     legend = [(f"line-{k + 1}", name) for k, (_, name) in enumerate(kinds)]
     return Multiples(title, about, pictures, legend)
 
 
 def _positive(curve: Line) -> Line:
-    """Net benefit may fall below 0, acting on nobody: the picture ends there."""
+    """Net benefit may fall below 0, where the picture ends; its words say so."""
     low = [max(value, 0.0) if known(value) else value for value in curve.low]
     return Line(curve.x, [max(y, 0.0) if known(y) else y for y in curve.y], low, curve.high)
 
@@ -70,6 +72,6 @@ def _fixed(view: View) -> Table | None:
         Column("NPV", "At the threshold with the largest F1"),
         Column("Average precision", "A coin toss reaches the prevalence"),
         Column("Brier", "Of the probability as the model gives it"),
-        Column("Net benefit", "At a risk of 0.1 (nine false alarms weigh as much as one finding found)"),
+        Column("Net benefit", "At a risk threshold of 0.1: nine false alarms weigh as much as one finding found"),
     ]
     return Table("Numbers at other prevalences, with intervals", columns, rows) if rows else None

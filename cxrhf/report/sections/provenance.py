@@ -6,25 +6,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cxrhf.report.blocks import Column, Entry, Table
-from cxrhf.report.book import DECODING, MACRO, REPORTS, Subject
+from cxrhf.report.book import MACRO, REPORTS, Subject
 from cxrhf.report.numbers import listed
 
 Facts = list[tuple[str, str]]
-# Audit -> what it needs, said where it left nothing.
+_PRETEST = "a pre-test probability (--pretest COLUMN, or --pretest from:age,sex,view,prior_labels)"
+# Audit -> its title, and what it needs, said where it left nothing.
 NEEDS = {
-    "overview": "labels and scores",
-    "context": "a pre-test probability or mentions in earlier notes (--pretest, --notes)",
-    "matched": "a pre-test probability (--pretest COLUMN, or --pretest from:age,sex,view,prior_labels)",
-    "reweighted": "a pre-test probability (--pretest COLUMN, or --pretest from:age,sex,view,prior_labels)",
-    "imbalance": "labels and scores",
-    "subgroups": "a column sex, race, age or view",
-    "encoding": "vectors of a network (cxrhf embed RUN, then --embeddings RUN), or runs of cxrhf probe (--probes RUN)",
-    "features": "vectors of the model (cxrhf embed RUN, then --embeddings RUN)",
-    "slices": "vectors of the model (cxrhf embed RUN, then --embeddings RUN); --attributes FILE gives slices names",
-    "shortcut": "what lies in the pictures (--attributes FILE with image_id, name, value), and a column sex",
-    "reports": "generated reports beside their references (cxrhf generate RUN, or a table with both)",
-    "compare": "predictions of a second model on the same images",
-}
+    "overview": ("Overview", "labels and scores"),
+    "context": ("By patient context", "a pre-test probability or mentions in earlier notes (--pretest, --notes)"),
+    "matched": ("Context held equal by pairs", _PRETEST),
+    "reweighted": ("Context held equal by weights", _PRETEST),
+    "imbalance": ("Rare findings and other prevalences", "labels and scores"),
+    "subgroups": ("Patient groups", "a column sex, race, age or view"),
+    "encoding": ("What the network knows of its patients",
+                 "vectors of a network (cxrhf embed RUN, then --embeddings RUN) or runs of cxrhf probe (--probes RUN)"),
+    "features": ("Maps of its vectors", "vectors of the model (cxrhf embed RUN, then --embeddings RUN)"),
+    "slices": ("Slices",
+               "vectors of the model (cxrhf embed RUN, then --embeddings RUN); --attributes FILE gives slices names"),
+    "shortcut": ("Shortcuts",
+                 "what lies in the pictures (--attributes FILE with image_id, name, value), and a column sex"),
+    "reports": ("Generated reports",
+                "generated reports beside their references (cxrhf generate RUN, or a table with both)"),
+    "compare": ("Comparison of models", "predictions of a second model on the same images"),
+}  # fmt: skip
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -83,14 +88,15 @@ def absent(
     """Audits that left nothing, and what they need; `encoded`, `written`: those of networks, of reports left some."""
     only = mapping(record.get("config")).get("only") or ()
     out = []
-    for name, needs in NEEDS.items():
+    for name, (title, needs) in NEEDS.items():
         if any(subject.book.has(name) for subject in subjects) or not subjects or (encoded and name == "encoding"):
             continue
-        if written and name in (REPORTS, DECODING):
+        if written and name == REPORTS:
             continue
         if name == "compare" and len({subject.model for subject in subjects}) < 2 and not only:
             continue  # nothing is missing where one model was given
-        out.append((name, "not asked for (--only)" if only and name not in only else f"needs {needs}"))
+        why = f"not asked for: --only leaves out {name}" if only and name not in only else f"needs {needs}"
+        out.append((title, why))
     return out
 
 

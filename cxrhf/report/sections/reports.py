@@ -14,7 +14,7 @@ from cxrhf.report.sections.provenance import Facts, mapping
 from cxrhf.report.sections.reports_groups import by_group
 from cxrhf.report.sections.reports_pictures import diversity, p_stars, trade_offs, vocabulary
 from cxrhf.report.sections.reports_said import first_pair, lead, sentences
-from cxrhf.report.sections.reports_shelf import Told, told
+from cxrhf.report.sections.reports_shelf import Writer, writers
 from cxrhf.report.sections.reports_table import size, strategy_table
 from cxrhf.report.sections.reports_word_tables import word_tables
 from cxrhf.report.sections.reports_words import READ, Chosen, chosen, plot
@@ -30,7 +30,7 @@ _CARE = (
 
 def reports(books: Sequence[Book], curves: Rows, words: Rows, record: Mapping[str, Any], level: str) -> list[Section]:
     """Up to four sections for each dataset with generated reports."""
-    models = told(books, curves, words)
+    models = writers(books, curves, words)
     datasets = list(dict.fromkeys(model.dataset for model in models))
     may_show = record.get("may_show") is True
     out = list[Section]()
@@ -46,7 +46,9 @@ def _p_star(record: Mapping[str, Any]) -> float:
     return float(given) if isinstance(given, (int, float)) else math.nan
 
 
-def _sections(models: Sequence[Told], where: str, end: str, level: str, may_show: bool, p_star: float) -> list[Section]:
+def _sections(
+    models: Sequence[Writer], where: str, end: str, level: str, may_show: bool, p_star: float
+) -> list[Section]:
     found = chosen(models, may_show)
     start = f"reports{end}"
     out = [Section(start, f"What is written, and what is left out{where}", f"Generated reports{where}", lead(models),
@@ -63,7 +65,9 @@ def _sections(models: Sequence[Told], where: str, end: str, level: str, may_show
     return out
 
 
-def _strategies(models: Sequence[Told], found: Sequence[Chosen], level: str, may_show: bool, ident: str) -> list[Block]:
+def _strategies(
+    models: Sequence[Writer], found: Sequence[Chosen], level: str, may_show: bool, ident: str
+) -> list[Block]:
     pair = next((each for each in map(first_pair, models) if each), None)
     title = "What is lost against what is added"
     blocks: list[Block | None] = [trade_offs(models, pair, ident, title, "tradeoff")]
@@ -88,7 +92,7 @@ def report_facts(books: Sequence[Book]) -> Facts:
     facts: Facts = []
     names = list(dict.fromkeys(book.dataset for book in books if book.dataset))
     facts += [("Datasets" if len(names) > 1 else "Data", listed(names, 4))] if names else []
-    models = told(books, (), ())
+    models = writers(books, (), ())
     if models:
         largest = max((size(book) for model in models for book in model.strategies), key=lambda cell: cell.n)
         facts += [("Images", f"{largest.n:,}"), ("Patients", f"{largest.n_patients:,}")] if largest.n else []

@@ -9,13 +9,13 @@ from cxrhf.report.book import MACRO, REPORTS, Book, Cell
 from cxrhf.report.numbers import known, number
 from cxrhf.report.sections.reports_pictures import quality_dots, trade_offs
 from cxrhf.report.sections.reports_rows import GROUPS, SIMILARITY, metric_of
-from cxrhf.report.sections.reports_shelf import Pair, Told
+from cxrhf.report.sections.reports_shelf import Pair, Writer
 
 PICTURED = 6  # pairs of groups with a picture; the table has all
 _ASSOCIATION = {metric.name for _, metrics in GROUPS for metric in metrics if metric.pair}
 
 
-def quality_metrics(model: Told) -> list[str]:
+def quality_metrics(model: Writer) -> list[str]:
     """Numbers of likeness that some group has, in the order of the table."""
     there = {
         key[2] for book in model.strategies for key in book.keys(REPORTS)
@@ -25,7 +25,7 @@ def quality_metrics(model: Told) -> list[str]:
     return [*first, *sorted(there - set(first))]
 
 
-def by_group(models: Sequence[Told], level: str, ident: str) -> list[Block]:
+def by_group(models: Sequence[Writer], level: str, ident: str) -> list[Block]:
     """A picture of one number of likeness by group; tables of all in folds; then words of other groupings."""
     blocks: list[Block | None] = []
     for at, model in enumerate(models):
@@ -47,12 +47,12 @@ def by_group(models: Sequence[Told], level: str, ident: str) -> list[Block]:
     return [block for block in blocks if block is not None]
 
 
-def _other_pairs(models: Sequence[Told]) -> list[Pair]:
+def _other_pairs(models: Sequence[Writer]) -> list[Pair]:
     first = models[0].pairs[:1] if models else []
     return [pair for pair in dict.fromkeys(p for model in models for p in model.pairs) if pair not in first]
 
 
-def _quality(model: Told, metric: str, whose: str) -> Table | None:
+def _quality(model: Writer, metric: str, whose: str) -> Table | None:
     """Groups and differences between them as rows, strategies as columns."""
     keys = dict.fromkeys((key[3], key[4]) for book in model.strategies for key in book.keys(REPORTS)
                          if key[2] == metric and key[3] != "all")  # fmt: skip
@@ -75,7 +75,7 @@ def _name(group: str) -> str:
     return group.replace("=", " ")
 
 
-def _associations(model: Told, whose: str) -> Table | None:
+def _associations(model: Writer, whose: str) -> Table | None:
     """Erased, new and flipped words of every pair of groups, a column a strategy."""
     rows = []
     for pair in model.pairs:
@@ -106,7 +106,7 @@ def _first_known(value: float) -> float:
     return value if known(value) else -1.0
 
 
-def _displacement(model: Told, whose: str) -> Table | None:
+def _displacement(model: Writer, whose: str) -> Table | None:
     """WAE over the words of each group and both WAE of each pair."""
     rows = []
     for name, title in (("wae_prediction", "generated weights"), ("wae_reference", "reference weights")):

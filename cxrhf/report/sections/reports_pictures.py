@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cxrhf.report.blocks import Block, Figure, Fold
 from cxrhf.report.figures import (
@@ -27,14 +28,16 @@ from cxrhf.report.figures import (
 from cxrhf.report.figures.sweep import STYLES
 from cxrhf.report.numbers import known, percent, short
 from cxrhf.report.sections.reports_rows import DIVERSITY, metric_of
-from cxrhf.report.sections.reports_shelf import Pair, Told, emergent
+from cxrhf.report.sections.reports_shelf import Pair, Writer, emergent
 
 _MARKS = (OVERALL, REMAINS, FOURTH, FIFTH, SIXTH)  # of models, in their order; more than these share the last
 _RULES = (("", "Tested (our rule)"), (".paper", "The printed rule"))
 _PARTS = (("kept", "kept"), ("lost", "lost"), ("added", "new"))
 
 
-def trade_offs(models: Sequence[Told], pair: Pair | None, ident: str, title: str = "", file: str = "") -> Figure | None:
+def trade_offs(
+    models: Sequence[Writer], pair: Pair | None, ident: str, title: str = "", file: str = ""
+) -> Figure | None:
     """Erasure against new and flipped associations, by our rule and by the printed one."""
     if pair is None:
         return None
@@ -62,7 +65,7 @@ def trade_offs(models: Sequence[Told], pair: Pair | None, ident: str, title: str
     return Figure(title, panels, [*(legend if several else []), (CONTEXT, "chance alone")], caption, file=file)
 
 
-def diversity(models: Sequence[Told], level: str, ident: str) -> Figure | None:
+def diversity(models: Sequence[Writer], level: str, ident: str) -> Figure | None:
     """How varied the reports of each strategy are, a panel a number; a tick is what the references have."""
     panels = []
     for metric in DIVERSITY:
@@ -89,7 +92,7 @@ def diversity(models: Sequence[Told], level: str, ident: str) -> Figure | None:
     return Figure("How varied the reports are", panels, legend, f"Bars are {level} intervals.", file="diversity")
 
 
-def vocabulary(models: Sequence[Told], ident: str) -> Figure | None:
+def vocabulary(models: Sequence[Writer], ident: str) -> Figure | None:
     """Words kept, lost and new, a bar a strategy."""
     panels = []
     for at, model in enumerate(models):
@@ -110,7 +113,7 @@ def vocabulary(models: Sequence[Told], ident: str) -> Figure | None:
     return Figure("Vocabulary", panels, list(_PARTS), about, file="vocabulary")
 
 
-def along_p_star(model: Told, pair: Pair | None, here: float, ident: str) -> Figure | None:
+def along_p_star(model: Writer, pair: Pair | None, here: float, ident: str) -> Figure | None:
     """Counts along the level of significance, ours and those of the printed rule."""
     if pair is None:
         return None
@@ -151,21 +154,18 @@ def along_p_star(model: Told, pair: Pair | None, here: float, ident: str) -> Fig
     return Figure("At other levels of significance (p*)", panels, legend, caption, file="p_star", size="small")
 
 
-def p_stars(models: Sequence[Told], here: float, ident: str) -> list[Block]:
+def p_stars(models: Sequence[Writer], here: float, ident: str) -> list[Block]:
     """That of the first model open, the others folded."""
     blocks = list[Block]()
     for at, model in enumerate(models):
         figure = along_p_star(model, next(iter(model.pairs), None), here, f"{ident}-{at}")
         if figure is not None:
-            blocks.append(figure if not at else Fold(f"{figure.title}: {model.model}", [_untitled(figure)]))
+            alone = replace(figure, title="", file="")
+            blocks.append(figure if not at else Fold(f"{figure.title}: {model.model}", [alone]))
     return blocks
 
 
-def _untitled(figure: Figure) -> Figure:
-    return Figure("", figure.panels, figure.legend, figure.caption, "", figure.narrow, figure.size)
-
-
-def quality_dots(model: Told, metric: str, level: str, ident: str) -> Figure | None:
+def quality_dots(model: Writer, metric: str, level: str, ident: str) -> Figure | None:
     """One number of likeness by patient group, a row a strategy."""
     rows = []
     groups = [group for group in model.groups if " & " not in group]

@@ -121,16 +121,16 @@ GROUPS = (
 _KNOWN = {metric.name: metric for _, metrics in GROUPS for metric in metrics}
 
 
-def metric_of(name: str, pair: bool = False) -> Metric:
+def metric_of(name: str) -> Metric:
     """A metric by its name; one that we do not know keeps its name (scores that somebody brought)."""
     found = _KNOWN.get(name) or _KNOWN.get(name.partition(".")[0])
     if found is None:
-        return Metric(name, name, "", "", "number", pair)
+        return Metric(name, name, "", "")
     if found.name != name:
         return found._replace(name=name, title=f"{found.title} ({name.partition('.')[2]})")
     return found
 
 
 def is_known(name: str) -> bool:
-    """Whether this page has words for a metric, whatever stands behind its first dot."""
+    """Whether this page has words for exactly this metric."""
     return name in _KNOWN

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cxrhf.report.book import Book
 from cxrhf.report.numbers import known, listed, number, percent, short
-from cxrhf.report.sections.reports_shelf import Pair, Told, highest
+from cxrhf.report.sections.reports_shelf import Pair, Writer, highest
 from cxrhf.report.sections.reports_table import reports_of
 from cxrhf.report.sections.reports_words import Chosen, words_of
 from cxrhf.report.words import Sentence
@@ -15,7 +15,7 @@ from cxrhf.report.words import Sentence
 _ALIKE = (("bertscore_f1", "BERTScore F1"), ("rougeL", "ROUGE-L"), ("rouge1", "ROUGE-1"), ("bleu", "BLEU"))
 
 
-def lead(models: Sequence[Told]) -> list[str]:
+def lead(models: Sequence[Writer]) -> list[str]:
     """The least and the most varied strategy of each model, at most two models."""
     said = []
     for model in models[:2]:
@@ -32,7 +32,7 @@ def lead(models: Sequence[Told]) -> list[str]:
     return said
 
 
-def _elsewhere(model: Told) -> list[str]:
+def _elsewhere(model: Writer) -> list[str]:
     """The grouping beyond the first of which a strategy loses most words; crossings are too many to search."""
     found = [
         (cell.value, book, pair)
@@ -49,12 +49,12 @@ def _elsewhere(model: Told) -> list[str]:
     return [f"{whose}: with {book.strategy} {lost:,.0f}{of}."]
 
 
-def first_pair(model: Told) -> Pair | None:
+def first_pair(model: Writer) -> Pair | None:
     """The pair of groups that sentences are of: the sexes where they were compared."""
     return next(iter(model.pairs), None)
 
 
-def sentences(model: Told, found: Sequence[Chosen], may_show: bool) -> list[Sentence]:
+def sentences(model: Writer, found: Sequence[Chosen], may_show: bool) -> list[Sentence]:
     """What is said of each strategy, with words that were lost and added, and its most frequent report if it may be."""
     out = []
     for book in model.strategies:
@@ -77,10 +77,10 @@ def sentences(model: Told, found: Sequence[Chosen], may_show: bool) -> list[Sent
     return out
 
 
-def _written(model: Told, book: Book) -> str:
+def _written(model: Writer, book: Book) -> str:
     """`writes 3 different reports for 400 images (0.8%; ...). ROUGE-L is 0.291, the highest of the 6 strategies.`"""
     kinds, diversity = (model.get(book, name).value for name in ("n_templates", "template_diversity"))
-    n, theirs = reports_of(model, book), model.get(model.reference, "template_diversity").value
+    n, theirs = reports_of(book), model.get(model.reference, "template_diversity").value
     beside = f"; references {percent(theirs)}" if known(theirs) else ""
     parts = []
     if known(kinds) and n:
@@ -100,7 +100,7 @@ def _written(model: Told, book: Book) -> str:
     return " ".join(parts)
 
 
-def _moved(model: Told, book: Book, pair: Pair | None) -> str:
+def _moved(model: Writer, book: Book, pair: Pair | None) -> str:
     """What became of the words that go with a group."""
     if pair is None:
         return ""
@@ -131,12 +131,12 @@ def _moved(model: Told, book: Book, pair: Pair | None) -> str:
     return f"{said}."
 
 
-def _by_chance(model: Told, book: Book, pair: Pair, names: Sequence[str]) -> list[str]:
+def _by_chance(model: Writer, book: Book, pair: Pair, names: Sequence[str]) -> list[str]:
     value = sum(model.get(book, f"{name}.chance", pair).value for name in names)
     return [f"{number(value, 1)} by chance alone"] if known(value) else []
 
 
-def _tag(model: Told, book: Book) -> tuple[str, str]:
+def _tag(model: Writer, book: Book) -> tuple[str, str]:
     """A tag where fewer than half as many reports differ as among the references."""
     own, theirs = (model.get(each, "template_diversity").value for each in (book, model.reference))
     collapsed = known(own, theirs) and own < 0.5 * theirs

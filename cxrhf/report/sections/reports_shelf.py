@@ -73,7 +73,7 @@ def short_group(group: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Writer:
     """The reports of one model: a book for each strategy in the order of the rows, and one of the references."""
 
     dataset: str
@@ -82,13 +82,12 @@ class Told:
     reference: Book
     lines: Mapping[tuple[str, str, str], Line]  # strategy, kind, slice
     words: Rows  # WORD rows of this model
-    ident: str
 
-    def get(self, strategy: Book, metric: str, pair: Pair | None = None, versus: str = "") -> Cell:
+    def get(self, strategy: Book, metric: str, pair: Pair | None = None) -> Cell:
         """A number of the whole sample, or of a pair of groups."""
         if pair is not None:
             return strategy.get(REPORTS, MACRO, metric, pair.versus, pair.group)
-        return strategy.get(REPORTS, MACRO, metric, versus)
+        return strategy.get(REPORTS, MACRO, metric)
 
     def has(self, metric: str, pair: Pair | None = None) -> bool:
         """Whether any strategy, or the references, have this number."""
@@ -107,18 +106,18 @@ class Told:
         found = (part for each in self.strategies for part in each.slices(REPORTS))
         return list(dict.fromkeys(found))
 
-    def differences(self, audit: str = DECODING) -> list[tuple[str, str, str, str]]:
+    def differences(self) -> list[tuple[str, str, str, str]]:
         """Metric, slice, versus and baseline of the numbers that are compared between strategies.
 
         `versus` is what RESULT has there: the baseline strategy, as `strategy=greedy`.
         """
-        keys = (key for each in self.strategies for key in each.keys(audit))
+        keys = (key for each in self.strategies for key in each.keys(DECODING))
         return list(dict.fromkeys((key[2], key[3], key[4], key[4].removeprefix("strategy=")) for key in keys))
 
 
-def told(books: Sequence[Book], curves: Rows, words: Rows) -> list[Told]:
+def writers(books: Sequence[Book], curves: Rows, words: Rows) -> list[Writer]:
     """One for each dataset and model, in the order of the rows."""
-    out = list[Told]()
+    out = list[Writer]()
     for dataset, model in dict.fromkeys((book.dataset, book.model) for book in books):
         own = [book for book in books if (book.dataset, book.model) == (dataset, model)]
         strategies = [book for book in own if book.strategy not in (REFERENCE, "")]
@@ -129,9 +128,8 @@ def told(books: Sequence[Book], curves: Rows, words: Rows) -> list[Told]:
         named = [book for book in there if book.model in (model, "")]
         reference = next(iter([*named, *there]), Book(dataset, model, strategy=REFERENCE))
         names = spellings(strategies[0])
-        ident = f"r{len(out)}"
         mine = [row for row in words if (row["model"] or "") in names]
-        out.append(Told(dataset, model, strategies, reference, _lines(curves, names), mine, ident))
+        out.append(Writer(dataset, model, strategies, reference, _lines(curves, names), mine))
     return out
 
 
@@ -145,12 +143,12 @@ def _lines(curves: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[tu
     return {key: Line(*(list(column) for column in zip(*sorted(each), strict=True))) for key, each in points.items()}
 
 
-def emergent(model: Told, strategy: Book, pair: Pair, end: str = "") -> float:
+def emergent(model: Writer, strategy: Book, pair: Pair, end: str = "") -> float:
     """New and flipped associations together."""
     return sum(model.get(strategy, f"{name}{end}", pair).value for name in ("new", "flip"))
 
 
-def highest(model: Told, metric: str, sign: int = 1) -> list[Book]:
+def highest(model: Writer, metric: str, sign: int = 1) -> list[Book]:
     """Strategies with the highest (or, by `sign` -1, lowest) value of a metric; several where they tie."""
     values = {each.strategy: sign * model.get(each, metric).value for each in model.strategies}
     there = [value for value in values.values() if known(value)]

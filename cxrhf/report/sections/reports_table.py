@@ -6,10 +6,10 @@ from cxrhf.report.blocks import CHANCE, Column, Entry, Grid
 from cxrhf.report.book import EMPTY, MACRO, REPORTS, Book, Cell
 from cxrhf.report.numbers import chance, known, number, percent
 from cxrhf.report.sections.reports_rows import GROUPS, SIMILARITY, Metric, is_known, metric_of
-from cxrhf.report.sections.reports_shelf import STRATEGIES, Pair, Told
+from cxrhf.report.sections.reports_shelf import STRATEGIES, Pair, Writer
 
 
-def strategy_table(model: Told, pair: Pair | None, level: str) -> Grid:
+def strategy_table(model: Writer, pair: Pair | None, level: str) -> Grid:
     """The table; of the associations those of one pair of groups."""
     books = [model.reference, *model.strategies]
     groups = []
@@ -31,13 +31,13 @@ def strategy_table(model: Told, pair: Pair | None, level: str) -> Grid:
     return Grid(f"Strategies side by side{name}", columns, groups, about)
 
 
-def _others(model: Told) -> list[Metric]:
+def _others(model: Writer) -> list[Metric]:
     """Scores of the whole sample that this page has no words for: from plug-ins, or of a second encoder."""
     keys = [key for each in model.strategies for key in each.keys(REPORTS) if key[3] == "all" and not key[4]]
     return [metric_of(name) for name in dict.fromkeys(key[2] for key in keys) if not is_known(name)]
 
 
-def _rows(model: Told, metric: Metric, pair: Pair | None) -> list[list[Entry]]:
+def _rows(model: Writer, metric: Metric, pair: Pair | None) -> list[list[Entry]]:
     of = pair if metric.pair else None
     books = (model.reference, *model.strategies)
     cells = [model.get(book, metric.name, of) for book in books]
@@ -51,7 +51,7 @@ def _rows(model: Told, metric: Metric, pair: Pair | None) -> list[list[Entry]]:
     return [[name, *made]]
 
 
-def _tested(model: Told, book: Book, metric: Metric, pair: Pair | None, entry: Entry) -> Entry:
+def _tested(model: Writer, book: Book, metric: Metric, pair: Pair | None, entry: Entry) -> Entry:
     """The same cell with its null and the p values of both tests, where there are any."""
     cell, null, tied = (model.get(book, f"{metric.name}{end}", pair) for end in ("", ".null", ".association"))
     below = [entry.below] if entry.below else []
@@ -97,7 +97,7 @@ def size(book: Book) -> Cell:
     return max(book.cells.values(), key=lambda cell: cell.n, default=EMPTY)
 
 
-def reports_of(model: Told, strategy: Book) -> int:
+def reports_of(strategy: Book) -> int:
     """Reports of a strategy."""
     found = strategy.get(REPORTS, MACRO, "template_diversity")
     return found.n or size(strategy).n

@@ -15,7 +15,7 @@ from cxrhf.report.figures import CONTEXT, FIFTH, FOURTH, OVERALL, REMAINS, SEVEN
 from cxrhf.report.figures.displacement import BAND, NEUTRAL, STILL, STRETCHED, STRONG, reach
 from cxrhf.report.maps import LEAST
 from cxrhf.report.numbers import known
-from cxrhf.report.sections.reports_shelf import Pair, Told
+from cxrhf.report.sections.reports_shelf import Pair, Writer
 
 MOST, BUDGET, FEWEST = 400, 9600, 100  # words of a plot, of all plots of a page, and of a plot at the least
 STILLS = 150  # words that did not move, in a picture that stands still
@@ -44,7 +44,7 @@ RULES = (("tested", "category", CATEGORIES), ("printed rule", "category_paper", 
 class Chosen(NamedTuple):
     """The words of one model, strategy and pair of groups: those shown, and how many there are and were left out."""
 
-    model: Told
+    model: Writer
     strategy: str
     pair: Pair
     rows: Sequence[Mapping[str, Any]]
@@ -57,7 +57,7 @@ def may_be_shown(row: Mapping[str, Any], may_show: bool) -> bool:
     return may_show or (row["n_patients"] or 0) >= LEAST
 
 
-def chosen(models: Sequence[Told], may_show: bool) -> list[Chosen]:
+def chosen(models: Sequence[Writer], may_show: bool) -> list[Chosen]:
     """Every model, pair of groups and strategy with its words, in this order."""
     found = []
     for model in models:
@@ -73,7 +73,7 @@ def chosen(models: Sequence[Told], may_show: bool) -> list[Chosen]:
 
 
 def _chosen(
-    model: Told, strategy: str, pair: Pair, rows: Sequence[Mapping[str, Any]], may_show: bool, most: int
+    model: Writer, strategy: str, pair: Pair, rows: Sequence[Mapping[str, Any]], may_show: bool, most: int
 ) -> Chosen:
     whole = [row for row in rows if all(row[z] is not None and known(row[z]) for z in ("z_ref", "z_pred"))]
     open_to_see = [row for row in whole if may_be_shown(row, may_show)]
@@ -91,7 +91,7 @@ def _tokens(row: Mapping[str, Any]) -> int:
     return sum(row[name] for name in ("n_ref_group", "n_ref_other", "n_pred_group", "n_pred_other"))
 
 
-def words_of(found: Sequence[Chosen], model: Told, strategy: str, pair: Pair, categories: Sequence[str]) -> list[str]:
+def words_of(found: Sequence[Chosen], model: Writer, strategy: str, pair: Pair, categories: Sequence[str]) -> list[str]:
     """Words of some categories that may be named, the most displaced first."""
     for each in found:
         if each.model is model and each.strategy == strategy and each.pair == pair:
@@ -132,7 +132,7 @@ def plot(found: Sequence[Chosen], ident: str, may_show: bool) -> list[Block]:
     first = found[0]
     still = picture(first, ends[first.model.model, first.pair], f"{ident}-still")
     names = [pair.name for pair in pairs]
-    block = Words(f"{ident}-plot", models, names, strategies, legend, as_json(data), still, may_show)
+    block = Words(f"{ident}-plot", models, names, strategies, legend, as_json(data), still)
     return [block, Fold("The same for every strategy, side by side", [_side_by_side(found, ends, ident)])]
 
 

@@ -37,7 +37,7 @@ from cxrhf.report.sections.shortcut_shelf import (
     value_of,
 )
 from cxrhf.report.sections.slice_shelf import trait_name
-from cxrhf.report.sections.view import View
+from cxrhf.report.sections.view import View, corrected
 
 _FEW = 3  # questions whose pictures stand open
 _TOLD = 3
@@ -72,7 +72,10 @@ def _lead(view: View, asked: Sequence[Question]) -> list[str]:
     told = [words for each in asked if (words := lead_words(view.book, each))]
     if told:
         more = len(told) - _TOLD
-        return [*told[:_TOLD], *([f"So {more} more: see In words."] if more > 0 else [])]
+        return [
+            *told[:_TOLD],
+            *([f"{more} more gap{'s are' if more > 1 else ' is'} explained: see In words."] if more > 0 else []),
+        ]
     if not any(each.groups for each in asked):
         return []
     names = list(dict.fromkeys(each.name for each in asked))
@@ -101,10 +104,10 @@ def _gaps(view: View, asked: Sequence[Question]) -> Table | None:
         Column("Gap", "AUROC, on images whose attribute is known, as they are"),
         Column("Gap, equally frequent", "The attribute as frequent in every group, within each class"),
         Column("Explained", "The first less the second, on the same resamples"),
-        *(Column(_TESTS[metric], "Of SLICES, over runs: U / (n1 n2). Its splits overlap, so that it finds a gap where "
-                 "there is none in 35 of 100 cases") for metric in tested),
+        *(Column(_TESTS[metric], "AUROCs of the runs, one group against the other: U / (n1 n2). Runs share patients, "
+                 "so that it finds a gap where there is none in 35 of 100 cases") for metric in tested),
     ]  # fmt: skip
-    about = "p values are corrected for everything this page tests; bold below 0.05."
+    about = f"Bold p values are below 0.05 {corrected(view.correction, scope=True)}."
     return Table("Gaps in AUROC between groups", columns, rows, about=about) if rows else None
 
 

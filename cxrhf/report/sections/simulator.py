@@ -41,7 +41,7 @@ def simulator(view: View) -> Simulator | None:
                 Entry(percent(tpr)),
                 Entry(percent(specificity)),
                 Entry(percent(prevalence, 2)),
-                *(_share(value) for value in predictive(tpr, fpr, prevalence)),
+                *(Entry(number(value)) for value in predictive(tpr, fpr, prevalence)),
                 Entry(number(here, 4)),
             ]
         )
@@ -52,16 +52,16 @@ def simulator(view: View) -> Simulator | None:
         Column("Sensitivity", "At the threshold with the largest F1; does not move"),
         Column("Specificity", "At the same threshold; does not move"),
         Column("Prevalence", "This sample's own, or as set above"),
-        Column("PPV", "Of 100 images called positive, how many are"),
-        Column("NPV", "Of 100 images called negative, how many are"),
+        Column("PPV", "Share of the images called positive that have the finding"),
+        Column("NPV", "Share of the images called negative that do not have it"),
         Column("False alarms per hit", "Images called positive without the finding, for each with it"),
     ]
     if has_benefit:
         columns.append(
             Column(
                 "Net benefit",
-                "At a risk of 0.1, probabilities corrected to the prevalence; between "
-                "computed points by straight lines",
+                "At a risk threshold of 0.1 (nine false alarms weigh as much as one finding found), probabilities "
+                "corrected to the prevalence",
             )
         )
     else:
@@ -78,7 +78,3 @@ def predictive(tpr: float, fpr: float, prevalence: float) -> tuple[float, float,
     ppv = positive / (positive + alarms) if positive + alarms > 0 else nan
     npv = clear / (clear + missed) if clear + missed > 0 else nan
     return ppv, npv, alarms / positive if positive > 0 else nan
-
-
-def _share(value: float) -> Entry:
-    return Entry(number(value))

@@ -25,7 +25,7 @@ from cxrhf.report.blocks import (
 from cxrhf.report.book import Book, Cell, Key
 from cxrhf.report.figures import OVERALL, REMAINS, Axis, Dot, DotRow, dots
 from cxrhf.report.numbers import known, listed
-from cxrhf.report.sections.view import View, bars
+from cxrhf.report.sections.view import View, bars, corrected
 
 METRICS = ("auroc", "tpr", "fpr", "j")
 _TITLES = {"auroc": "AUROC", "tpr": "Sensitivity (TPR)", "fpr": "False positive rate", "j": "Youden's J"}
@@ -61,7 +61,7 @@ def subgroups(view: View) -> Section | None:
     blocks: list[Block] = []
     figure = _gap_figure(view, gaps, simple)
     blocks += [figure] if figure else []
-    table = gap_table(book, gaps, simple, "Gaps: highest less lowest group")
+    table = gap_table(book, gaps, simple, "Gaps: highest less lowest group", view.correction)
     if table:
         blocks.append(table if len(table.rows) <= LONG else Fold(f"{table.caption} ({len(table.rows)} rows)", [table]))
     for kind in simple:
@@ -70,16 +70,9 @@ def subgroups(view: View) -> Section | None:
         blocks.append(Fold(f"Every group by {kind}: {listed([group(each) for each in there])}", inside))
     for kind in crossed if view.first else ():
         there = [each for each in slices if grouping(each) == kind]
-        blocks.append(
-            Fold(
-                f"Intersections of {kind.replace(' & ', ' and ')}",
-                [
-                    each
-                    for each in (gap_table(book, gaps, [kind], f"Gaps by {kind}"), _group_table(view, there, kind))
-                    if each
-                ],
-            )
-        )
+        table = gap_table(book, gaps, [kind], f"Gaps by {kind}", view.correction)
+        tables = [each for each in (table, _group_table(view, there, kind)) if each]
+        blocks.append(Fold(f"Intersections of {kind.replace(' & ', ' and ')}", tables))
     if crossed and not view.first:
         blocks.append(Text(f"Intersections ({listed(crossed)}) of this model are in results.parquet.", "muted"))
     blocks.append(Text(_thresholds(view), "muted"))
@@ -112,7 +105,7 @@ def _lead(view: View, gaps: Gaps, kinds: Sequence[str]) -> list[str]:
         if of_before:
             rest = f" ({after} of {of_after} with prevalence and age balanced)" if of_after else ""
             words.append(f"by {kind} for {before} of {of_before} findings{rest}")
-    return [f"AUROC gaps between groups are beyond chance after correction {', '.join(words)}."] if words else []
+    return [f"AUROC gaps between groups are beyond chance {view.corrected} {', '.join(words)}."] if words else []
 
 
 def _gap_figure(view: View, gaps: Gaps, kinds: Sequence[str]) -> Figure | None:
@@ -141,7 +134,7 @@ def _gap_figure(view: View, gaps: Gaps, kinds: Sequence[str]) -> Figure | None:
     return Figure("Gaps between groups", panels, _LEGEND, caption, file="subgroups") if panels else None
 
 
-def gap_table(book: Book, gaps: Gaps, kinds: Sequence[str], caption: str) -> Table | None:
+def gap_table(book: Book, gaps: Gaps, kinds: Sequence[str], caption: str, correction: str) -> Table | None:
     """Highest less lowest group, as it is and balanced."""
     names = [f"{metric}{end}" for metric in METRICS[:3] for end in ("", "_balanced")]
     there = [name for name in names if any(key[2] == name and key[1] in kinds for key in gaps)]
@@ -159,8 +152,8 @@ def gap_table(book: Book, gaps: Gaps, kinds: Sequence[str], caption: str) -> Tab
         for name in there
     ]
     about = (
-        "Each cell: the gap, its interval, which group is highest and lowest, and the p value after correction for "
-        "everything this page tests and for picking the two ends."
+        "Each cell: the gap, its interval, which group is highest and lowest, and the p value "
+        f"{corrected(correction, scope=True)}; it also counts the pairs that the two ends were picked from."
     )
     return Table(caption, columns, rows, about=about)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from cxrhf.report.book import Book, Cell, Lines, Subject, line_of, spellings
 from cxrhf.report.figures.ink import Line
+from cxrhf.report.sections.provenance import mapping
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -25,6 +26,7 @@ class View:
     gallery: Rows = ()  # GALLERY rows of the page
     may_show: bool = False  # single patients and their images
     because: str = ""  # why they may, or may not, as the record says it
+    correction: str = "bonferroni"  # of p values, as `--correction` names it
 
     @property
     def first(self) -> bool:
@@ -35,6 +37,11 @@ class View:
     def book(self) -> Book:
         """The numbers shown in detail."""
         return self.subject.book
+
+    @property
+    def corrected(self) -> str:
+        """How far p values are corrected, in words that end a sentence."""
+        return corrected(self.correction)
 
     def line(self, finding: str, kind: str, slice: str = "all") -> Line | None:
         """A curve."""
@@ -47,6 +54,19 @@ class View:
     def get(self, audit: str, finding: str, metric: str, versus: str = "", slice: str = "all") -> Cell:
         """A number."""
         return self.book.get(audit, finding, metric, versus, slice)
+
+
+def correction_of(record: Mapping[str, Any]) -> str:
+    """The rule by which p values were corrected for their number."""
+    return str(mapping(record.get("config")).get("correction") or "bonferroni")
+
+
+def corrected(rule: str, scope: bool = False) -> str:
+    """`after correction`, or that there was none; `scope`: also for what."""
+    if rule == "none":
+        return "without correction"
+    within = " within its audit" if rule in ("bh", "by") else " for everything this page tests"
+    return f"after correction{within if scope else ''}"
 
 
 def bars(level: str) -> str:

@@ -59,6 +59,7 @@ def grouped(notes: Sequence[str], models: Sequence[str], findings: Sequence[str]
     out: dict[str, list[Warned]] = {}
     for skeleton, several in alike.items():
         out.setdefault(_kind(skeleton), []).append(_warned(skeleton, several, models, places))
+    # Context first: "Groups" stands before it in _KINDS only because its words are the surer sign.
     order = [*(name for name, _ in _KINDS[1::-1]), *(name for name, _ in _KINDS[2:])]
     return sorted(out.items(), key=lambda each: order.index(each[0]) if each[0] in order else -1)
 

@@ -1,13 +1,6 @@
 // Maps of vectors: patients as marks, or cells of a grid where single patients may not be shown.
-const CORNERS = {
-  context: [[0, -1.2], [1.2, 0], [0, 1.2], [-1.2, 0]], remains: [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]],
-  fourth: [[0, -1.15], [1.15, 0.9], [-1.15, 0.9]], fifth: [[0, 1.15], [1.15, -0.9], [-1.15, -0.9]],
-  sixth: [[-0.4, -1.2], [0.4, -1.2], [0.4, -0.4], [1.2, -0.4], [1.2, 0.4], [0.4, 0.4], [0.4, 1.2], [-0.4, 1.2], [-0.4, 0.4],
-    [-1.2, 0.4], [-1.2, -0.4], [-0.4, -0.4]],
-};
 const DASHES = { overall: [], remains: [6, 3], fourth: [2, 3], fifth: [8, 3, 2, 3], sixth: [10, 4], context: [1, 2] };
 const paint = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-const count = (value) => value.toLocaleString("en-US");
 
 function mark(pen, kind, x, y, size) {
   pen.beginPath();
@@ -114,7 +107,7 @@ for (const box of all(document, ".map")) {
       pen.stroke();
     }
     const total = places.reduce((sum, place) => sum + place.n, 0);
-    said.textContent = `${count(total)} of ${count(data.n)} patients shown` + (data.grid ? `; cells with fewer than ${data.least} are left out` : "");
+    said.textContent = `${whole(total)} of ${whole(data.n)} patients shown` + (data.grid ? `; cells with fewer than ${data.least} are left out` : "");
     canvas.setAttribute("aria-label", `Map: ${map.name}, by ${own.name}; ${said.textContent}. Arrow keys move, Escape leaves.`);
   }
   // Distributions of the groups above the field and at its right.

@@ -70,8 +70,10 @@ if (pick) {
   });
 }
 
+// A number for people: a true minus sign, never "-0.0"; a dash where there is none.
+const digits = (value, n = 1) => (Number.isFinite(value) ? value.toFixed(n).replace(/^-(?=0\.?0*$)/, "").replace("-", "\u2212") : "\u2013");
+
 // Prevalence simulator, 0.1% to 50% on a logarithmic scale: PPV and NPV from sensitivity and specificity, net benefit read off its curve.
-const digits = (value, n) => (Number.isFinite(value) ? value.toFixed(n).replace("-", "\u2212") : "\u2013");
 function between(points, x) {
   if (!points.length || x < points[0][0] * 0.999 || x > points[points.length - 1][0] * 1.001) return NaN;
   for (let k = 1; k < points.length; k += 1) {

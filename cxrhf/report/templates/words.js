@@ -1,16 +1,7 @@
 // Words by their association with a group, in the references (across) and in the generated reports (up).
 {
-  const SHAPES = {
-    context: [[0, -1.2], [1.2, 0], [0, 1.2], [-1.2, 0]], remains: [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]],
-    fourth: [[0, -1.15], [1.15, 0.9], [-1.15, 0.9]], fifth: [[0, 1.15], [1.15, -0.9], [-1.15, -0.9]],
-    sixth: [[-0.4, -1.2], [0.4, -1.2], [0.4, -0.4], [1.2, -0.4], [1.2, 0.4], [0.4, 0.4], [0.4, 1.2], [-0.4, 1.2], [-0.4, 0.4],
-      [-1.2, 0.4], [-1.2, -0.4], [-0.4, -0.4]],
-    seventh: [[0, -1.35], [0.4, -0.4], [1.35, 0], [0.4, 0.4], [0, 1.35], [-0.4, 0.4], [-1.35, 0], [-0.4, -0.4]],
-  };
   const STILL = "still-word", NAME = 13, LETTER = 6.7;
   const [WORD, REF, REF_OTHER, PRED, PRED_OTHER, Z_REF, Z_PRED, Z_DISP, Q, PATIENTS] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
-  const plain = (value, n = 1) => (value === null ? "\u2013" : value.toFixed(n).replace(/^-(?=0\.?0*$)/, "").replace("-", "\u2212"));
-  const whole = (value) => value.toLocaleString("en-US");
   function make(name, style, where, words) {
     const made = document.createElementNS("http://www.w3.org/2000/svg", name);
     if (style) made.setAttribute("class", style);
@@ -20,8 +11,8 @@
   }
   const path = (style, d) => make("path", style, { d });
   function mark(kind, x, y, size) {
-    if (!SHAPES[kind]) return make("circle", kind === STILL ? STILL : `mark ${kind}`, { cx: x, cy: y, r: kind === STILL ? 2.2 : size });
-    return make("polygon", `mark ${kind}`, { points: SHAPES[kind].map(([a, b]) => `${(x + a * size).toFixed(1)},${(y + b * size).toFixed(1)}`).join(" ") });
+    if (!CORNERS[kind]) return make("circle", kind === STILL ? STILL : `mark ${kind}`, { cx: x, cy: y, r: kind === STILL ? 2.2 : size });
+    return make("polygon", `mark ${kind}`, { points: CORNERS[kind].map(([a, b]) => `${(x + a * size).toFixed(1)},${(y + b * size).toFixed(1)}`).join(" ") });
   }
   // The nearest free place for a name, which is then taken; null where there is none.
   function spot(taken, x, y, width, inside) {
@@ -91,8 +82,8 @@
       const marks = round.filter((k) => k <= end);
       for (const value of [...marks.map((k) => -k), 0, ...marks]) {
         parts.push(path("grid", `M${across(value).toFixed(1)} ${top}v${side}M${left} ${up(value).toFixed(1)}h${side}`));
-        parts.push(make("text", "tick", { x: across(value), y: top + side + 14, "text-anchor": "middle" }, plain(value, 0)));
-        parts.push(make("text", "tick", { x: left - 4, y: up(value) + 4, "text-anchor": "end" }, plain(value, 0)));
+        parts.push(make("text", "tick", { x: across(value), y: top + side + 14, "text-anchor": "middle" }, digits(value, 0)));
+        parts.push(make("text", "tick", { x: left - 4, y: up(value) + 4, "text-anchor": "end" }, digits(value, 0)));
       }
       for (const value of [-data.strong, data.strong]) parts.push(path("limit", `M${across(value).toFixed(1)} ${top}v${side}`));
       parts.push(path("chance", `M${left} ${top + side}L${left + side} ${top}`));
@@ -148,8 +139,8 @@
         `${names[0]}; printed rule: ${names[1]}`,
         `References: ${whole(row[REF])} (${first}), ${whole(row[REF_OTHER])} (${second})`,
         `Generated: ${whole(row[PRED])} (${first}), ${whole(row[PRED_OTHER])} (${second})`,
-        `z ${plain(row[Z_REF])} in references, ${plain(row[Z_PRED])} generated`,
-        `displacement z ${plain(row[Z_DISP])}; ${names[0] === "omitted" ? "omission" : "its"} q ${row[Q] === null ? "\u2013" : row[Q] < 0.001 ? "< 0.001" : plain(row[Q], 3)}`,
+        `z ${digits(row[Z_REF])} in references, ${digits(row[Z_PRED])} generated`,
+        `displacement z ${digits(row[Z_DISP])}; ${names[0] === "omitted" ? "omission" : "its"} q ${row[Q] === null ? "\u2013" : row[Q] < 0.001 ? "< 0.001" : digits(row[Q], 3)}`,
         row[PATIENTS] === null ? "" : `${whole(row[PATIENTS])} patients`,
       ].filter(Boolean);
       tip.replaceChildren(name, ...lines.map((line) => Object.assign(document.createElement("span"), { textContent: line })));

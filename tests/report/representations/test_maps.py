@@ -63,7 +63,7 @@ def test_single_patients_and_images_are_not_in_a_page_that_may_not_show_them(clo
             assert min(totals) >= LEAST
             assert sum(totals) <= len(rows)
         assert all([sum(counts) for counts in table] == [sum(c) for c in grid["of"][0]] for table in grid["of"])
-    assert "never of fewer than 5" in closed
+    assert "of no cell with fewer than 5" in closed
     assert "RUN/labelling" in Page(closed).text
 
 

@@ -248,7 +248,7 @@ def test_labels_by_keyboard_go_into_a_sheet(browser, served, tmp_path) -> None:
 def test_every_width_and_scheme_without_sideways_scrolling(browser, served, name, width, dark) -> None:
     with opened(browser, served, name, width=width, dark=dark) as look:
         light = drawn(look, "field")
-        if name == "show":
+        if name == "show.html":
             look.locator("#m0-gallery .label").check()
         look.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
         assert look.evaluate("document.documentElement.scrollWidth") == width

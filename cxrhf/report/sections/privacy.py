@@ -9,7 +9,7 @@ from cxrhf.report.maps import LEAST
 from cxrhf.report.numbers import listed
 
 
-def held(blocks: Iterable[Block], some_words: bool, reports: bool = False, may_show: bool = False) -> str:
+def privacy_words(blocks: Iterable[Block], some_words: bool, reports: bool = False, may_show: bool = False) -> str:
     """What the foot of the page says: true of this page, whatever is in it.
 
     `reports`: it is of generated reports; where they may be shown it has the text of the most frequent ones.
@@ -28,7 +28,7 @@ def held(blocks: Iterable[Block], some_words: bool, reports: bool = False, may_s
     if single:
         has.append(f"the places of {single:,} patients in maps, with disease, sex, race and age band but no id")
     if any(block.one_at_a_time for block in maps):
-        has.append(f"numbers of patients in cells of maps, never of fewer than {LEAST}")
+        has.append(f"counts of patients in cells of maps, of no cell with fewer than {LEAST}")
     if words_shown:
         few = "" if everything else ", each of at least five patients"
         has.append(f"single words of reports{few}")
