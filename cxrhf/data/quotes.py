@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from cxrhf.metrics.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,8 +35,7 @@ def watch_block(data: bytes, watch: NDArray[np.int64]) -> bool:
     return bool(_watched(np.frombuffer(data, np.uint8), words, watch))
 
 
-# Not metrics.compiled: its cache looks at the files of that folder, and would not notice a change of this one.
-@njit(cache=True, nogil=True)
+@compiled
 def _watched(block: NDArray[np.uint8], words: NDArray[np.uint64], watch: NDArray[np.int64]) -> bool:
     state, start, records, empty, opened = watch[0], watch[1], watch[2], watch[3], watch[4]
     good = True

@@ -1,8 +1,9 @@
-"""Python functions over arrays -> compiled kernels, cached on disk until any file beside this one changes.
+"""Python functions over arrays -> compiled kernels, cached on disk until their file or any beside this one changes.
 
 numba's own cache looks only at the file a function stands in. A kernel that calls kernels of other files would go on
 giving old numbers after those were changed, for example by an upgrade. Here the stamp of every cached kernel is the
-content of all files of this folder. Kernels release the GIL, so threads can share the work.
+content of all files of this folder, and of its own file where that is elsewhere. Kernels release the GIL, so threads
+can share the work.
 """
 
 from __future__ import annotations
@@ -26,6 +27,13 @@ def _stamp() -> str:
 STAMP = _stamp()
 
 
+def _stamp_of(function: Callable[..., Any]) -> str:
+    path = Path(function.__code__.co_filename)
+    if path.parent == Path(__file__).parent or not path.is_file():
+        return STAMP
+    return hashlib.sha256(STAMP.encode() + path.read_bytes()).hexdigest()
+
+
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Decorator: numba.njit with the cache above; options go to njit."""
     if function is None:
@@ -34,6 +42,6 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     # A place numba does not document; should it move, the kernel is compiled anew in each process, never stale.
     cache: Any = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if hasattr(cache, "_source_stamp"):
-        cache._source_stamp = STAMP
+        cache._source_stamp = _stamp_of(function)
         return dispatcher
     return njit(nogil=True, **options)(function)

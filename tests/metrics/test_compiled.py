@@ -13,7 +13,10 @@ from cxrhf.metrics import compiled
 INNER = "from kernels.compiled import compiled\n\n@compiled\ndef inner(x):\n    return x + 0.5\n"
 OUTER = "from kernels.compiled import compiled\nfrom kernels.inner import inner\n\n@compiled\ndef outer(x):\n"
 OUTER += "    return inner(2 * x)\n"
-PROGRAM = "from kernels.outer import outer; print(outer(1.0), sum(outer.stats.cache_hits.values()))"
+FAR = "from kernels.compiled import compiled\n\n@compiled\ndef far(x):\n    return x + 1.0\n"
+PROGRAM = """from kernels.outer import outer
+from elsewhere import far
+print(outer(1.0), far(1.0), *(sum(kernel.stats.cache_hits.values()) for kernel in (outer, far)))"""
 
 
 def run(folder: Path) -> str:
@@ -28,16 +31,23 @@ def run(folder: Path) -> str:
 
 
 def test_a_kernel_follows_changes_in_the_files_it_calls(tmp_path):
-    """Two kernels beside a copy of compiled.py, the outer one in a file that never changes."""
+    """Two kernels beside a copy of compiled.py, the outer one in a file that never changes, and one elsewhere."""
     folder = tmp_path / "kernels"
     folder.mkdir()
     shutil.copy(Path(str(compiled.__file__)), folder)
     (folder / "outer.py").write_text(OUTER)
-    inner = folder / "inner.py"
+    inner, far = folder / "inner.py", tmp_path / "elsewhere.py"
     inner.write_text(INNER)
-    assert run(tmp_path) == "2.5 0"
-    assert run(tmp_path) == "2.5 1"  # from the cache
-    before = inner.stat()
-    inner.write_text(INNER.replace("0.5", "0.7"))
-    os.utime(inner, (before.st_atime, before.st_mtime))  # as an installer with fixed times would leave it
-    assert run(tmp_path) == "2.7 0"
+    far.write_text(FAR)
+
+    def change(file: Path, old: str, new: str) -> None:
+        before = file.stat()
+        file.write_text(file.read_text().replace(old, new))
+        os.utime(file, (before.st_atime, before.st_mtime))  # as an installer with fixed times would leave it
+
+    assert run(tmp_path) == "2.5 2.0 0 0"
+    assert run(tmp_path) == "2.5 2.0 1 1"  # from the cache
+    change(far, "1.0", "3.0")
+    assert run(tmp_path) == "2.5 4.0 1 0"
+    change(inner, "0.5", "0.7")
+    assert run(tmp_path) == "2.7 4.0 0 0"
