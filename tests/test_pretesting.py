@@ -135,10 +135,11 @@ def test_mentions_are_the_planted_ones(run, twin, material):
 
 
 def test_permuted_labels_find_nothing(material):
-    mixed = permuted(material, 5)
+    some = FINDINGS[:2]
+    mixed = permuted(replace(material, findings=some, y=material.y[:, : len(some)]), 5)
     found = fitting.fit_context(mixed, ContextFitConfig("-", features=("words",), workers=1))
     assert found is not None
-    for at, finding in enumerate(FINDINGS):
+    for at, finding in enumerate(some):
         rows = found.predictions.filter(pc.equal(found.predictions["finding"], finding))
         p, y = rows["prob"].to_numpy(), rows["label"].to_numpy()
         people = rows["patient_id"].combine_chunks().dictionary_encode().indices.to_numpy()

@@ -40,7 +40,7 @@ def test_mentions_are_the_planted_ones(hospital, joined):
     both = ~np.isnan(ours) & ~np.isnan(planted)
     assert both.sum() > 20_000
     assert (ours[both] == planted[both]).mean() > 0.999
-    noted = np.isin(joined.table["image_id"].to_numpy(), hospital.prior.images.to_numpy(zero_copy_only=False))
+    noted = pc.is_in(joined.table["image_id"], value_set=hospital.prior.images).to_numpy()
     assert np.array_equal(noted, ~np.isnan(ours))
     assert not column(of(joined.table, "support_devices"), "mention")[noted[: len(of(joined.table, "edema"))]].any()
 
