@@ -119,7 +119,7 @@ class ContextRun:
 
     def lines(self) -> list[str]:
         """A short table of what was chosen for each finding and what it reaches on the test split."""
-        from cxrhf.report.lines import shown_value
+        from cxrhf.report.lines import aligned, shown_value
 
         found = {
             row["finding"]: row
@@ -136,8 +136,7 @@ class ContextRun:
                 (finding, f"{each['n']:,}", f"{each['n_pos']:,}", each["chosen"], chosen["classifier"],
                  shown_value(found.get(finding)))
             )  # fmt: skip
-        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-        return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return aligned(rows)
 
     def __repr__(self) -> str:
         return "\n".join([*self.lines(), f"Next: .join(predictions), .predict(build); everything is in {self.path}"])

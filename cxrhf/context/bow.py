@@ -32,7 +32,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, logit
 
-from cxrhf.context.ridge import fit_ridge, platt
+from cxrhf.calibrate import platt
+from cxrhf.config_context import ENOUGH
+from cxrhf.context.ridge import fit_ridge
 from cxrhf.context.words import count_words, rarity, weighed
 
 Floats = NDArray[np.float64]
@@ -40,8 +42,6 @@ Integers = NDArray[np.int64]
 Progress = Callable[[str], None]
 
 FOLDS = 5
-# Patients with and without the finding that a fit needs: with fewer a fold may hold one or none.
-ENOUGH = 20
 PENALTY, SHARPNESS = 3.0, 0.5
 # Words whose |z| is no larger are left out of a fit, for speed: by chance alone four in ten.
 FAINT = 0.5
@@ -126,7 +126,7 @@ def bag_of(features: sparse.csr_array, patient: Integers, row: Integers) -> Bag:
 
 
 def too_few(y: Floats, patients: Integers, minimum: int = ENOUGH) -> str | None:
-    """Why nothing can be learned from these labels, if so."""
+    """Why nothing can be learned from these labels, if so: with fewer patients a fold may hold one or none."""
     counts = {name: len(np.unique(patients[y == value])) for name, value in (("with", 1), ("without", 0))}
     for name, count in counts.items():
         if count < minimum:

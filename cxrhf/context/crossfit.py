@@ -43,7 +43,6 @@ import numpy as np
 
 from cxrhf.calibrate import calibrated, fit_calibrator, stretched
 from cxrhf.context.bow import too_few
-from cxrhf.context.folds import deal
 from cxrhf.context.parts import (
     Calibrator,
     Candidate,
@@ -55,11 +54,9 @@ from cxrhf.context.parts import (
     Progress,
     Tried,
 )
-from cxrhf.context.stratum import without_notes
-from cxrhf.errors import LeakageError, TableError, shorten
+from cxrhf.context.sweep import QUICK, best_of_each_kind, fit_and_score, pack, spread, unpack
+from cxrhf.errors import LeakageError, TableError
 from cxrhf.metrics import auroc
-
-__all__ = ["deal", "fit_family", "too_few", "without_notes"]
 
 # Patients with and without the finding that validation needs to choose between classifiers.
 VALIDATES = 10
@@ -90,8 +87,6 @@ def fit_family(
 
     `choose`: "validation", or "pooled" where the validation split is learned from too and cross-validation chooses.
     """
-    from cxrhf.context.sweep import best_of_each_kind
-
     _checked(data)
 
     def fits(asked: Sequence[tuple[Candidate, Left]]) -> list[Made]:
@@ -234,8 +229,6 @@ def _calibrator(score: Floats, data: Labelled, family: Family, growth: Growth) -
 def _fits(
     asked: Sequence[tuple[Candidate, Left]], family: Family, data: Labelled, seed: int, workers: int | None
 ) -> list[Made]:
-    from cxrhf.context.sweep import QUICK, pack, spread
-
     sets, rows = np.unique(data.rows, return_inverse=True)
     packed = pack(family.features if len(sets) == family.features.shape[0] else family.features[sets])
     y = np.where(data.learn, data.y, np.nan)  # other labels do not even travel
@@ -250,21 +243,11 @@ def _fit_one(
     candidate: Candidate, left: Left, seed: int,
     rows: Integers, y: Floats, patients: Integers, fold: Integers, width: int, *arrays: Any,
 ) -> Made:  # fmt: skip
-    """Fit to the images that have a label, but for some folds; each distinct set of notes is scored once."""
-    from cxrhf.context.classifiers import fit, scores
-    from cxrhf.context.sweep import unpack
-
-    features = unpack(width, *arrays)
+    """Fit to the images that have a label, but for some folds, and score these; all where none is left out."""
     out = np.isin(fold, left)
     seen, asked = np.flatnonzero(~out & ~np.isnan(y)), np.flatnonzero(out | (not left))
+    made = fit_and_score(candidate, unpack(width, *arrays), rows, y, patients, seed, seen, asked)
     found = np.full(len(y), np.nan)
-    try:
-        model = fit(candidate, features, rows[seen], y[seen], patients[seen], seed)
-        sets, place = np.unique(rows[asked], return_inverse=True)
-        found[asked] = scores(model, features[sets])[place]
-    except (ValueError, ArithmeticError) as error:
-        said = str(error).strip() or type(error).__name__
-        return Made(np.full(len(y), np.nan), None, shorten(said.splitlines()[0], 200))
-    if not np.isfinite(found[asked]).all():
-        return Made(np.full(len(y), np.nan), None, "its scores are not all numbers")
-    return Made(found, None if left else model, None)
+    if made.failed is None:
+        found[asked] = made.scores
+    return Made(found, None if left else made.model, made.failed)

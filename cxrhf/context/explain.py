@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from cxrhf.context.parts import Features, Floats, Integers
-
-FEW = 5  # patients who must have a word before anybody sees it
+from cxrhf.context.words import MIN_PATIENTS
 
 
 def top_features(
@@ -30,7 +29,6 @@ def top_features(
     *,
     top: int,
     by_spread: bool = True,
-    min_patients: int = FEW,
 ) -> list[dict[str, Any]]:
     """The words that move the probability most, first first: word, value, rank, effect.
 
@@ -45,7 +43,7 @@ def top_features(
         )
     effect = weight * spread(features) if by_spread else weight
     size = np.where(np.isfinite(effect), np.abs(effect), 0.0)
-    shown = np.flatnonzero((size > 0) & (np.asarray(n_patients) >= max(min_patients, FEW)))
+    shown = np.flatnonzero((size > 0) & (np.asarray(n_patients) >= MIN_PATIENTS))
     # Only ties at the edge need more than `top` words looked at by name.
     if len(shown) > top > 0:
         edge = np.partition(size[shown], len(shown) - top)[len(shown) - top]

@@ -17,7 +17,8 @@ from cxrhf.context.grids import Search, candidates
 from cxrhf.context.material import Material
 from cxrhf.context.parts import Calibration, Family, Features, Flags, Integers, Progress
 from cxrhf.context.recipes import clean
-from cxrhf.context.vocabulary import Style, count, count_all, learn_vocabulary, vocabulary_from_json, word_features
+from cxrhf.context.vocabulary import count, learn_vocabulary, vocabulary_from_json, word_features
+from cxrhf.context.words import Style, count_all
 from cxrhf.errors import TableError
 
 

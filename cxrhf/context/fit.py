@@ -18,16 +18,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cxrhf.config import to_mapping
 from cxrhf.config_context import ENOUGH, FEWEST, ContextFitConfig
+from cxrhf.context.bow import too_few
 from cxrhf.context.choices import describe
-from cxrhf.context.crossfit import deal, fit_family, too_few, without_notes
+from cxrhf.context.crossfit import fit_family
 from cxrhf.context.families import Families, make_families
+from cxrhf.context.folds import deal
 from cxrhf.context.material import Material, one_split_each
 from cxrhf.context.parts import Family, Fitted, Flags, Floats, Labelled, Progress
 from cxrhf.context.rows import mentions_of, prediction_rows
-from cxrhf.context.store import Bundle, StoredModel, load_one, save_one
+from cxrhf.context.store import Bundle, StoredModel, file_stem, load_one, save_one
+from cxrhf.context.stratum import without_notes
 from cxrhf.errors import TableError
 
 MODEL = "context"
@@ -47,8 +51,6 @@ class Context:
     @property
     def predictions(self) -> pa.Table:
         """The rows of the chosen families: model = "context"."""
-        import pyarrow.compute as pc
-
         return self.scored.filter(pc.equal(self.scored["model"], MODEL))
 
 
@@ -208,7 +210,7 @@ def _one(
     """One finding and family, from the checkpoint if it was done before."""
     from cxrhf.context.sweep import sweep
 
-    place = None if checkpoint is None else checkpoint / f"{finding}--{_safe(family.name)}"
+    place = None if checkpoint is None else checkpoint / f"{finding}--{file_stem(family.name)}"
     if place is not None and (kept := load_one(place, mark)) is not None:
         progress(f"{finding}: {family.name} was done before")
         return kept
@@ -221,12 +223,6 @@ def _one(
     if place is not None:
         save_one(place, mark, done)
     return done
-
-
-def _safe(name: str) -> str:
-    """A family's name as the name of a folder; encoders may be paths."""
-    kept = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)[-60:]
-    return kept if kept == name else f"{kept}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 # Settings that change no number of a fit.

@@ -136,7 +136,7 @@ def _texts(column: pa.ChunkedArray, where: Where) -> pa.ChunkedArray:
 
 
 def _known(loaded: dict[str, pa.ChunkedArray], where: dict[str, Where]) -> Moments:
-    """The latest of the times of each note; chart and discharge time must be there where the file has the column."""
+    """The latest of the times of each note; only a storing time may be blank where the file has the column."""
     roles = [role for role in ("available", "charted", "discharged", "stored") if role in loaded]
     parts = [_moments(loaded[role], where[role]) for role in roles]
     for part in parts[1:]:
@@ -154,7 +154,8 @@ def _known(loaded: dict[str, pa.ChunkedArray], where: dict[str, Where]) -> Momen
         values = [np.where(np.asarray(report), after, each) for after, each in zip(late, values, strict=True)]
     latest = values[0]
     for role, each in zip(roles[1:], values[1:], strict=True):
-        latest = np.fmax(latest, each) if role == "stored" else np.maximum(latest, each)  # fmax passes over a blank
+        later = np.maximum(latest, each)  # blank where one of them is
+        latest = np.where(np.isnan(each), latest, later) if role == "stored" else later
     return parts[0]._replace(values=latest)
 
 

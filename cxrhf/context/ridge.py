@@ -7,14 +7,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, logit
 
-from cxrhf.calibrate import minimise, platt
-
-__all__ = ["fit_ridge", "platt"]
+from cxrhf.calibrate import minimise
 
 Floats = NDArray[np.float64]
 
-# CLOSE: the share of the loss that a further step may still win. On the twin a thousandth of it moved no probability by
-# more than .0011.
+# The share of the loss that a further step may still win. On the twin a thousandth of it moved no probability by more
+# than .0011.
 CLOSE = 1e-6
 
 

@@ -62,10 +62,10 @@ def save_models(folder: Path, bundle: Bundle) -> None:
     with writing(Path(folder), MODELS) as fresh:
         models = []
         for each in bundle.models.values():
-            stem = _stem(each.finding)
+            stem = file_stem(each.finding)
             about = {"finding": each.finding, "family": each.family, "kind": each.kind}
             models.append(about | _write_fitted(each, fresh, stem))
-        vocabularies = {name: f"words-{_stem(name)}.json" for name in bundle.vocabularies}
+        vocabularies = {name: f"words-{file_stem(name)}.json" for name in bundle.vocabularies}
         for name, file in vocabularies.items():
             write_json(fresh / file, bundle.vocabularies[name])
         contents = {
@@ -181,8 +181,8 @@ def _read_candidate(about: Mapping[str, Any]) -> Candidate:
     return Candidate(_text(about["kind"]), params)
 
 
-def _stem(name: str) -> str:
-    """A name as part of a file's name; what cannot be part of one is told apart by its hash."""
+def file_stem(name: str) -> str:
+    """A name as part of a file's name; what cannot be part of one (encoders may be paths) is told apart by its hash."""
     kept = "".join(each if each.isascii() and (each.isalnum() or each in "_-") else "_" for each in name)[:60]
     return kept if kept == name and kept[:1].isalnum() else f"x{kept}-{hashlib.sha256(name.encode()).hexdigest()[:10]}"
 

@@ -20,13 +20,21 @@ from scipy import sparse
 
 from cxrhf.context.classifiers import fit, scores, settled
 from cxrhf.context.parts import Candidate, Family, Features, Floats, Integers, Labelled, Progress, Tried
-from cxrhf.errors import CxrhfError, LeakageError, TableError, shorten
+from cxrhf.errors import ConfigError, CxrhfError, LeakageError, TableError, shorten
 from cxrhf.metrics import auroc
 
 T = TypeVar("T")
 
 # Values that all fits together read, below which starting processes takes longer than the fits.
 QUICK = 3e7
+
+
+class Scored(NamedTuple):
+    """A fitted classifier and its scores of the images that were asked for; neither where it failed."""
+
+    model: Any
+    scores: Floats
+    failed: str | None
 
 
 class _Held(NamedTuple):
@@ -128,6 +136,28 @@ def unpack(width: int, *arrays: Any) -> Features:
     return found
 
 
+def fit_and_score(
+    candidate: Candidate, features: Features, rows: Integers, y: Floats, patients: Integers, seed: int,
+    seen: Integers, asked: Integers,
+) -> Scored:  # fmt: skip
+    """Fit to the images `seen` and score those `asked`; each distinct set of notes is scored once.
+
+    What cannot be solved, one class alone and scores that are no numbers are a failure with its reason, not an error.
+    """
+    try:
+        model = fit(candidate, features, rows[seen], y[seen], patients[seen], seed)
+        sets, place = np.unique(rows[asked], return_inverse=True)
+        found = scores(model, features[sets])[place]
+    except ConfigError:
+        raise
+    except (ValueError, ArithmeticError) as error:
+        said = str(error).strip() or type(error).__name__
+        return Scored(None, np.zeros(0), shorten(said.splitlines()[0], 200))
+    if not np.isfinite(found).all():
+        return Scored(None, np.zeros(0), "its scores are not all numbers")
+    return Scored(model, found, None)
+
+
 def _numbered(at: int, function: Callable[..., T], *task: Any) -> tuple[int, T]:
     return at, function(*task)
 
@@ -136,22 +166,12 @@ def _hold(
     candidate: Candidate, held: int, seed: int,
     rows: Integers, y: Floats, patients: Integers, fold: Integers, width: int, *arrays: Any,
 ) -> _Held:  # fmt: skip
-    """Fit to all folds but one and score that one; each distinct set of notes is scored once."""
+    """Fit to all folds but one and score that one."""
     features = unpack(width, *arrays)
     start = time.perf_counter()
     seen, asked = np.flatnonzero((fold != held) & ~np.isnan(y)), np.flatnonzero(fold == held)
-    try:
-        model = fit(candidate, features, rows[seen], y[seen], patients[seen], seed)
-        sets, place = np.unique(rows[asked], return_inverse=True)
-        found = scores(model, features[sets])[place]
-    except CxrhfError:
-        raise
-    except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-        said = str(error).strip() or type(error).__name__
-        return _Held(np.zeros(0), time.perf_counter() - start, True, shorten(said.splitlines()[0], 200))
-    if not np.isfinite(found).all():
-        return _Held(np.zeros(0), time.perf_counter() - start, True, "its scores are not all numbers")
-    return _Held(found, time.perf_counter() - start, settled(model), None)
+    made = fit_and_score(candidate, features, rows, y, patients, seed, seen, asked)
+    return _Held(made.scores, time.perf_counter() - start, settled(made.model), made.failed)
 
 
 def _tried(

@@ -10,8 +10,8 @@ learning image: its prior notes joined, so a note counts once for every image it
 Words, counts and the order of columns are the same, but for ties at the edge of max_features: scikit-learn keeps what
 numpy's unstable sort leaves, which differs between processors; here the alphabet decides.
 
-Known gap: min_df of the paper counts images, so a word of one patient with five images gets in. `shown` tells which
-words may be shown to people; a saved `paper` vocabulary holds the others too, so it is as confidential as the notes.
+Known gap: min_df of the paper counts images, so a word of one patient with five images gets in. explain.py shows such
+words to nobody, but a saved `paper` vocabulary holds them, so it is as confidential as the notes.
 """
 
 from __future__ import annotations
@@ -42,10 +42,6 @@ from cxrhf.context.words import (
 )
 from cxrhf.errors import RunError
 
-__all__ = [
-    "Counted", "Style", "Vocabulary", "count", "count_all", "learn_vocabulary", "vocabulary_from_json", "word_features",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -65,11 +61,6 @@ class Vocabulary:
     style: Style
     recipe: str
     n_patients: Integers = field(repr=False)  # patients whose learning notes hold the word
-
-    @property
-    def shown(self) -> Flags:
-        """Words that people may see: those of at least MIN_PATIENTS patients."""
-        return self.n_patients >= MIN_PATIENTS
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers for `json.dump`, which writes every digit; `vocabulary_from_json` takes them back."""

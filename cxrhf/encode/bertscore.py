@@ -35,7 +35,7 @@ from cxrhf.encode.identity import cache_about, cache_key
 from cxrhf.encode.loading import Encoder, load_model, open_encoder
 from cxrhf.encode.progress import Clock, Progress
 from cxrhf.encode.reading import tokens_of
-from cxrhf.encode.scores import Scores, open_kept, score_pairs, without_end
+from cxrhf.encode.scores import Scores, best_effort, open_kept, score_pairs
 from cxrhf.encode.texts import Distinct, as_array, distinct
 from cxrhf.encode.tokens import Vectors, check_layer, token_vectors
 from cxrhf.errors import TableError
@@ -152,7 +152,7 @@ def _compute(
             )  # fmt: skip
             live |= dict(zip(new, made.tokens, strict=True))
             if store is not None:
-                with without_end():
+                with best_effort():
                     store.add([found.digests[each] for each in new], made.texts)
             scores = np.empty((len(block), 3), dtype=np.float32)
             with calm.limit(limits=1, user_api="blas"):
@@ -167,7 +167,7 @@ def _compute(
     finally:
         clock.close()
         if store is not None:
-            with without_end():
+            with best_effort():
                 store.flush()
 
 

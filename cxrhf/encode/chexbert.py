@@ -64,9 +64,9 @@ def _tokenizer_folder(name: str, tokenizer: str | None) -> Path:
     if not folder.is_dir():
         raise ConfigError("the tokenizer is not a folder", got=f"--tokenizer {tokenizer}")
     if not (folder / CONFIG).is_file() or not any((folder / each).is_file() for each in TOKENIZER):
-        lacks = CONFIG if not (folder / CONFIG).is_file() else "a tokenizer"
+        lacks = CONFIG if not (folder / CONFIG).is_file() else "tokenizer"
         raise ConfigError(
-            f"the folder of the tokenizer has no {lacks}".replace("no a ", "no "),
+            f"the folder of the tokenizer has no {lacks}",
             got=f"--tokenizer {tokenizer}",
             allowed=f"a folder with {CONFIG} and tokenizer.json or vocab.txt",
         )

@@ -6,6 +6,7 @@ never code. Without network the answer comes at once, not after a minute of retr
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from pathlib import Path
@@ -101,8 +102,6 @@ def _complete(folder: Path, allow_bin: bool) -> bool:
 
 
 def _parts(index: Path) -> list[str]:
-    import json
-
     # A list of one would be asked for by another route, which takes a missing file for an error.
     return [*sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())), CONFIG]
 

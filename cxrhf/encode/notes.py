@@ -131,9 +131,11 @@ def _encode_missing(
             )
             clock.advance(0.0, notes=len(block))
             if store is not None:
-                _keep(store, [found.digests[at] for at in block], vectors[block])
+                with _best_effort():
+                    store.add([found.digests[at] for at in block], vectors[block])
         if store is not None:
-            _keep(store, [], vectors[:0], last=True)
+            with _best_effort():
+                store.flush()
     except BaseException:
         if store is not None:
             with contextlib.suppress(Exception):  # the first error is the one to be told
@@ -143,13 +145,11 @@ def _encode_missing(
         clock.close()
 
 
-def _keep(store: Store, digests: list[bytes], vectors: Vectors, *, last: bool = False) -> None:
-    """Into the store; a full disk ends the keeping, not the encoding, where no other process waits for it."""
+@contextlib.contextmanager
+def _best_effort() -> Iterator[None]:
+    """A full disk ends the keeping, not the encoding, where no other process waits for what is kept."""
     try:
-        if digests:
-            store.add(digests, vectors)
-        if last:
-            store.flush()
+        yield
     except CxrhfError as error:
         if n_processes() > 1:
             raise

@@ -55,7 +55,7 @@ def score_pairs(
                 found[which] = scores
                 sure = np.isfinite(scores).all(axis=1)
                 if store is not None and sure.any():
-                    with without_end():
+                    with best_effort():
                         store.add([digests[each] for each in which[sure]], np.ascontiguousarray(scores[sure]))
     return found[pair]
 
@@ -77,15 +77,13 @@ def _distinct(references: Sequence[str], generated: Sequence[str]) -> tuple[list
     return list(seen), np.array(at, dtype=np.int64), pair
 
 
-def open_kept(
-    cache: str | Path | None, key: Mapping[str, Any], about: Mapping[str, Any], n_scores: int
-) -> Store | None:
-    """The folder of a key, or None without a cache; what is wrong with it is said, and is no end."""
+def open_kept(cache: str | Path | None, key: Mapping[str, Any], about: Mapping[str, Any], width: int) -> Store | None:
+    """The folder of a key for rows of `width` numbers, or None without a cache; what is wrong with it is only said."""
     root = cache_folder(cache)
     if root is None:
         return None
     try:
-        store = open_store(root, key, about, n_scores)
+        store = open_store(root, key, about, width)
     except CxrhfError as error:
         remark(f"{error} Scores are made without a cache.")
         return None
@@ -101,12 +99,12 @@ def _kept(store: Store | None) -> Iterator[None]:
         yield
     finally:
         if store is not None:
-            with without_end():
+            with best_effort():
                 store.flush()
 
 
 @contextlib.contextmanager
-def without_end() -> Iterator[None]:
+def best_effort() -> Iterator[None]:
     """A full disk ends the keeping, not the scoring."""
     try:
         yield

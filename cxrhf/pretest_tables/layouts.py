@@ -21,7 +21,7 @@ import pyarrow as pa
 from cxrhf.errors import ConfigError
 from cxrhf.findings import display_name
 from cxrhf.pretest_tables.published import published
-from cxrhf.pretest_tables.results import AUDIT, MACRO
+from cxrhf.pretest_tables.results import AUDIT, MACRO, TOP
 
 Cells = dict[tuple[str, str, str], Mapping[str, Any]]  # model, finding, metric
 Layout = tuple[list[str], list[list[str]]]
@@ -39,9 +39,8 @@ TABLES: Mapping[str, str] = {
 # Classifier -> its short name in Table A.6.
 SHORT = {
     "LinearSVC": "SVC", "LinearDiscriminantAnalysis": "LinearDisc", "MLPClassifier": "MLP",
-    "RidgeClassifierCV": "Ridge", "PassiveAggressiveClassifier": "PassAgg", "RandomForestClassifier": "RF",
-    "SGDClassifier": "SGD", "Perceptron": "Percep", "KNeighborsClassifier": "KNN", "DecisionTreeClassifier": "Tree",
-    "LogisticRegression": "LogReg", "AdaBoostClassifier": "AdaBoost",
+    "RidgeClassifierCV": "Ridge", "PassiveAggressive": "PassAgg", "RandomForestClassifier": "RF",
+    "SGDClassifier": "SGD", "Perceptron": "Percep", "KNeighborsClassifier": "KNN", "LogisticRegression": "LogReg",
 }  # fmt: skip
 NONE = "–"
 CALIBRATION = (
@@ -52,16 +51,14 @@ CALIBRATION = (
 )
 
 
-def paper_table(
-    results: pa.Table | Sequence[Mapping[str, Any]], choices: Mapping[str, Any], name: str, *, top: int = 10
-) -> Layout:
+def paper_table(results: pa.Table | Sequence[Mapping[str, Any]], choices: Mapping[str, Any], name: str) -> Layout:
     """Header and rows of one of TABLES, as text; no rows where its models were not fitted."""
     if name not in TABLES:
         raise ConfigError("no such table", got=name, allowed=", ".join(TABLES))
     rows = pretest_rows(results)
     cells = cells_of(rows)
     if name == "A.12":
-        return _words(rows, choices, top)
+        return _words(rows, choices)
     if name == "A.6":
         return _encoders(cells, choices)
     kind = {"1": "encoder", "A.7": "encoder", "A.14": "boosted"}.get(name, "words")
@@ -89,14 +86,14 @@ def best(choice: Mapping[str, Any], kind: str) -> tuple[str, Mapping[str, Any]] 
 
 
 def write_tables(
-    folder: str | Path, results: pa.Table | Sequence[Mapping[str, Any]], choices: Mapping[str, Any], *, top: int = 10
+    folder: str | Path, results: pa.Table | Sequence[Mapping[str, Any]], choices: Mapping[str, Any]
 ) -> Path:
     """FOLDER/table_1.csv, table_a6.csv, ... of the tables that have rows; those of an earlier fit go. Returns it."""
     from cxrhf.tables.files import write_atomically
 
     for name in TABLES:
         target = Path(folder) / f"table_{name.replace('.', '').lower()}.csv"
-        header, rows = paper_table(results, choices, name, top=top)
+        header, rows = paper_table(results, choices, name)
         if not rows:
             target.unlink(missing_ok=True)
             continue
@@ -206,7 +203,7 @@ def _calibration(cells: Cells, found: Found, *, encoder: bool) -> Layout:
     return header, made
 
 
-def _words(rows: Iterable[Mapping[str, Any]], choices: Mapping[str, Any], top: int) -> Layout:
+def _words(rows: Iterable[Mapping[str, Any]], choices: Mapping[str, Any]) -> Layout:
     """Words by finding and rank, the weights from the RESULT rows."""
     weights = {(row["model"], row["finding"], row["slice"], row["metric"]): row["value"] for row in rows}
     made = []
@@ -215,7 +212,7 @@ def _words(rows: Iterable[Mapping[str, Any]], choices: Mapping[str, Any], top: i
             if fitted.get("kind") != "words":
                 continue
             metric = "feature_weight" if fitted.get("signed") else "feature_importance"
-            for each in (fitted.get("features") or [])[:top]:
+            for each in (fitted.get("features") or [])[:TOP]:
                 value = weights.get((family, finding, f"word={each['word']}", metric))
                 shown = NONE if value is None else f"{value:.4g}"
                 made.append(

@@ -11,12 +11,10 @@ from cxrhf.errors import shorten
 from cxrhf.findings import display_name
 from cxrhf.pretest_tables.layouts import (
     CALIBRATION,
-    TABLES,
     cells_of,
     findings_of,
     in_brackets,
     number,
-    paper_table,
     plain,
     pretest_rows,
     worded,
@@ -30,15 +28,8 @@ def table_lines(
     results: pa.Table | Sequence[Mapping[str, Any]],
     choices: Mapping[str, Any],
     findings: Sequence[str] | None = None,
-    *,
-    name: str | None = None,
-    top: int = 10,
 ) -> list[str]:
-    """What was chosen for each finding and what it reaches; with a name that one of TABLES, of all findings."""
-    if name is not None:
-        header, body = paper_table(results, choices, name, top=top)
-        title = f"Table {name}. {TABLES[name]}"
-        return [f"{title}:", *_aligned([header, *body])] if body else [f"{title}: not fitted"]
+    """What was chosen for each finding and what it reaches."""
     cells = cells_of(pretest_rows(results))
     rows, missing = [], []
     for finding, choice in _wanted(choices, findings):

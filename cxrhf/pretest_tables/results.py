@@ -1,13 +1,13 @@
 """PREDICTION rows of context models and what was chosen -> RESULT and CURVE rows of the audit "pretest".
 
 `model` is a family ("words", "boosted", an encoder) or "context", which has the chosen family of each finding. The
-numbers are those of the overview audit on one split, with its names and intervals; every note ends with the classifier
-and its cross-validated AUROC. Beside them, per family and finding: `cv_auroc` and `validation_auroc` (learning and
-validation images, so optimistic for what was chosen by them), `chosen` (1 = this family's probabilities are those of
-"context"; classifier and reasons in `note`), and one row a word: `feature_weight` where it has a sign (above 0 = more
-likely), else `feature_importance`, with `feature_effect` (the same times the word's spread), slice `word=<word>`, rank
-in `note`. `auroc` and `brier` with `versus` are paired differences of two families. `images_without_notes` counts.
-A finding without a model has one row, `auroc` = NaN with the reason.
+numbers are those of the overview audit on the test split, with its names and intervals; every note ends with the
+classifier and its cross-validated AUROC. Beside them, per family and finding: `cv_auroc` and `validation_auroc`
+(learning and validation images, so optimistic for what was chosen by them), `chosen` (1 = this family's probabilities
+are those of "context"; classifier and reasons in `note`), and one row a word: `feature_weight` where it has a sign
+(above 0 = more likely), else `feature_importance`, with `feature_effect` (the same times the word's spread), slice
+`word=<word>`, rank in `note`. `auroc` and `brier` with `versus` are paired differences of two families.
+`images_without_notes` counts. A finding without a model has one row, `auroc` = NaN with the reason.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from cxrhf.schema import CURVE, RESULT, table_of
 AUDIT = "pretest"
 CONTEXT = "context"
 MACRO = "macro"
+SPLIT = "test"  # whose images had no part in the fit or in the choice
+TOP = 10  # words of a finding and family, as in the paper's Table A.12
 # What is kept of the overview.
 METRICS = (
     "auroc",
@@ -59,22 +61,20 @@ def pretest_results(
     scored: pa.Table,
     choices: Mapping[str, Any],
     *,
-    split: str | None = "test",
-    top: int = 10,
     n_resamples: int = 2000,
     level: float = 0.95,
     seed: int = 0,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Measured:
-    """Measure every family and the chosen ones on the images of a split (None = on all); `top` words a finding.
+    """Measure every family and the chosen ones on the test images.
 
     `choices` is what context.json holds. Families are compared on the same draws of patients.
     """
     if scored.num_rows == 0 and not choices.get("findings"):
         raise TableError("nothing was fitted and nothing is scored", next_step="cxrhf context fit BUILD")
     described = choices.get("findings", {})
-    rows, notes = _of_split(scored, split)
+    rows, notes = _tested(scored)
     rows = _in_order(rows, list(described))
     results, curves = list[Row](), list[Row]()
     is_context = pc.equal(rows["model"], CONTEXT)
@@ -93,10 +93,10 @@ def pretest_results(
     dataset = rows["dataset"][0].as_py() if rows.num_rows else None
     base: Row = {"audit": AUDIT, "dataset": dataset, "slice": "all", "seed": seed}
     for finding, choice in described.items():
-        results += _unmeasured(base, finding, choice, results, split)
+        results += _unmeasured(base, finding, choice, results)
         for family, fitted in choice.get("families", {}).items():
             results += _chosen(base, finding, family, choice, fitted)
-            results += _features(base, finding, family, choice, fitted, top)
+            results += _features(base, finding, family, choice, fitted)
     results += _without_notes(base, choices.get("without_notes"))
     return Measured(table_of(results, RESULT, source="results"), table_of(curves, CURVE, source="curves"), notes)
 
@@ -123,28 +123,17 @@ def label(fitted: Mapping[str, Any]) -> str:
     return f"{fitted.get('classifier', 'unknown')}({inner})" if inner else str(fitted.get("classifier", "unknown"))
 
 
-def _of_split(scored: pa.Table, split: str | None) -> tuple[pa.Table, list[str]]:
+def _tested(scored: pa.Table) -> tuple[pa.Table, list[str]]:
     """The rows that are measured, and what must be said of them."""
     scored = scored.filter(pc.is_valid(scored["prob"]))  # findings that were not fitted have mentions alone
-    if split is None:
-        return scored, [
-            "all splits are evaluated together: what was learned from is cross-fitted, but the classifiers were chosen "
-            "on these patients, so the numbers are a little too good"
-        ]
-    rows = scored.filter(pc.equal(scored["split"], split))
-    others = sorted(str(each) for each in pc.unique(scored["split"]).to_pylist() if each is not None and each != split)
+    rows = scored.filter(pc.equal(scored["split"], SPLIT))
+    others = sorted(str(each) for each in pc.unique(scored["split"]).to_pylist() if each is not None and each != SPLIT)
     left = len(pc.unique(scored["image_id"])) - len(pc.unique(rows["image_id"]))
-    notes = []
     if not rows.num_rows:
-        notes.append(f"no image of the split {split} has a pre-test probability, so nothing could be measured")
-    elif left:
-        notes.append(f"only the split {split} is evaluated; {left:,} images of {', '.join(others)} are not")
-    if rows.num_rows and split != "test":
-        notes.append(
-            f"the split {split} had a part in the fit or in the choice of classifiers, so its numbers are a little too "
-            "good"
-        )
-    return rows, notes
+        return rows, [f"no image of the split {SPLIT} has a pre-test probability, so nothing could be measured"]
+    return rows, [
+        f"only the split {SPLIT} is evaluated; {left:,} images of {', '.join(others)} are not"
+    ] if left else []
 
 
 def _wanted(row: Mapping[str, Any]) -> bool:
@@ -192,13 +181,11 @@ def _counts(choice: Mapping[str, Any], *, learned: bool = False) -> Row:
     return {name: about.get(name) for name in ("n", "n_pos", "n_patients")}
 
 
-def _unmeasured(
-    base: Row, finding: str, choice: Mapping[str, Any], rows: Sequence[Row], split: str | None
-) -> list[Row]:
+def _unmeasured(base: Row, finding: str, choice: Mapping[str, Any], rows: Sequence[Row]) -> list[Row]:
     """The one row of a finding that has no number, with the reason."""
     if any(row["model"] == CONTEXT and row["finding"] == finding for row in rows):
         return []
-    why = choice.get("reason") or f"no labelled image of the split {split} has a pre-test probability"
+    why = choice.get("reason") or f"no labelled image of the split {SPLIT} has a pre-test probability"
     more: Row = {"metric": "auroc", "model": CONTEXT, "finding": finding, "value": np.nan, "note": why}
     return [base | _counts(choice) | more | {"method": "none", "higher_is_better": True}]
 
@@ -226,15 +213,13 @@ def _chosen(base: Row, finding: str, family: str, choice: Mapping[str, Any], fit
     return rows
 
 
-def _features(
-    base: Row, finding: str, family: str, choice: Mapping[str, Any], fitted: Mapping[str, Any], top: int
-) -> list[Row]:
+def _features(base: Row, finding: str, family: str, choice: Mapping[str, Any], fitted: Mapping[str, Any]) -> list[Row]:
     """A word's weight or importance, and its effect, as rows."""
     metric = "feature_weight" if fitted.get("signed") else "feature_importance"
     made = base | _counts(choice, learned=True) | {"model": family, "finding": finding}
     how = "of the final model, fitted to the learning images"
     rows = []
-    for each in (fitted.get("features") or [])[:top]:
+    for each in (fitted.get("features") or [])[:TOP]:
         own = made | {"slice": f"word={each['word']}", "note": f"rank {each['rank']}, Table A.12"}
         rows.append(own | {"metric": metric, "value": each["value"], "method": how})
         if each.get("effect") is not None:

@@ -8,8 +8,8 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 
+from cxrhf.config_context import ENOUGH
 from cxrhf.context.bow import (
-    ENOUGH,
     FOLDS,
     Bag,
     association,
@@ -20,7 +20,7 @@ from cxrhf.context.bow import (
     notes_pretest,
     too_few,
 )
-from cxrhf.context.ridge import fit_ridge, platt
+from cxrhf.context.ridge import fit_ridge
 from cxrhf.context.words import count_words
 from cxrhf.metrics import auroc, calibration_line
 
@@ -74,22 +74,6 @@ def test_ridge_is_that_of_scikit_learn(monkeypatch):
     doubled = fit_ridge(twice, np.r_[y, y[:200]], 1 - np.r_[y, y[:200]], 3.0)
     times = np.r_[np.full(200, 2.0), np.ones(300)]
     assert fit_ridge(design, times * y, times * (1 - y), 3.0)[0] == pytest.approx(doubled[0], abs=1e-5)
-
-
-def test_platt():
-    rng = np.random.default_rng(2)
-    score = rng.standard_normal(40_000) * 3 + 1
-    y = (rng.random(40_000) < expit(0.5 * score - 1)).astype(float)
-    slope, shift = platt(score, y, 1 - y)
-    assert (slope, shift) == pytest.approx((0.5, -1), abs=0.05)
-    slope, shift = platt(-score, y, 1 - y)  # backwards: nothing but the prevalence
-    assert slope == 0
-    assert expit(shift) == pytest.approx(y.mean())
-    apart = np.r_[np.full(50, -1.0), np.full(50, 1.0)]
-    slope, shift = platt(apart, (apart > 0).astype(float), (apart < 0).astype(float))
-    assert 0.9 < expit(slope + shift) < 0.999  # separated, not certain
-    constant = platt(np.ones(100), np.r_[np.ones(20), np.zeros(80)], np.r_[np.zeros(20), np.ones(80)])
-    assert expit(constant[0] + constant[1]) == pytest.approx(0.2, abs=0.01)
 
 
 def chart(seed: int, n_patients: int = 400, shift: float = 1.5, noise: int = 300):
@@ -218,6 +202,7 @@ def test_too_few():
     assert too_few(y, patients) == "19 patients with it have prior notes, 20 are needed"
     assert too_few(1 - y, patients) == "19 patients without it have prior notes, 20 are needed"
     assert too_few((patients < ENOUGH).astype(float), patients) is None
+    assert too_few(y, patients, 19) is None
     y, links, texts, patients, _ = chart(2, n_patients=120)
     rare = np.where(patients < 12, 1.0, 0.0)[:, None]
     one_class = np.zeros_like(y)

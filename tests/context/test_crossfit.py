@@ -1,24 +1,22 @@
-"""Folds hold whole patients; the winner is calibrated; no image is told anything by its own label."""
+"""The winner is chosen by validation and calibrated; no image is told anything by its own label."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from joblib import parallel_config
 from scipy import sparse
 from scipy.special import expit
 
 from cxrhf.calibrate import calibrated, fit_calibrator
-from cxrhf.config_context import ContextFitConfig
 from cxrhf.context.classifiers import fit, scores
-from cxrhf.context.crossfit import deal, fit_family, too_few, without_notes
-from cxrhf.context.material import Material
+from cxrhf.context.crossfit import fit_family
+from cxrhf.context.folds import deal
 from cxrhf.context.parts import Calibration, Candidate, Family, Labelled, Tried
 from cxrhf.context.sweep import best_of_each_kind, sweep
-from cxrhf.errors import ConfigError, LeakageError, TableError
+from cxrhf.errors import LeakageError, TableError
 from cxrhf.metrics import auroc, calibration_line
 
 SVC = Candidate("LinearSVC", {"C": 0.3})
@@ -59,69 +57,6 @@ def chart(
 
 def fitted(family: Family, data: Labelled, **more: Any):
     return fit_family(family, data, sweep(family, data, seed=0, workers=1), seed=0, workers=1, **more)
-
-
-# Folds
-
-
-def test_folds_hold_whole_patients_and_even_labels():
-    rng = np.random.default_rng(0)
-    patients = np.sort(rng.geometric(0.02, 3000))
-    y = (rng.random(3000) < 0.1 + 0.3 * (patients % 3 == 0)).astype(float)
-    learn = patients % 7 > 0
-    fold = deal(y, patients, learn, 5, seed=0)
-    assert (fold[~learn] == -1).all()
-    assert set(fold[learn]) == set(range(5))
-    assert all(len(np.unique(fold[patients == each])) == 1 for each in np.unique(patients))
-    assert np.std([y[fold == at].mean() for at in range(5)]) < 0.02
-    assert (deal(y, patients, learn, 5, seed=0) == fold).all()
-    assert (deal(y, patients, learn, 5, seed=1) != fold).any()
-    order = rng.permutation(3000)
-    assert (deal(y[order], patients[order], learn[order], 5, seed=0) == fold[order]).all()
-
-
-def test_patients_without_a_label_go_round():
-    patients = np.repeat(np.arange(100), 3)
-    y = (patients % 2).astype(float)
-    y[patients >= 60] = np.nan
-    y[::3] = np.nan  # and one image of everybody
-    fold = deal(y, patients, np.ones(300, dtype=bool), 5, seed=2)
-    assert all(len(np.unique(fold[patients == each])) == 1 for each in range(100))
-    assert np.bincount(fold[180::3]).tolist() == [8] * 5
-    other = np.where(np.arange(300) < 180, y, 1.0)  # labels there are later
-    assert (fold[:180] >= 0).all()
-    assert deal(other, patients, np.ones(300, dtype=bool), 5, seed=2).shape == (300,)
-
-
-@pytest.mark.parametrize("folds", [3, 5, 8])
-def test_every_fold_has_both_classes(folds):
-    """As few patients as folds, with very different numbers of images: scikit-learn's folds alone miss some."""
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        n = int(rng.integers(2 * folds, 60))
-        patients = np.repeat(np.arange(n), rng.geometric(0.15, n))
-        share = np.where(np.arange(n) < rng.integers(folds, folds + 3), rng.random(n), 0)
-        y = (rng.random(len(patients)) < share[patients]).astype(float)
-        y[np.searchsorted(patients, np.arange(folds))] = 1.0
-        if len(np.unique(patients[y == 0])) < folds:
-            continue
-        fold = deal(y, patients, np.ones(len(y), dtype=bool), folds, seed)
-        assert all(set(y[fold == at]) == {0.0, 1.0} for at in range(folds)), seed
-        assert all(len(np.unique(fold[patients == each])) == 1 for each in range(n))
-
-
-def test_too_few_patients():
-    patients = np.repeat(np.arange(30), 2)
-    y = (patients < 4).astype(float)
-    everybody = np.ones(60, dtype=bool)
-    assert too_few(y, patients, 5) == "4 patients with it have prior notes, 5 are needed"
-    assert too_few(1 - y, patients, 5) == "4 patients without it have prior notes, 5 are needed"
-    assert too_few(y, patients, 4) is None
-    with pytest.raises(ConfigError, match="4 patients with the finding, 26 without, 5 folds"):
-        deal(y, patients, everybody, 5, seed=0)
-    with pytest.raises(ConfigError, match="0 patients with the finding, 0 without"):
-        deal(np.full(60, np.nan), patients, everybody, 5, seed=0)
-    assert deal(y, patients, everybody, 4, seed=0).max() == 3
 
 
 # Cross-fitting
@@ -341,78 +276,3 @@ def test_few_patients():
     fold = deal(rare, data.patients, data.learn, 5, 0)
     found = fitted(family, data._replace(y=rare, fold=fold), choose="pooled")
     assert ((found.probability > 0) & (found.probability < 1)).all()
-
-
-# Images without notes
-
-
-def made(seed: int, share: float = 0.3, n_patients: int = 200) -> tuple[Material, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    patients = np.repeat(np.arange(n_patients), rng.integers(1, 5, n_patients))
-    n = len(patients)
-    noted = rng.random(n) < 0.5
-    y = (rng.random((n, 1)) < share).astype(float)
-    y[rng.random(n) < 0.1] = np.nan
-    empty = sparse.csr_array((n, 0))
-    return Material(
-        pa.table({}), ("edema",), y, patients, empty, pa.table({}), noted, np.zeros(n), empty
-    ), patients < 150
-
-
-def config(**more: Any) -> ContextFitConfig:
-    return ContextFitConfig("build", no_note="stratum", **more)
-
-
-def test_images_without_notes_get_their_share():
-    material, learn = made(0)
-    p, share, why = without_notes(material, 0, learn, config())
-    assert why is None
-    assert np.isnan(p[material.noted]).all()
-    assert not np.isnan(p[~material.noted]).any()
-    mine = ~material.noted & learn & ~np.isnan(material.y[:, 0])
-    assert share == pytest.approx((material.y[mine, 0].sum() + 0.5) / (mine.sum() + 1))
-    assert (p[~material.noted & ~learn] == share).all()
-    assert len(np.unique(p[~material.noted & learn])) <= 5
-    assert p[~material.noted & learn] == pytest.approx(share, abs=0.05)
-    assert auroc(material.y[mine, 0], p[mine]) > 0.35  # lower shares where there are more: unavoidable, small
-
-
-def test_no_label_of_a_fold_is_in_its_share():
-    material, learn = made(3)
-    y, patients = material.y.copy(), material.patients
-    p, *_ = without_notes(material, 0, learn, config())
-    alone = ~material.noted & learn
-    groups = np.unique(p[alone])
-    assert len(groups) == 5
-    for value in groups:
-        mine = alone & (p == value)
-        changed = y.copy()
-        # Among the positive images, so that the patients are dealt alike: the labels of one more image of a patient.
-        rows = np.flatnonzero(mine & np.isin(patients, patients[mine & (y[:, 0] == 1)]) & (y[:, 0] == 0))
-        assert len(rows)
-        changed[rows, 0] = 1.0
-        other, *_ = without_notes(_with(material, changed), 0, learn, config())
-        assert np.array_equal(other[mine], p[mine])
-        assert not np.array_equal(other[alone & ~mine], p[alone & ~mine])
-    flipped = np.where(learn[:, None], y, 1 - y)
-    assert np.array_equal(without_notes(_with(material, flipped), 0, learn, config())[0], p, equal_nan=True)
-    noted = np.where(material.noted[:, None], 1 - y, y)
-    assert np.array_equal(without_notes(_with(material, noted), 0, learn, config())[0], p, equal_nan=True)
-
-
-def _with(material: Material, y: np.ndarray) -> Material:
-    rest = (material.patients, material.links, material.notes, material.noted, material.set_of, material.sets)
-    return Material(material.images, material.findings, y, *rest)
-
-
-def test_few_patients_without_notes_have_none():
-    material, learn = made(2, n_patients=40)
-    p, share, why = without_notes(material, 0, learn & (material.patients < 15), config())
-    assert np.isnan(p).all()
-    assert np.isnan(share)
-    assert why is not None
-    assert why.endswith("patients have a label and no prior note, 20 are needed")
-    p, share, why = without_notes(material, 0, np.ones(len(learn), dtype=bool), config(min_patients=5))
-    assert why is None
-    never, *_ = without_notes(_with(material, np.zeros_like(material.y)), 0, np.ones(len(learn), dtype=bool), config())
-    assert ((never[~material.noted] > 0) & (never[~material.noted] < 0.05)).all()

@@ -40,7 +40,7 @@ def test_mentions_are_the_planted_ones(hospital, joined):
     both = ~np.isnan(ours) & ~np.isnan(planted)
     assert both.sum() > 20_000
     assert (ours[both] == planted[both]).mean() > 0.999
-    noted = np.isin(joined.table["image_id"].to_numpy(), hospital.prior.images.to_numpy(zero_copy_only=False))
+    noted = pc.is_in(joined.table["image_id"], value_set=hospital.prior.images).to_numpy()
     assert np.array_equal(noted, ~np.isnan(ours))
     assert not column(of(joined.table, "support_devices"), "mention")[noted[: len(of(joined.table, "edema"))]].any()
 
@@ -86,14 +86,11 @@ def test_permuted_labels_give_nothing(hospital):
 
 def test_nothing_of_the_notes_leaves(hospital, joined):
     said = json.dumps([joined.notes, joined.about], allow_nan=False)
-    texts = " ".join(hospital.notes["text"].to_pylist()).lower()
-    words = set(re.findall(r"[a-z]+", texts))
     fields = {"images", "with", "prior", "notes", "patients", "mention", "rule", "words", "findings", "n", "pos",
               "mentioned", "auroc", "reason", "null", "folds", "of", "have", "the", "other", "are", "left", "out",
               "audits", "context", "pre", "test", "probability", "from", "cross", "fitted", "by", "patient", "in", "to",
               "over", *" ".join(joined.about["findings"]).replace("_", " ").split()}  # fmt: skip
     assert set(re.findall(r"[a-z]+", said.lower())) - fields == set()
-    assert len(words) > 500
     ids = [*hospital.notes["note_id"].to_pylist(), *hospital.notes["patient_id"].to_pylist()]
     ids += hospital.bare["image_id"].unique().to_pylist()
     numbers = set(re.findall(r"[\w-]+", said))

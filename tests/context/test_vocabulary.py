@@ -15,8 +15,8 @@ from scipy import sparse
 from cxrhf.context.bow import distinct_rows, make_bag
 from cxrhf.context.material import CARRIED, Material
 from cxrhf.context.recipes import clean
-from cxrhf.context.vocabulary import count, count_all, learn_vocabulary, vocabulary_from_json, word_features
-from cxrhf.context.words import count_words
+from cxrhf.context.vocabulary import count, learn_vocabulary, vocabulary_from_json, word_features
+from cxrhf.context.words import count_all, count_words
 
 STYLES = ("default", "paper")
 ODD = [
@@ -275,7 +275,7 @@ def test_nothing_to_learn(style):
     assert word_features(nothing, counted, empty.sets).shape == (0, 0)
 
 
-def test_words_of_few_patients_are_not_shown():
+def test_words_of_one_patient_are_in_the_papers_vocabulary_alone():
     """Five images of one patient are five documents for the paper; only the default never knows such a word."""
     texts = ["secret common"] + ["common cough"] * 8
     rows = [np.array([0])] * 6 + [np.array([at]) for at in range(1, 9)]
@@ -283,10 +283,8 @@ def test_words_of_few_patients_are_not_shown():
     _, paper = learned(material, np.ones(14, dtype=bool), "paper")
     assert paper.words == ("cough", "secret")  # common is in more than .9 of the documents
     assert paper.n_patients.tolist() == [8, 1]
-    assert paper.shown.tolist() == [True, False]
     _, default = learned(material, np.ones(14, dtype=bool), "default")
     assert default.words == ("common", "cough")
-    assert default.shown.all()
     assert "secret" not in repr(paper)
 
 

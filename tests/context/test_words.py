@@ -31,7 +31,7 @@ def as_counters(counted) -> list[Counter]:
     return [Counter({counted.words[at]: int(row[at]) for at in np.flatnonzero(row)}) for row in rows]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(texts=st.lists(st.one_of(st.none(), TEXTS), max_size=5))
 @example(texts=["\u039f\u0394\u039f\u03a3 \u0130STANBUL"])
 def test_words_of_the_paper_are_those_of_scikit_learn(texts):

@@ -17,19 +17,29 @@ from typing import Any
 
 import pytest
 
+from cxrhf.config_context import EncodeConfig
 from cxrhf.encode.download import no_hub, reachable
+from cxrhf.encode.loading import open_encoder
+from cxrhf.errors import CxrhfError
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
-# Each case: an encoder and settings -> what comes of it, as a line of JSON; one process for all, imports are slow.
-ASK = """
-import json, sys, time
+OFFLINE = "/offline-from-here"
+# Each case: an encoder and settings -> what comes of it, as a line of JSON; one process for all, imports are slow. From
+# a case that says so on, the client is told to stay offline, and the Hub hears where that began.
+ASK = f"""
+import contextlib, json, os, sys, time, urllib.request
 from cxrhf.config_context import EncodeConfig
 from cxrhf.encode import encode_texts, identity
 from cxrhf.errors import CxrhfError
+from huggingface_hub import constants
 import transformers
 for given in json.loads(sys.argv[1]):
+    if given.pop("offline", False) and not constants.HF_HUB_OFFLINE:
+        constants.HF_HUB_OFFLINE = True
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(os.environ["HF_ENDPOINT"] + "{OFFLINE}")
     start = time.monotonic()
     try:
         settings = EncodeConfig(**given)
@@ -125,20 +135,31 @@ def hub(tiny: dict[str, Path], tmp_path: Path) -> Iterator[tuple[str, list[str]]
     server.server_close()
 
 
-def test_without_network_the_answer_comes_at_once(tmp_path: Path) -> None:
+def test_without_network_the_answer_comes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody listens at the address; a preset, an id, a misspelt preset; minilm works all the same."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    cases = [{"encoder": name} for name in ("pubmedbert", "org/model", "robert", "minilm")]
-    preset, other, misspelt, minilm = ask(cases, tmp_path, HF_ENDPOINT=f"http://127.0.0.1:{port}")
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("transformers.utils.hub.is_offline_mode", lambda: False)
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{port}")
+
+    def said(encoder: str) -> str:
+        start = time.monotonic()
+        with pytest.raises(CxrhfError) as error:
+            open_encoder(EncodeConfig(encoder))
+        assert time.monotonic() - start < 10
+        return str(error.value)
+
     hub_id = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract-fulltext"
-    assert preset[0].startswith(f"the encoder pubmedbert ({hub_id}) is not on this machine, and the Hub cannot be")
-    assert f"`hf download {hub_id}` on a machine with network, or --encoders minilm, which needs none" in preset[0]
-    assert "the encoder org/model is not on this machine" in other[0]
-    assert "did you mean 'roberta'? Otherwise: `hf download robert`" in misspelt[0]
-    assert max(preset[1], other[1], misspelt[1]) < 10
-    assert len(minilm[0]) == 64
+    preset = said("pubmedbert")
+    assert preset.startswith(f"the encoder pubmedbert ({hub_id}) is not on this machine, and the Hub cannot be")
+    assert f"`hf download {hub_id}` on a machine with network, or --encoders minilm, which needs none" in preset
+    assert "the encoder org/model is not on this machine" in said("org/model")
+    assert "did you mean 'roberta'? Otherwise: `hf download robert`" in said("robert")
+    assert len(open_encoder(EncodeConfig("minilm")).model_hash) == 64
 
 
 def test_models_are_fetched_without_code_and_bin_then_kept(
@@ -148,8 +169,10 @@ def test_models_are_fetched_without_code_and_bin_then_kept(
     cases = [
         {"encoder": "org/both"}, {"encoder": "org/both"}, {"encoder": "org/old"},
         {"encoder": "org/old", "allow_bin": True}, {"encoder": "org/gated"}, {"encoder": "org/none"},
+        {"encoder": "org/both", "offline": True}, {"encoder": "org/old"}, {"encoder": "bert"},
     ]  # fmt: skip
-    fetched, kept, refused, allowed, gated, absent = (each for each, _ in ask(cases, tmp_path, HF_ENDPOINT=address))
+    *online, again, offline, never = ask(cases, tmp_path, HF_ENDPOINT=address)
+    fetched, kept, refused, allowed, gated, absent = (each for each, _ in online)
     from cxrhf.encode.files import model_files, model_hash
 
     assert fetched == kept == model_hash(model_files(tiny["bert"], "bert"))
@@ -163,16 +186,11 @@ def test_models_are_fetched_without_code_and_bin_then_kept(
     assert "hf auth login" in gated
     assert "the Hub has no model org/none" in absent
     # What was fetched serves without network, and the address is not asked.
-    asked.clear()
-    again, offline, absent = ask(
-        [{"encoder": "org/both"}, {"encoder": "org/old"}, {"encoder": "bert"}],
-        tmp_path, HF_ENDPOINT=address, HF_HUB_OFFLINE="1",
-    )  # fmt: skip
     assert again[0] == fetched
     assert "only .bin weights" in offline[0]
-    assert "not on this machine, and HF_HUB_OFFLINE is set" in absent[0]
-    assert absent[1] < 5
-    assert not asked
+    assert "not on this machine, and HF_HUB_OFFLINE is set" in never[0]
+    assert never[1] < 5
+    assert asked[-1] == OFFLINE
 
 
 def test_a_proxy_is_asked_instead(monkeypatch: pytest.MonkeyPatch) -> None:

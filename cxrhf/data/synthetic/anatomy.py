@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.data.synthetic.build import LEFT, RIGHT, Build
 from cxrhf.data.synthetic.canvas import (
     Grid,
     Layer,
@@ -24,6 +23,7 @@ from cxrhf.data.synthetic.canvas import (
     rise,
     spot,
 )
+from cxrhf.data.synthetic.physique import LEFT, RIGHT, Physique
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Layers:
     """One film while it is drawn, frontal or lateral. Signs change it in place."""
 
     grid: Grid
-    build: Build
+    build: Physique
     tissue: Layer
     lungs: Layer  # 1 where lungs may be, 0 elsewhere, with soft rims
     free: Layer  # part of the depth not taken by heart and mediastinum
@@ -60,7 +60,7 @@ class Chest(Layers):
     hila: tuple[Point, Point]
 
 
-def make_chest(grid: Grid, build: Build, patient: np.random.Generator) -> Chest:
+def make_chest(grid: Grid, build: Physique, patient: np.random.Generator) -> Chest:
     x, y = grid.x, grid.y
     height = build.dome[0] - build.apex
     # The cage: an arch that is widest low down and draws in a little below.
@@ -87,7 +87,7 @@ def make_chest(grid: Grid, build: Build, patient: np.random.Generator) -> Chest:
     return Chest(grid, build, tissue, lungs, free, depth, none, markings, wall, across, floor, hila)
 
 
-def _diaphragm(grid: Grid, build: Build) -> Layer:
+def _diaphragm(grid: Grid, build: Physique) -> Layer:
     (right, left), w = build.dome, build.width
     points = [
         (-1.25 * w, right + 0.2),
@@ -107,7 +107,7 @@ def _diaphragm(grid: Grid, build: Build) -> Layer:
     return curve(grid.x, points, 0.014)
 
 
-def borders(grid: Grid, build: Build) -> tuple[Layer, Layer]:
+def borders(grid: Grid, build: Physique) -> tuple[Layer, Layer]:
     """Right and left edge of heart and great vessels, as distances from the midline at each height."""
     # The heart hangs on the diaphragm: a high dome lifts and widens it.
     k, up, s = build.heart, build.upper, build.dome[0] - 0.69
@@ -126,7 +126,7 @@ def borders(grid: Grid, build: Build) -> tuple[Layer, Layer]:
     return curve(grid.y, right, 0.016), curve(grid.y, left, 0.012)
 
 
-def _mediastinum(grid: Grid, build: Build, patient: np.random.Generator) -> Layer:
+def _mediastinum(grid: Grid, build: Physique, patient: np.random.Generator) -> Layer:
     right, left = borders(grid, build)
     shift = (build.pull + 0.6 * build.turn) * curve(grid.y, [(0.1, 0.3), (0.5, 1), (0.8, 1)], 0.05)
     wobble = curve(grid.y, [(float(at), 0.003 * float(patient.standard_normal())) for at in np.linspace(0, 1, 14)])
@@ -140,7 +140,7 @@ def _mediastinum(grid: Grid, build: Build, patient: np.random.Generator) -> Laye
     return inside * (0.5 + 0.44 * thick)
 
 
-def _body(grid: Grid, build: Build) -> Layer:
+def _body(grid: Grid, build: Physique) -> Layer:
     x, y, stout = grid.x, grid.y, build.stout
     top = build.shoulder
     neck = 0.088 - 0.012 * build.female + 0.012 * stout
@@ -172,7 +172,7 @@ def _body(grid: Grid, build: Build) -> Layer:
     return np.maximum(body, arm) + 0.42 * max(build.breast, 0.3 * (1 + stout / 2)) * breasts
 
 
-def _arm(grid: Grid, build: Build) -> Layer:
+def _arm(grid: Grid, build: Physique) -> Layer:
     """What the film catches of the upper arms: hanging beside the trunk in bed, turned away on a standing film."""
     out = 0.455 if build.portable else 0.52
     axis = curve(grid.y, [(0.0, 0.4), (0.2, 0.43), (0.5, out), (1.0, out + 0.06)], 0.05)
@@ -181,7 +181,7 @@ def _arm(grid: Grid, build: Build) -> Layer:
     return 0.5 * np.sqrt(np.clip(d, 0, 1)) * rise(grid.y, build.shoulder, build.shoulder + 0.1)
 
 
-def _abdomen(grid: Grid, build: Build, patient: np.random.Generator) -> Layer:
+def _abdomen(grid: Grid, build: Physique, patient: np.random.Generator) -> Layer:
     """Liver and gas, on top of the body's own thickness."""
     x, y, floor = grid.x, grid.y, _diaphragm(grid, build)
     below = rise(y - floor, 0, 0.02) * rise(0.42 - np.abs(x), 0, 0.05)
@@ -197,7 +197,7 @@ def _abdomen(grid: Grid, build: Build, patient: np.random.Generator) -> Layer:
     return below * (0.04 + liver - 0.6 * gas)
 
 
-def _vessels(grid: Grid, build: Build, hila: tuple[Point, Point], patient: np.random.Generator) -> Layer:
+def _vessels(grid: Grid, build: Physique, hila: tuple[Point, Point], patient: np.random.Generator) -> Layer:
     """Arteries and veins that fan out from the hila and thin towards the ribs."""
     strokes = Strokes(grid)
     drawn: list[tuple[float, list[Point]]] = []

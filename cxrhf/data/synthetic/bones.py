@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cxrhf.data.synthetic.anatomy import Chest
-from cxrhf.data.synthetic.build import LEFT, RIGHT, Build
 from cxrhf.data.synthetic.canvas import Grid, Layer, Point, Strokes, curve, enlarged, rise
+from cxrhf.data.synthetic.physique import LEFT, RIGHT, Physique
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _collar(chest: Chest) -> Layer:
     return 0.22 * (0.7 + 0.3 * build.bone) * total
 
 
-def _shoulders(grid: Grid, build: Build, patient: np.random.Generator) -> Layer:
+def _shoulders(grid: Grid, build: Physique, patient: np.random.Generator) -> Layer:
     """Shoulder blades and arm bones: outside the lungs on a standing film, over them in bed. And lime of the aorta."""
     strokes = Strokes(grid)
     inward = 0.225 if build.portable else 0.315
@@ -143,7 +143,7 @@ def _spine(chest: Chest) -> Layer:
     return density * body * (0.13 + 0.05 * plates + 0.06 * knobs) + density * 0.025 * rims
 
 
-def _windpipe(grid: Grid, build: Build) -> Layer:
+def _windpipe(grid: Grid, build: Physique) -> Layer:
     """Air of trachea and main bronchi."""
     strokes = Strokes(grid)
     fork = 0.345 + 0.02 * build.old

@@ -10,17 +10,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cxrhf.data.synthetic.films import save_films, spoil
+from cxrhf.data.synthetic.films import write_pictures
 from cxrhf.data.synthetic.people import People
-from cxrhf.data.synthetic.truth import write_truth
+from cxrhf.data.synthetic.truth import write_known
 from cxrhf.data.synthetic.writing import (
     of_patients,
     ordered_images,
-    planted_findings,
     splits_of,
-    write_attributes,
-    write_defects,
-    write_planted,
 )
 
 # The order of the columns in train.csv.
@@ -97,7 +93,8 @@ def write_chexpert(
     defects: dict[str, list[str]] = {}
     if dirty:
         labels, defects = blur_labels(labels, names, rng)
-        unknown, newborn, absent = ([each] for each in rng.permutation(patients["patient_id"].to_numpy())[:3].tolist())
+        some = rng.permutation(patients["patient_id"].to_numpy()).tolist()
+        unknown, newborn, absent = some[:1], some[1:2], some[2:3]
         defects |= {"unknown_sex": unknown, "age_zero": newborn, "race_missing": absent}
         table = table.with_columns(
             pl.when(names["patient_id"].is_in(unknown)).then(pl.lit("Unknown")).otherwise("Sex").alias("Sex"),
@@ -113,15 +110,9 @@ def write_chexpert(
     _write_workbook(root / DEMOGRAPHICS, patients)
     _write_split(root / SPLIT_FILE, names, patients, rng)
     if pixels:
-        paths = {name: root / edition / f"{name}.jpg" for name in names.get_column("image_id")}
-        save_films(people, dict(zip(rows.tolist(), paths.values(), strict=True)), size, seed=seed)
-        if dirty:
-            defects.update(spoil(paths, rng))
-    if dirty:
-        write_defects(root, defects)
-    write_planted(root, names, planted_findings(people))
-    write_attributes(people, root, names)
-    write_truth(people, root, labels=LABEL_TRUTH)
+        paths = [root / edition / f"{each}.jpg" for each in names.get_column("image_id")]
+        defects |= write_pictures(people, names, paths, size, seed=seed, trouble=rng if dirty else None)
+    write_known(people, root, names, LABEL_TRUTH, defects=defects if dirty else None)
 
 
 def chexpert_names(people: People) -> pl.DataFrame:

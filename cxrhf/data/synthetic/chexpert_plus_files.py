@@ -16,10 +16,10 @@ from cxrhf.data.synthetic.chexpert_files import (
     demographics,
     label_columns,
 )
-from cxrhf.data.synthetic.films import save_films, spoil
+from cxrhf.data.synthetic.films import write_pictures
 from cxrhf.data.synthetic.people import People
-from cxrhf.data.synthetic.truth import write_truth
-from cxrhf.data.synthetic.writing import pick, planted_findings, write_attributes, write_defects, write_planted
+from cxrhf.data.synthetic.truth import write_known
+from cxrhf.data.synthetic.writing import pick
 
 TABLE = "df_chexpert_plus_240401.csv"
 LABEL_FILES = ("findings_fixed.json", "impression_fixed.json", "report_fixed.json")
@@ -62,15 +62,10 @@ def write_chexpert_plus(
     table.write_csv(root / TABLE)
     _write_labels(root / "chexbert_labels", table.get_column("path_to_image"), labels, names, unlabelled)
     if pixels:
-        paths = {each: root / "PNG" / f"{each}.png" for each in names.get_column("image_id")}
-        save_films(people, dict(zip(rows.tolist(), paths.values(), strict=True)), size, seed=seed)
-        if dirty:
-            defects.update(spoil(paths, rng))
-    if dirty:
-        write_defects(root, defects)
-    write_planted(root, names, planted_findings(people))
-    write_attributes(people, root, names)
-    write_truth(people, root, labels=LABEL_TRUTH | {"exception": "No Finding of images listed as no_labels"})
+        paths = [root / "PNG" / f"{each}.png" for each in names.get_column("image_id")]
+        defects |= write_pictures(people, names, paths, size, seed=seed, trouble=rng if dirty else None)
+    truth = LABEL_TRUTH | {"exception": "No Finding of images listed as no_labels"}
+    write_known(people, root, names, truth, defects=defects if dirty else None)
 
 
 def _table(people: People, names: pl.DataFrame, seed: int, rng: np.random.Generator) -> pl.DataFrame:

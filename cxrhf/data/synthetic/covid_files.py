@@ -8,19 +8,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cxrhf.data.synthetic.films import save_films, spoil
+from cxrhf.data.synthetic.films import write_pictures
 from cxrhf.data.synthetic.histories import level_of
 from cxrhf.data.synthetic.people import People
-from cxrhf.data.synthetic.truth import write_truth
+from cxrhf.data.synthetic.truth import write_known
 from cxrhf.data.synthetic.writing import (
     Planted,
     of_patients,
     ordered_images,
     pick,
     planted_findings,
-    write_attributes,
-    write_defects,
-    write_planted,
 )
 from cxrhf.errors import ConfigError
 
@@ -88,16 +85,9 @@ def write_covid(
         table, defects = _spoil_table(table, names, rng)
     table.write_csv(root / "metadata.csv")
     if pixels:
-        paths = {each: root / "images" / each for each in names.get_column("filename")}
-        save_films(people, dict(zip(names["image"].to_list(), paths.values(), strict=True)), size, seed=seed)
-        if dirty:
-            by_id = dict(zip(names.get_column("image_id"), paths.values(), strict=True))
-            defects.update(spoil(by_id, rng))
-    if dirty:
-        write_defects(root, defects)
-    write_planted(root, names, findings)
-    write_attributes(people, root, names)
-    write_truth(people, root, findings, LABEL_TRUTH)
+        paths = [root / "images" / each for each in names.get_column("filename")]
+        defects |= write_pictures(people, names, paths, size, seed=seed, trouble=rng if dirty else None)
+    write_known(people, root, names, LABEL_TRUTH, findings=findings, defects=defects if dirty else None)
 
 
 def covid_names(people: People, seed: int = 0) -> pl.DataFrame:

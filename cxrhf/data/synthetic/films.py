@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cxrhf.data.synthetic.devices import DEVICES
 from cxrhf.data.synthetic.people import People
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from cxrhf.data.synthetic.picture import Film
 
 Pixels = NDArray[np.uint8]
 Made = TypeVar("Made")
 
-_DEVICES = ("drain", "ecg_wires", "pacemaker", "central_line", "et_tube", "sternotomy")
 _AHEAD = 4  # pictures waiting for each thread: enough to keep it busy, few enough to stay small in memory
 _JPEG_QUALITY = 90
 MANY, _PART = 1500, 100  # fewer pictures are drawn before another process has started; those of one part
@@ -42,7 +44,7 @@ def film_of(image: Mapping[str, Any], severity: Mapping[str, float], seed: int =
         patient_seed=_number(seed, 2, int(image["patient"])),
         severity=severity,
         hazy=bool(image.get("hazy") or False),
-        **{name: bool(image.get(name) or False) for name in _DEVICES},
+        **{name: bool(image.get(name) or False) for name in DEVICES},
     )
 
 
@@ -55,19 +57,36 @@ def films(
     return in_threads(lambda row: (row, draw_row(row)), wanted)
 
 
+def write_pictures(
+    people: People,
+    names: pl.DataFrame,
+    paths: Sequence[Path],
+    size: int,
+    *,
+    seed: int,
+    trouble: np.random.Generator | None,
+    heard: Callable[[int], object] = lambda _: None,
+) -> dict[str, list[str]]:
+    """The picture of each row of `names` at its path; with `trouble` some are then spoilt: kind -> their image ids."""
+    save_films(people, dict(zip(names.get_column("image"), paths, strict=True)), size, seed=seed, heard=heard)
+    if trouble is None:
+        return {}
+    return spoil(dict(zip(names.get_column("image_id"), paths, strict=True)), trouble)
+
+
 def save_films(
     people: People,
-    paths: Mapping[int, Path] | Sequence[Path],
+    paths: Mapping[int, Path],
     size: int,
     *,
     seed: int = 0,
     heard: Callable[[int], object] = lambda _: None,
 ) -> None:
-    """Draw the picture of each row and write it to its path, as .jpg or .png by the path's ending.
+    """Draw the picture of each row of `people.images` and write it to its path, as .jpg or .png by the path's ending.
 
     `heard` is told how many more are done.
     """
-    listed = list(paths.items()) if isinstance(paths, Mapping) else list(enumerate(paths))
+    listed = list(paths.items())
     for folder in {path.parent for _, path in listed}:
         folder.mkdir(parents=True, exist_ok=True)
     cores = min(8, os.cpu_count() or 1)

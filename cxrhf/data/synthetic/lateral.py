@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cxrhf.data.synthetic.anatomy import Layers, grow
-from cxrhf.data.synthetic.build import Build
 from cxrhf.data.synthetic.canvas import Grid, Layer, Strokes, bend, clouds, curve, disc, enlarged, rise, spot
+from cxrhf.data.synthetic.physique import Physique
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class Profile(Layers):
     column: Layer  # one column: x of the middle of the spine
 
 
-def make_profile(grid: Grid, build: Build, patient: np.random.Generator) -> Profile:
+def make_profile(grid: Grid, build: Physique, patient: np.random.Generator) -> Profile:
     x, y = grid.x, grid.y
     barrel, hunch = 0.02 * build.old + 0.02 * build.stout, 0.035 * build.old
     breastbone = [(0.12, -0.08), (0.18, -0.13), (0.3, -0.195 - barrel), (0.5, -0.245 - barrel), (0.75, -0.25)]
@@ -52,7 +52,7 @@ def _dome(grid: Grid, top: float) -> Layer:
     return curve(grid.x, [(x, top + fall) for x, fall in falls])
 
 
-def _heart(grid: Grid, build: Build) -> Layer:
+def _heart(grid: Grid, build: Physique) -> Layer:
     """Heart on the diaphragm behind the sternum, great vessels as one arch above it."""
     k, wide = 0.3 + 0.7 * build.heart, build.upper
     x, y = -0.14 + 0.1 * (k - 1), build.dome[0] - 0.085
@@ -68,7 +68,7 @@ def _heart(grid: Grid, build: Build) -> Layer:
     return np.clip(np.maximum(heart, enlarged(vessels, grid.size)), 0, 0.92)
 
 
-def _body(grid: Grid, build: Build) -> Layer:
+def _body(grid: Grid, build: Physique) -> Layer:
     x, y = grid.x, grid.y
     fat, hump = 0.02 * build.stout, 0.03 * build.old
     chest = [(0.0, -0.13), (0.1, -0.13), (0.18, -0.19), (0.3, -0.25 - fat), (0.5, -0.3 - fat), (1.0, -0.29 - 2 * fat)]

@@ -25,9 +25,10 @@ Integers = NDArray[np.int64]
 PACEMAKER: Mapping[str, float] = {"F": 0.02, "M": 0.08}
 STERNOTOMY: Mapping[str, float] = {"F": 0.06, "M": 0.12}
 CENTRAL_LINE, ET_TUBE = 0.12, 0.08  # of studies, whoever it is
+DEVICES_SHOWN = 3.0  # by which support devices move what the picture shows of them
 FAINT, PLAIN = 0.25, 0.65  # severities that 95% of negatives stay below, and that a typical positive has
 # What counts as a support device; the wires of a sternotomy do not.
-DEVICES = ("drain", "ecg_wires", "pacemaker", "central_line", "et_tube")
+SUPPORT_DEVICES = ("drain", "ecg_wires", "pacemaker", "central_line", "et_tube")
 
 
 @dataclass(frozen=True, slots=True)

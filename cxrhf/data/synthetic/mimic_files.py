@@ -11,7 +11,6 @@ import polars as pl
 from cxrhf.data.synthetic.archive import GzipCsv, write_table
 from cxrhf.data.synthetic.dirty import Defects, Tables, plant
 from cxrhf.data.synthetic.mimic_tables import (
-    Names,
     admissions_table,
     labels_table,
     metadata_table,
@@ -22,13 +21,9 @@ from cxrhf.data.synthetic.mimic_tables import (
 )
 from cxrhf.data.synthetic.people import People
 from cxrhf.data.synthetic.reports import report_sections, report_text
-from cxrhf.data.synthetic.sizes import MIMIC_SIZE, Sizes
 from cxrhf.data.synthetic.story import Length, notes
-from cxrhf.data.synthetic.truth import write_truth
-from cxrhf.data.synthetic.writing import planted_findings, write_attributes, write_defects, write_planted
+from cxrhf.data.synthetic.truth import write_known
 from cxrhf.errors import ConfigError
-
-__all__ = ["MIMIC_SIZE", "Sizes", "mimic_names", "write_mimic"]
 
 # What the labels in the files do to the truth.
 LABEL_TRUTH = {
@@ -91,14 +86,10 @@ def write_mimic(
     _write_notes(root / "mimic-iv-note" / "2.2" / "note" / "discharge.csv.gz", people, tables, note_length, seed)
     images = names.images(people)
     if reports:
-        _write_reports(root / "mimic-cxr" / version / "files", people, names, images, seed)
+        _write_reports(root / "mimic-cxr" / version / "files", people, images, seed)
     if pixels:
-        _write_pictures(jpg / "files", people, images, size, seed, defects if dirty else None, trouble)
-    if dirty:
-        write_defects(root, defects)
-    write_planted(root, images, planted_findings(people))
-    write_attributes(people, root, images)
-    write_truth(people, root, labels=LABEL_TRUTH)
+        defects |= _write_pictures(jpg / "files", people, images, size, seed, trouble if dirty else None)
+    write_known(people, root, images, LABEL_TRUTH, defects=defects if dirty else None)
 
 
 def mimic_names(people: People, seed: int = 0) -> pl.DataFrame:
@@ -134,7 +125,7 @@ def _write_notes(path: Path, people: People, tables: Tables, length: Length, see
             file.write(tables.notes.drop("admission").with_columns(text=pl.lit("")))
 
 
-def _write_reports(folder: Path, people: People, names: Names, images: pl.DataFrame, seed: int) -> None:
+def _write_reports(folder: Path, people: People, images: pl.DataFrame, seed: int) -> None:
     sections = report_sections(people, seed)
     of_study = images.select("folder", study=people.images.get_column("study")).unique("study", maintain_order=True)
     lies = dict(zip(of_study.get_column("study"), of_study.get_column("folder"), strict=True))
@@ -150,19 +141,13 @@ def _write_pictures(
     images: pl.DataFrame,
     size: int,
     seed: int,
-    defects: Defects | None,
-    rng: np.random.Generator,
-) -> None:
+    trouble: np.random.Generator | None,
+) -> Defects:
     """One JPEG an image; the progress bar shows on a terminal only."""
     from tqdm import tqdm
 
-    from cxrhf.data.synthetic.films import save_films, spoil
+    from cxrhf.data.synthetic.films import write_pictures
 
-    paths = {
-        image: folder / lies / f"{image_id}.jpg"
-        for image, image_id, lies in images.select("image", "image_id", "folder").iter_rows()
-    }
+    paths = [folder / lies / f"{image_id}.jpg" for image_id, lies in images.select("image_id", "folder").iter_rows()]
     with tqdm(total=len(paths), unit=" pictures", disable=None) as bar:
-        save_films(people, paths, size, seed=seed, heard=bar.update)
-    if defects is not None:
-        defects.update(spoil(dict(zip(images.get_column("image_id"), paths.values(), strict=True)), rng))
+        return write_pictures(people, images, paths, size, seed=seed, trouble=trouble, heard=bar.update)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr
 
-from cxrhf.data.planted_context import context_truth
+from cxrhf.data.planted_context import ContextTruth, context_truth
 from cxrhf.data.planted_slices import shortcut_truth, slices_truth
 from cxrhf.data.planted_subgroups import subgroups_truth
 from cxrhf.data.synthetic.histories import EDGES, MENTIONED_FROM
@@ -65,9 +66,7 @@ def model_truth(laws: tuple[Law, ...] = DEFAULT, model: str = "ideal") -> dict[s
 def _of_law(law: Law, model: str) -> dict[str, Any]:
     scored = score_law(law, model)
     if isinstance(law, ContextLaw):
-        g = 0.0 if model == "image_only" else law.g
-        found = asdict(context_truth(pi=law.pi, m=law.m, g=g, eta=law.eta, d0=law.d0))
-        found["by_mention"] = _by_mention(law, g)
+        found = _with_chart(law, 0.0 if model == "image_only" else law.g)
     else:
         found = _independent(scored)
     found |= brier_truth(law, model) | {"threshold_specificity": 0.95}
@@ -86,6 +85,17 @@ def _of_law(law: Law, model: str) -> dict[str, Any]:
         found["calibration"] = _calibration(scored)
     at = float(log_odds(np.array(found["threshold"]), law, model))
     return found | {"threshold_logit": at, "threshold_prob": float(expit(at))}
+
+
+def _with_chart(law: ContextLaw, g: float) -> dict[str, Any]:
+    truth, by_mention = _integrated(law, g)
+    return asdict(truth) | {"by_mention": dict(by_mention)}
+
+
+@cache
+def _integrated(law: ContextLaw, g: float) -> tuple[ContextTruth, dict[str, float]]:
+    """Most kinds of models share it, and it takes most of the time."""
+    return context_truth(pi=law.pi, m=law.m, g=g, eta=law.eta, d0=law.d0), _by_mention(law, g)
 
 
 def slice_truth(law: SliceLaw, model: str = "ideal", shift: float = 4.0) -> dict[str, float | None]:

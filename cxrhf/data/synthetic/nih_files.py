@@ -9,9 +9,9 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from cxrhf.data.synthetic.films import save_films, spoil
+from cxrhf.data.synthetic.films import write_pictures
 from cxrhf.data.synthetic.people import People
-from cxrhf.data.synthetic.truth import write_truth
+from cxrhf.data.synthetic.truth import write_known
 from cxrhf.data.synthetic.writing import (
     Planted,
     of_patients,
@@ -19,10 +19,8 @@ from cxrhf.data.synthetic.writing import (
     pick,
     planted_findings,
     splits_of,
-    write_attributes,
-    write_defects,
-    write_planted,
 )
+from cxrhf.errors import ConfigError
 
 # The twin's finding -> NIH's labels; a finding with two labels is split between them at random.
 _LABELS = {
@@ -102,15 +100,10 @@ def write_nih(
     _write_lists(root, names, unlisted, rng)
     _write_drains(root / "drain_annotations.csv", people, names, findings, drained_nowhere, rng)
     if pixels:
-        paths = {each: root / "images" / f"{each}.png" for each in ids}
-        save_films(people, dict(zip(rows.tolist(), paths.values(), strict=True)), size, seed=seed)
-        if dirty:
-            defects.update(spoil(paths, rng))
-    if dirty:
-        write_defects(root, defects)
-    write_planted(root, names, findings)
-    write_attributes(people, root, names)
-    write_truth(people, root, findings, {"note": "Every label is 1 or 0 and true: nothing is uncertain or blank."})
+        paths = [root / "images" / f"{each}.png" for each in ids]
+        defects |= write_pictures(people, names, paths, size, seed=seed, trouble=rng if dirty else None)
+    truth = {"note": "Every label is 1 or 0 and true: nothing is uncertain or blank."}
+    write_known(people, root, names, truth, findings=findings, defects=defects if dirty else None)
 
 
 def nih_names(people: People) -> pl.DataFrame:
@@ -155,6 +148,10 @@ def nih_findings(people: People, rng: np.random.Generator) -> list[Planted]:
             out.append(Planted(name, each.y * chosen, each.context, each.pretest * part, each.shown, made, part))
     # As the twin's own No Finding (people.py), of the findings that NIH names.
     laws = {law.finding: law for law in people.laws if law.finding in _LABELS}
+    if not laws:
+        raise ConfigError(
+            "nih: the people have no finding that NIH names", got=", ".join(people.findings), allowed=", ".join(_LABELS)
+        )
     named = [each for each in planted_findings(people) if each.finding in laws]
     nothing = 1 - np.max([each.y for each in named], axis=0)
     pretest = np.prod([1 - each.pretest for each in named], axis=0)
@@ -191,7 +188,8 @@ def _write_drains(
 ) -> None:
     """All images with a pneumothorax were looked at for a drain, and one in ten of the others."""
     rows = names.get_column("image").to_numpy()
-    pneumothorax = next((each.y[rows] == 1 for each in findings if each.finding == "pneumothorax"), np.zeros(0, bool))
+    nobody = np.zeros(len(rows), dtype=bool)
+    pneumothorax = next((each.y[rows] == 1 for each in findings if each.finding == "pneumothorax"), nobody)
     looked = pl.Series(pneumothorax | (rng.random(len(rows)) < 0.1))
     drain = people.images.get_column("drain").gather(rows).cast(pl.Int8)
     table = names.select(pl.format("{}.png", "image_id").alias("Image Index"), drain.alias("Drain")).filter(looked)

@@ -12,10 +12,11 @@ from scipy.special import expit, logit
 from cxrhf.data.synthetic.laws import (
     CENTRAL_LINE,
     DEFAULT,
-    DEVICES,
+    DEVICES_SHOWN,
     ET_TUBE,
     PACEMAKER,
     STERNOTOMY,
+    SUPPORT_DEVICES,
     Law,
     Rows,
     ShortcutLaw,
@@ -109,10 +110,10 @@ def people(
     q["no_finding"] = np.prod([1 - q[name] for name in laws], axis=0)
     q["support_devices"] = support_pretest(laws, q)
     y["no_finding"] = 1 - np.max([y[name] for name in laws], axis=0)
-    y["support_devices"] = np.max([flags[name][study] for name in DEVICES], axis=0).astype(np.int64)
+    y["support_devices"] = np.max([flags[name][study] for name in SUPPORT_DEVICES], axis=0).astype(np.int64)
     noise = streams["no_finding"].standard_normal(len(study))
     s["no_finding"] = -np.max([s[name] - law.middle for name, law in laws.items()], axis=0)
-    s["support_devices"] = 3.0 * y["support_devices"] + noise
+    s["support_devices"] = DEVICES_SHOWN * y["support_devices"] + noise
     for name in ("no_finding", "support_devices"):
         c[name] = np.asarray(logit(q[name]))
     names = tuple(name for name in CHEXPERT if name in y)

@@ -1,9 +1,9 @@
 """What is to be seen on a chest film -> the film, as grey pixels made from nothing but numbers.
 
 Nobody's picture: ribs, vessels and tubes are curves, and two seeds their only chance. A film is a sum of thicknesses
-(build.py -> anatomy.py and bones.py, or lateral.py; changed by signs.py; devices.py on top) put through a film's grey
-curve (exposure.py). Known gaps: findings do not know of each other (fluid and free air lie over each other without a
-level), a lateral film tells no side, and hearts, fissures and vessels are far simpler than people's.
+(physique.py -> anatomy.py and bones.py, or lateral.py; changed by signs.py; devices.py on top) put through a film's
+grey curve (exposure.py). Known gaps: findings do not know of each other (fluid and free air lie over each other without
+a level), a lateral film tells no side, and hearts, fissures and vessels are far simpler than people's.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 
 from cxrhf.data.synthetic.anatomy import make_chest
 from cxrhf.data.synthetic.bones import bones
-from cxrhf.data.synthetic.build import RIGHT, Build, make_build
 from cxrhf.data.synthetic.canvas import Layer, make_grid
 from cxrhf.data.synthetic.devices import DEVICES, add_devices
 from cxrhf.data.synthetic.exposure import Picture, enlarge, expose
 from cxrhf.data.synthetic.lateral import lateral_bones, make_profile
 from cxrhf.data.synthetic.lateral_signs import add_lateral_signs
+from cxrhf.data.synthetic.physique import RIGHT, Physique, make_physique
 from cxrhf.data.synthetic.signs import add_signs, breaks_of, side_of
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.findings import CHEXPERT
@@ -106,13 +106,13 @@ def draw(film: Film, size: int = 256) -> Picture:
 
 def _build(
     film: Film, severity: Mapping[str, float], patient: np.random.Generator, today: np.random.Generator
-) -> Build:
+) -> Physique:
     """The patient's build, with the findings that show in outlines: a wide heart, a wide mediastinum, a raised dome."""
     heart, wide = severity.get("cardiomegaly", 0.0), severity.get("enlarged_cardiomediastinum", 0.0)
     # On a lateral film the upper of both domes is drawn, and it is the right one's.
     side = RIGHT if film.view in LATERAL else side_of(film.patient_seed, "atelectasis")
     loss = side * severity.get("atelectasis", 0.0)
-    build = make_build(film.view == "AP", film.sex == "F", float(film.age), patient, today, loss)
+    build = make_physique(film.view == "AP", film.sex == "F", float(film.age), patient, today, loss)
     return replace(build, heart=build.heart * (1 + 0.55 * heart) + 0.08 * wide, upper=build.upper + 0.05 * wide)
 
 

@@ -9,18 +9,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cxrhf.data.synthetic.films import save_films, spoil
+from cxrhf.data.synthetic.films import write_pictures
 from cxrhf.data.synthetic.people import People
-from cxrhf.data.synthetic.truth import write_truth
+from cxrhf.data.synthetic.truth import write_known
 from cxrhf.data.synthetic.writing import (
     of_patients,
     ordered_images,
     pick,
-    planted_findings,
     splits_of,
-    write_attributes,
-    write_defects,
-    write_planted,
 )
 
 SPLITS = {"train": 0.7, "valid": 0.1, "test": 0.2}
@@ -52,16 +48,10 @@ def write_rexgradient(
         path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
         _write_table(root / "metadata" / f"{split}_metadata.csv", kept)
     if pixels:
-        rows, ids = names.get_column("image").to_list(), names.get_column("image_id").to_list()
-        paths = {each: root / path for each, path in zip(ids, names.get_column("path"), strict=True)}
-        save_films(people, dict(zip(rows, paths.values(), strict=True)), size, seed=seed)
-        if dirty:
-            defects.update(spoil(paths, rng))
-    if dirty:
-        write_defects(root, defects)
-    write_planted(root, names, planted_findings(people))
-    write_attributes(people, root, names)
-    write_truth(people, root, labels={"note": "The dataset has no labels; those of planted.parquet are true."})
+        paths = [root / path for path in names.get_column("path")]
+        defects |= write_pictures(people, names, paths, size, seed=seed, trouble=rng if dirty else None)
+    truth = {"note": "The dataset has no labels; those of planted.parquet are true."}
+    write_known(people, root, names, truth, defects=defects if dirty else None)
 
 
 def rexgradient_names(people: People, seed: int = 0) -> pl.DataFrame:

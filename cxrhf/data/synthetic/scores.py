@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, logsumexp, ndtr
 
 from cxrhf.data.planted_subgroups import AGE, PREVALENCE, SHARE
-from cxrhf.data.synthetic.laws import ContextLaw, Law, ShortcutLaw, SliceLaw, SubgroupLaw, support_pretest
+from cxrhf.data.synthetic.laws import (
+    DEVICES_SHOWN,
+    ContextLaw,
+    Law,
+    ShortcutLaw,
+    SliceLaw,
+    SubgroupLaw,
+    support_pretest,
+)
 from cxrhf.data.synthetic.people import RACES, People
 from cxrhf.errors import ConfigError, did_you_mean
 
@@ -33,7 +41,6 @@ KINDS: dict[str, str] = {
 LEAST_RISE = 0.05  # of the log odds with each unit of the score
 STEP = 1.0  # of log odds, by which the miscalibrated model is too sure of disease
 BIAS = 0.5  # of the score, by which the biased model puts positives of the third race lower
-DEVICES_SHOWN = 3.0  # by which support devices move their score
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cxrhf.data.synthetic.devices import DEVICES
 from cxrhf.data.synthetic.films import films
 from cxrhf.data.synthetic.people import People, people, severity
 from cxrhf.errors import ConfigError
@@ -35,7 +36,6 @@ _FINDINGS = (
     "pleural_other",
     "fracture",
 )
-_BARE = ("drain", "ecg_wires", "pacemaker", "central_line", "et_tube", "sternotomy")
 
 
 def contact_sheet(
@@ -77,7 +77,7 @@ def example_rows(people: People) -> dict[str, int]:
     def where(*conditions: pl.Expr) -> NDArray[np.bool_]:
         return images.select(pl.all_horizontal(*conditions)).to_series().to_numpy()
 
-    bare, frontal = where(*(~pl.col(name) for name in _BARE)), where(pl.col("view") != "LATERAL")
+    bare, frontal = where(*(~pl.col(name) for name in DEVICES)), where(pl.col("view") != "LATERAL")
     standing, adult = where(pl.col("view") == "PA"), where(pl.col("age").is_between(30, 70))
     normal = (y["no_finding"] == 1) & adult
     found: dict[str, int] = {}
@@ -100,8 +100,8 @@ def example_rows(people: People) -> dict[str, int]:
         alone = np.sum([y[other] for other in signs], axis=0) == y[name]
         strong = (shown[name] > 0.75) & (y[name] == 1)
         take(name.replace("_", " "), frontal & bare & alone & strong, others)
-    for name in _BARE:
-        only = where(pl.col(name), *(~pl.col(other) for other in _BARE if other != name))
+    for name in DEVICES:
+        only = where(pl.col(name), *(~pl.col(other) for other in DEVICES if other != name))
         caption = (
             "ECG wires, hazy" if name == "ecg_wires" else name.replace("_", " ").replace("et tube", "tracheal tube")
         )

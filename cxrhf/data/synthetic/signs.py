@@ -13,8 +13,8 @@ import numpy as np
 
 from cxrhf.data.synthetic.anatomy import Chest, grow
 from cxrhf.data.synthetic.bones import Break
-from cxrhf.data.synthetic.build import LEFT, RIGHT
 from cxrhf.data.synthetic.canvas import Layer, Strokes, clouds, rise, spot
+from cxrhf.data.synthetic.physique import LEFT, RIGHT
 
 Streams = tuple[np.random.Generator, np.random.Generator]  # of the patient, of the film
 Sign = Callable[[Chest, float, Streams], None]

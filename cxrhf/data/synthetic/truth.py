@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from scipy.special import ndtr
 
 from cxrhf.data.planted_context import context_truth
@@ -21,6 +22,7 @@ from cxrhf.data.planted_subgroups import AGE, PREVALENCE, SHARE, subgroups_truth
 from cxrhf.data.synthetic.histories import EDGES, MENTIONED_FROM, text_truth
 from cxrhf.data.synthetic.laws import (
     CENTRAL_LINE,
+    DEVICES_SHOWN,
     ET_TUBE,
     PACEMAKER,
     STERNOTOMY,
@@ -33,8 +35,8 @@ from cxrhf.data.synthetic.laws import (
 from cxrhf.data.synthetic.model_truths import brier_truth, slice_truth
 from cxrhf.data.synthetic.people import AGE_BANDS, RACES, People
 from cxrhf.data.synthetic.reports import SEX_WORDS
-from cxrhf.data.synthetic.scores import DEVICES_SHOWN, by_finding, check_laws
-from cxrhf.data.synthetic.writing import Planted, planted_findings
+from cxrhf.data.synthetic.scores import by_finding, check_laws
+from cxrhf.data.synthetic.writing import Planted, planted_findings, write_attributes, write_defects, write_planted
 
 ROLES = {ContextLaw: "context", ShortcutLaw: "shortcut", SliceLaw: "slice", SubgroupLaw: "subgroup"}
 CONTROLLED = ("standard", "att", "ipw", "matched")
@@ -118,15 +120,32 @@ def layout_truth(laws: Sequence[Law], planted: Iterable[Planted]) -> dict[str, A
     return said
 
 
-def write_truth(
+def write_known(
     people: People,
     folder: Path,
-    planted: Iterable[Planted] | None = None,
-    labels: Mapping[str, Any] | None = None,
+    names: pl.DataFrame,
+    labels: Mapping[str, Any],
+    *,
+    findings: Sequence[Planted] | None = None,
+    defects: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
+    """What lies beside the files of a layout: planted.parquet, attributes.parquet, truth.json; defects.json if any.
+
+    `labels`: what the labels in the files do to the truth. `findings`: those of the layout, the twin's own by default.
+    `defects` of a dirty copy: kind -> the ids that have it.
+    """
+    planted = planted_findings(people) if findings is None else findings
+    if defects is not None:
+        write_defects(folder, defects)
+    write_planted(folder, names, planted)
+    write_attributes(people, folder, names)
+    _write_truth(people, folder, planted, labels)
+
+
+def _write_truth(people: People, folder: Path, planted: Iterable[Planted], labels: Mapping[str, Any]) -> None:
     """truth.json: what is planted in a layout's findings, what its labels do to it, and how many of everybody."""
-    said = layout_truth(people.laws, planted_findings(people) if planted is None else planted)
-    said["labels"] = dict(labels or {})
+    said = layout_truth(people.laws, planted)
+    said["labels"] = dict(labels)
     said["sizes"] = {
         "patients": people.patients.height,
         "imaged_patients": people.images.get_column("patient").n_unique(),

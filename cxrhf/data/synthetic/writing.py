@@ -16,13 +16,14 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cxrhf.data.synthetic.devices import DEVICES
 from cxrhf.data.synthetic.people import People
 from cxrhf.schema import ATTRIBUTE, check, write_table
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-ATTRIBUTES = ("drain", "ecg_wires", "pacemaker", "central_line", "et_tube", "sternotomy", "hazy")
+ATTRIBUTES = (*DEVICES, "hazy")
 PLANTED = ("image_id", "study_id", "patient_id", "finding", "y", "context", "pretest", "shown")
 
 

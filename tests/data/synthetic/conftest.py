@@ -1,4 +1,4 @@
-"""A crowd that several tests of the twin's models look at, made once."""
+"""Crowds that several files of tests look at, made once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from cxrhf.data.synthetic.writing import default_ids
 
 @pytest.fixture(scope="session")
 def crowd():
+    """Of the tests of simulated models."""
     return people(20_000, seed=5)
+
+
+@pytest.fixture(scope="session")
+def town():
+    """Of the tests of people, what their pictures show and what their reports say."""
+    return people(20_000, seed=3)
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def vectors_of(crowd, ids, finding, **options):
     assert table["vector"].list.len().unique().to_list() == [16]
     part = table.filter(pl.col("finding").is_null() if finding is None else pl.col("finding") == finding)
     assert part["image_id"].equals(ids["image_id"])
-    return np.array(part["vector"].to_list())
+    return part["vector"].list.to_array(16).to_numpy()
 
 
 def test_slice_axis_and_its_nulls(crowd, ids, tables):

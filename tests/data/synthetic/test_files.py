@@ -147,6 +147,23 @@ def test_without_pixels(twin, written, tmp_path, layout):
         assert path.read_bytes() == (written / layout / path.name).read_bytes()
 
 
+@pytest.mark.parametrize("layout", WRITERS)
+def test_the_smallest_twin(tmp_path, layout):
+    """Two patients: too few for every defect, but written and readable."""
+    WRITERS[layout](people(2, seed=2), tmp_path, pixels=False, dirty=True)
+    assert read(layout, tmp_path).images.height
+
+
+@pytest.mark.parametrize("layout", [name for name in WRITERS if name != "covid"])
+def test_a_twin_of_one_finding(tmp_path, layout):
+    """Without a pneumothorax drains lie nowhere and tell of nobody."""
+    edema = tuple(law for law in DEFAULT if law.finding == "edema")
+    WRITERS[layout](people(5, seed=1, findings=edema), tmp_path, pixels=False, dirty=True)
+    assert read(layout, tmp_path).images.height
+    known = json.loads((tmp_path / "truth.json").read_text())["findings"]
+    assert {"edema", "no_finding"} <= set(known)
+
+
 def test_chexpert(written, twin):
     root = written / "chexpert"
     labels = (
@@ -237,6 +254,12 @@ def test_nih(written, twin, tmp_path):
     assert all(line.split(",")[4][-1] == "Y" and len(line.split(",")[4]) == 4 for line in lines[1:])
     new, old = read("nih", root).images, read("nih", tmp_path).images
     assert new.drop("path").equals(old.drop("path"))
+
+
+def test_nih_without_a_finding_that_it_names(tmp_path):
+    fracture = tuple(law for law in DEFAULT if law.finding == "fracture")
+    with pytest.raises(ConfigError, match="no finding that NIH names"):
+        write_nih(people(5, findings=fracture), tmp_path, pixels=False)
 
 
 def test_nih_dirty_ages(written):

@@ -15,11 +15,6 @@ from cxrhf.errors import ConfigError
 from cxrhf.schema import GENERATION, check
 
 
-@pytest.fixture(scope="module")
-def crowd():
-    return people(20_000, seed=5)
-
-
 def words_of(table):
     columns = (table.column(name).to_pylist() for name in ("reference", "generated", "sex", "patient_id"))
     found = metrics.cad_texts(*columns)

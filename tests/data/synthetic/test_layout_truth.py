@@ -105,9 +105,8 @@ def test_truth_names_every_finding_of_the_files(written, layout):
 
 
 @pytest.mark.parametrize("findings", ["nih", "covid", "twin"])
-def test_truth_of_every_finding_is_that_of_the_planted(findings):
+def test_truth_of_every_finding_is_that_of_the_planted(crowd, findings):
     """Prevalence, standard AUROC and mean pre-test probability, one image a patient."""
-    crowd = people(20_000, seed=4)
     if findings == "nih":
         planted, names = nih_findings(crowd, np.random.default_rng(0)), nih_names(crowd)
     elif findings == "covid":

@@ -16,9 +16,10 @@ from cxrhf.data.synthetic import LAYOUTS as WRITERS
 from cxrhf.data.synthetic import write
 from cxrhf.data.synthetic.__main__ import main
 from cxrhf.data.synthetic.histories import HISTORIES
-from cxrhf.data.synthetic.mimic_files import MIMIC_SIZE, write_mimic
+from cxrhf.data.synthetic.mimic_files import write_mimic
 from cxrhf.data.synthetic.mimic_tables import LABELS
 from cxrhf.data.synthetic.people import people
+from cxrhf.data.synthetic.sizes import MIMIC_SIZE
 from cxrhf.errors import ConfigError
 from cxrhf.findings import finding_name
 

@@ -14,7 +14,7 @@ from cxrhf import metrics
 from cxrhf.data.planted_context import context_truth
 from cxrhf.data.planted_slices import CHEXPERT_DRAINS, shortcut_truth, slices_truth
 from cxrhf.data.planted_subgroups import AGE, PREVALENCE, SHARE, subgroups_truth
-from cxrhf.data.synthetic.laws import DEFAULT, DEVICES, ContextLaw, changed
+from cxrhf.data.synthetic.laws import DEFAULT, SUPPORT_DEVICES, ContextLaw, changed
 from cxrhf.data.synthetic.people import AGE_BANDS, RACES, people
 from cxrhf.data.synthetic.sizes import MIMIC_SIZE, Sizes, sizes_for
 from cxrhf.data.synthetic.truth import auroc_of, truth
@@ -25,19 +25,14 @@ CONTEXT = [law for law in DEFAULT if isinstance(law, ContextLaw)]
 
 
 @pytest.fixture(scope="module")
-def crowd():
-    return people(20_000, seed=3)
-
-
-@pytest.fixture(scope="module")
-def single(crowd):
+def single(town):
     """One image a patient: independent rows, so that textbook standard errors hold."""
-    images = crowd.images.with_row_index("row")
+    images = town.images.with_row_index("row")
     return images.sample(fraction=1, shuffle=True, seed=1).unique("patient", maintain_order=True)["row"].to_numpy()
 
 
-def column(values, crowd, finding, rows):
-    return values[rows, crowd.findings.index(finding)]
+def column(values, town, finding, rows):
+    return values[rows, town.findings.index(finding)]
 
 
 def share_error(p, n, errors=3.5):
@@ -51,8 +46,8 @@ def near_auroc(y, score, expected, weight=None):
 
 
 @pytest.mark.parametrize("law", CONTEXT, ids=lambda law: law.finding)
-def test_context_law(crowd, single, law):
-    y, c, q, s = (column(values, crowd, law.finding, single) for values in (crowd.y, crowd.c, crowd.q, crowd.s))
+def test_context_law(town, single, law):
+    y, c, q, s = (column(values, town, law.finding, single) for values in (town.y, town.c, town.q, town.s))
     known = context_truth(pi=law.pi, m=law.m, g=law.g, eta=law.eta, d0=law.d0)
     assert y.mean() == pytest.approx(law.pi, abs=share_error(law.pi, len(y)))
     np.testing.assert_allclose(q, law.pretest(c))
@@ -68,11 +63,11 @@ def test_context_law(crowd, single, law):
     near_auroc(y, c, truth(DEFAULT)["findings"][law.finding]["text"]["auroc_context"])
 
 
-def test_pretest_is_exact_for_every_finding(crowd):
+def test_pretest_is_exact_for_every_finding(town):
     """Also for no_finding and support_devices, whose q comes from all contexts; rows of a patient are alike."""
-    patient = crowd.images["patient"].to_numpy()
-    for at, _ in enumerate(crowd.findings):
-        q, y = crowd.q[:, at], crowd.y[:, at]
+    patient = town.images["patient"].to_numpy()
+    for at, _ in enumerate(town.findings):
+        q, y = town.q[:, at], town.y[:, at]
         edges = np.quantile(q, [0, 0.25, 0.5, 0.75, 1])
         for low, high in itertools.pairwise(edges):
             rows = (q >= low) & (q <= high)
@@ -80,10 +75,10 @@ def test_pretest_is_exact_for_every_finding(crowd):
             assert abs(gaps.sum()) < 3.7 * np.sqrt((gaps**2).sum())
 
 
-def test_shortcut_law(crowd, single):
-    y, s = column(crowd.y, crowd, "pneumothorax", single), column(crowd.s, crowd, "pneumothorax", single)
-    drain = crowd.images["drain"].to_numpy()[single]
-    sex = crowd.patients["sex"].to_numpy()[crowd.images["patient"].to_numpy()[single]]
+def test_shortcut_law(town, single):
+    y, s = column(town.y, town, "pneumothorax", single), column(town.s, town, "pneumothorax", single)
+    drain = town.images["drain"].to_numpy()[single]
+    sex = town.patients["sex"].to_numpy()[town.images["patient"].to_numpy()[single]]
     assert (sex == "F").mean() == pytest.approx(0.5, abs=share_error(0.5, len(sex)))
     for (who, label), expected in CHEXPERT_DRAINS.items():
         rows = (sex == who) & (y == label)
@@ -93,9 +88,9 @@ def test_shortcut_law(crowd, single):
     near_auroc(y, s, shortcut_truth().auroc_equalised)
 
 
-def test_slice_law(crowd, single):
-    y, s = column(crowd.y, crowd, "atelectasis", single), column(crowd.s, crowd, "atelectasis", single)
-    hazy, wires = (crowd.images[name].to_numpy()[single] for name in ("hazy", "ecg_wires"))
+def test_slice_law(town, single):
+    y, s = column(town.y, town, "atelectasis", single), column(town.s, town, "atelectasis", single)
+    hazy, wires = (town.images[name].to_numpy()[single] for name in ("hazy", "ecg_wires"))
     assert (hazy == wires).all()
     for label in (0, 1):  # the film must not give the label away
         n = (y == label).sum()
@@ -114,11 +109,11 @@ def test_slice_law(crowd, single):
     near_auroc(y, s, auroc_of(next(law for law in DEFAULT if law.finding == "atelectasis")))
 
 
-def test_subgroup_law(crowd, single):
-    y, s = column(crowd.y, crowd, "pleural_effusion", single), column(crowd.s, crowd, "pleural_effusion", single)
-    patient = crowd.images["patient"].to_numpy()[single]
-    race = np.array([RACES.index(each) for each in crowd.patients["race"].to_list()])[patient]
-    band = crowd.images["age_band"].to_numpy()[single]
+def test_subgroup_law(town, single):
+    y, s = column(town.y, town, "pleural_effusion", single), column(town.s, town, "pleural_effusion", single)
+    patient = town.images["patient"].to_numpy()[single]
+    race = np.array([RACES.index(each) for each in town.patients["race"].to_list()])[patient]
+    band = town.images["age_band"].to_numpy()[single]
     known = subgroups_truth()
     for which in range(3):
         here = race == which
@@ -132,38 +127,37 @@ def test_subgroup_law(crowd, single):
                 assert (band[rows] == age).mean() == pytest.approx(expected, abs=share_error(expected, rows.sum()))
     near_auroc(y, s, auroc_of(next(law for law in DEFAULT if law.finding == "pleural_effusion")))
     # One label a patient, whatever the study.
-    labels = pl.DataFrame(
-        {"patient": crowd.images["patient"], "y": crowd.y[:, crowd.findings.index("pleural_effusion")]}
-    )
+    labels = pl.DataFrame({"patient": town.images["patient"], "y": town.y[:, town.findings.index("pleural_effusion")]})
     assert labels.group_by("patient").agg(pl.col("y").n_unique())["y"].max() == 1
 
 
-def test_nobody_leaves_the_age_band(crowd):
-    images = crowd.images.join(crowd.studies, on="study").join(
-        crowd.patients.select("patient", "birth_year"), on="patient"
+def test_nobody_leaves_the_age_band(town):
+    images = town.images.join(town.studies, on="study").join(
+        town.patients.select("patient", "birth_year"), on="patient"
     )
     assert (images["age"] == images["time"].dt.year() - images["birth_year"]).all()
     for band, (low, high) in enumerate(AGE_BANDS):
         ages = images.filter(pl.col("age_band") == band)["age"]
         assert low <= ages.min() <= ages.max() <= high
-    assert (crowd.patients["anchor_age"] == crowd.patients["anchor_year"] - crowd.patients["birth_year"]).all()
+    assert (town.patients["anchor_age"] == town.patients["anchor_year"] - town.patients["birth_year"]).all()
     assert {low % 10 for low, _ in AGE_BANDS[1:]} == {1}  # ENCODING's bins end at 20, 30, ...
 
 
-def test_labels_that_follow_from_others(crowd):
-    assert crowd.findings == CHEXPERT
-    y = dict(zip(crowd.findings, crowd.y.T, strict=True))
+def test_labels_that_follow_from_others(town):
+    assert town.findings == CHEXPERT
+    y = dict(zip(town.findings, town.y.T, strict=True))
     others = [name for name in CHEXPERT if name not in ("no_finding", "support_devices")]
     assert (y["no_finding"] == (np.max([y[name] for name in others], axis=0) == 0)).all()
-    assert (y["support_devices"] == crowd.images.select(pl.any_horizontal(*DEVICES)).to_series().to_numpy()).all()
+    worn = town.images.select(pl.any_horizontal(*SUPPORT_DEVICES)).to_series().to_numpy()
+    assert (y["support_devices"] == worn).all()
     assert 0.1 < y["no_finding"].mean() < 0.3
-    assert np.isfinite(crowd.c).all()
-    assert np.isfinite(crowd.s).all()
-    assert ((crowd.q > 0) & (crowd.q < 1)).all()
+    assert np.isfinite(town.c).all()
+    assert np.isfinite(town.s).all()
+    assert ((town.q > 0) & (town.q < 1)).all()
 
 
-def test_a_life_is_possible(crowd):
-    stays = crowd.admissions.with_columns(following=pl.col("admitted").shift(-1).over("patient"))
+def test_a_life_is_possible(town):
+    stays = town.admissions.with_columns(following=pl.col("admitted").shift(-1).over("patient"))
     assert (stays["admitted"] < stays["discharged"]).all()
     assert stays.filter(pl.col("following") < pl.col("discharged")).is_empty()
     number = stays.group_by("patient").len()["len"]
@@ -176,29 +170,29 @@ def test_a_life_is_possible(crowd):
     assert (noted["stored"] > noted["charted"]).all()
     midnight = noted.select((pl.col("charted") == pl.col("charted").dt.truncate("1d")).mean()).item()
     assert 0.8 < midnight < 0.97
-    years = crowd.studies["time"].dt.year()
+    years = town.studies["time"].dt.year()
     assert years.min() >= 2110
     assert years.max() <= 2207
-    views = crowd.images.group_by("study").agg("view")["view"].to_list()
+    views = town.images.group_by("study").agg("view")["view"].to_list()
     assert {tuple(each) for each in views} >= {("AP",), ("PA", "LATERAL")}
     assert max(map(len, views)) == 3
 
 
-def test_prior_notes_vary(crowd):
-    known = crowd.admissions.filter("noted").select("patient", at=pl.max_horizontal("discharged", "charted"))
+def test_prior_notes_vary(town):
+    known = town.admissions.filter("noted").select("patient", at=pl.max_horizontal("discharged", "charted"))
     prior = (
-        crowd.images.select("patient", "study", "image")
-        .join(crowd.studies.select("study", "time"), on="study")
+        town.images.select("patient", "study", "image")
+        .join(town.studies.select("study", "time"), on="study")
         .join(known, on="patient", how="left")
         .group_by("image")
         .agg((pl.col("at") < pl.col("time")).sum().alias("prior"))["prior"]
     )
     assert 0.4 < (prior > 0).mean() < 0.7
     assert prior.max() > 8
-    imaged = crowd.images["patient"].unique()
-    admitted = crowd.admissions["patient"].unique()
+    imaged = town.images["patient"].unique()
+    admitted = town.admissions["patient"].unique()
     assert 0.15 < (~imaged.is_in(admitted.implode())).mean() < 0.25
-    assert crowd.patients.height > len(imaged)
+    assert town.patients.height > len(imaged)
 
 
 @pytest.mark.parametrize("share", [0.001, 0.013, 0.1])

@@ -11,41 +11,36 @@ from cxrhf.data.synthetic.sheet import contact_sheet, example_rows, main
 from cxrhf.errors import ConfigError
 
 
-@pytest.fixture(scope="module")
-def crowd():
-    return people(20_000, seed=3)
-
-
-def test_severity_rises_with_what_the_picture_shows(crowd):
-    shown = severity(crowd)
-    assert shown.shape == crowd.s.shape
+def test_severity_rises_with_what_the_picture_shows(town):
+    shown = severity(town)
+    assert shown.shape == town.s.shape
     assert shown.min() >= 0
     assert shown.max() <= 1
-    drain = crowd.images["drain"].to_numpy()
-    for at, name in enumerate(crowd.findings):
+    drain = town.images["drain"].to_numpy()
+    for at, name in enumerate(town.findings):
         if name == "support_devices":
             continue
-        s = crowd.s[:, at] - 1.5 * drain * (name == "pneumothorax")
+        s = town.s[:, at] - 1.5 * drain * (name == "pneumothorax")
         order = np.argsort(s)
         assert (np.diff(shown[order, at])[np.diff(s[order]) > 1e-9] > 0).all()
-        assert crowd.y[:, at][shown[:, at] > 0.5].mean() > crowd.y[:, at].mean()
+        assert town.y[:, at][shown[:, at] > 0.5].mean() > town.y[:, at].mean()
 
 
-def test_negatives_look_nearly_normal(crowd):
-    shown, names = severity(crowd), [law.finding for law in DEFAULT]
+def test_negatives_look_nearly_normal(town):
+    shown, names = severity(town), [law.finding for law in DEFAULT]
     for name in names:
-        at = crowd.findings.index(name)
-        negative, positive = (shown[crowd.y[:, at] == label, at] for label in (0, 1))
+        at = town.findings.index(name)
+        negative, positive = (shown[town.y[:, at] == label, at] for label in (0, 1))
         assert np.median(negative) < 0.05, name
         assert np.quantile(negative, 0.9) < 0.2, name
         assert np.quantile(negative, 0.95) < 0.3, name
         assert (positive > 0.5).mean() > 6 * (negative > 0.5).mean(), name
-    columns = [crowd.findings.index(name) for name in names]
-    worst, healthy = shown[:, columns].max(axis=1), crowd.y[:, crowd.findings.index("no_finding")] == 1
+    columns = [town.findings.index(name) for name in names]
+    worst, healthy = shown[:, columns].max(axis=1), town.y[:, town.findings.index("no_finding")] == 1
     assert (worst[healthy] > 0.5).mean() < 0.25
     assert (worst[~healthy] > 0.5).mean() > 0.5
-    atelectasis = crowd.findings.index("atelectasis")
-    typical = (crowd.y[:, atelectasis] == 1) & ~crowd.images["hazy"].to_numpy()
+    atelectasis = town.findings.index("atelectasis")
+    typical = (town.y[:, atelectasis] == 1) & ~town.images["hazy"].to_numpy()
     assert np.median(shown[typical, atelectasis]) == pytest.approx(0.65, abs=0.03)
 
 
@@ -59,13 +54,13 @@ def test_severity_keeps_every_rank(law):
     assert (np.diff(shown) > 0).all()
 
 
-def test_classes_are_those_of_the_twin(crowd):
-    drain, hazy = (crowd.images[name].to_numpy() for name in ("drain", "hazy"))
+def test_classes_are_those_of_the_twin(town):
+    drain, hazy = (town.images[name].to_numpy() for name in ("drain", "hazy"))
     for law in DEFAULT:
-        at = crowd.findings.index(law.finding)
-        s = crowd.s[:, at] - 1.5 * drain * (law.finding == "pneumothorax")
+        at = town.findings.index(law.finding)
+        s = town.s[:, at] - 1.5 * drain * (law.finding == "pneumothorax")
         for label, (mean, spread) in enumerate(law.classes):
-            rows = (crowd.y[:, at] == label) & ~(hazy & (law.finding == "atelectasis"))
+            rows = (town.y[:, at] == label) & ~(hazy & (law.finding == "atelectasis"))
             assert s[rows].mean() == pytest.approx(mean, abs=0.15), law.finding
             assert s[rows].std() == pytest.approx(spread, abs=0.12), law.finding
 
@@ -86,14 +81,14 @@ def test_contact_sheet(tmp_path):
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
 
 
-def test_example_rows_are_what_they_say(crowd):
-    rows = example_rows(crowd)
+def test_example_rows_are_what_they_say(town):
+    rows = example_rows(town)
     assert len(rows) == 24
     for law in DEFAULT:
         row = rows[law.finding.replace("_", " ")]
-        positive = {name for name, label in zip(crowd.findings, crowd.y[row], strict=True) if label}
+        positive = {name for name, label in zip(town.findings, town.y[row], strict=True) if label}
         assert positive == {law.finding}
     for caption in ("normal woman, PA", "normal man, PA", "normal, portable AP", "normal, lateral"):
-        assert crowd.y[rows[caption], crowd.findings.index("no_finding")] == 1
-    assert crowd.images["drain"][rows["drain"]]
-    assert crowd.images["hazy"][rows["hazy, atelectasis"]]
+        assert town.y[rows[caption], town.findings.index("no_finding")] == 1
+    assert town.images["drain"][rows["drain"]]
+    assert town.images["hazy"][rows["hazy, atelectasis"]]

@@ -167,10 +167,9 @@ def test_a_bag_of_words_learns_the_context(bags, finding):
     assert np.corrcoef(prob, q[~train])[0, 1] > 0.75
 
 
-def test_reports_have_the_planted_words_by_sex():
-    made = people(20_000, seed=3)
-    sections = report_sections(made, seed=1).join(made.studies.select("study", "patient"), on="study")
-    one = sections.unique("patient", keep="first").join(made.patients.select("patient", "sex"), on="patient")
+def test_reports_have_the_planted_words_by_sex(town):
+    sections = report_sections(town, seed=1).join(town.studies.select("study", "patient"), on="study")
+    one = sections.unique("patient", keep="first").join(town.patients.select("patient", "sex"), on="patient")
     for word, rates in SEX_WORDS.items():
         for sex, expected in rates.items():
             hits = one.filter(pl.col("sex") == sex)["findings"].str.to_lowercase().str.contains(rf"\b{word}\b")

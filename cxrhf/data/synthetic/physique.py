@@ -10,7 +10,7 @@ RIGHT, LEFT = -1.0, 1.0  # the patient's side, and the sign of x on the film
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
+class Physique:
     """The numbers of one person on one frontal film. Lengths are fractions of the picture's side."""
 
     portable: bool
@@ -32,9 +32,9 @@ class Build:
     knob: float
 
 
-def make_build(
+def make_physique(
     portable: bool, female: bool, age: float, patient: np.random.Generator, film: np.random.Generator, loss: float
-) -> Build:
+) -> Physique:
     """`loss` is the volume lost on a side, signed: the diaphragm rises there and the heart follows."""
     old, young = min(1.0, max(0.0, (age - 30) / 60)), min(1.0, max(0.0, (40 - age) / 22))
     a, b = patient.standard_normal(10), film.standard_normal(6)
@@ -42,7 +42,7 @@ def make_build(
     stout = float(0.45 * a[0] + 0.15 - 0.6 * young)
     dome = 0.685 + 0.018 * float(a[1]) + 0.014 * float(b[0]) + 0.02 * old - 0.045 * portable - 0.015 * max(0.0, stout)
     lower = 0.018 + 0.008 * float(a[2])
-    return Build(
+    return Physique(
         portable=portable,
         female=female,
         old=old,
