@@ -38,7 +38,7 @@ from cxrhf.tables.json_files import read_object
 
 def recipe_artefact(build: Build, to: str | None, work: Path) -> Artefact:
     """Ids and splits as Parquet, the settings with the command that builds the same, counts, and a card."""
-    from cxrhf.hub.scan import known_of
+    from cxrhf.hub.scan_known import known_of
 
     if not build.ids.num_rows:
         raise RunError(f"{build.folder} has no images: a recipe lists images and their splits",

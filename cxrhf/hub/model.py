@@ -46,7 +46,7 @@ class Weights:
 
 def model_artefact(config: PushModelConfig) -> Artefact:
     """Everything that `cxrhf push model` publishes; refused where the terms of the data say so."""
-    from cxrhf.hub.scan import known_of
+    from cxrhf.hub.scan_known import known_of
     from cxrhf.report.card import card_files, facts_of
 
     run, repo = Path(config.run), str(config.to)
