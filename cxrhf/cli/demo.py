@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cxrhf.config import AuditConfig, DemoConfig
+from cxrhf.config import AuditConfig
+from cxrhf.config_demo import DemoConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cxrhf.config import DemoConfig
+from cxrhf.config_demo import DemoConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa
