@@ -43,6 +43,7 @@ LAYERS = {
     "tables": TABLES,
     "terms": set[str](),
     **dict.fromkeys(CONFIGS, TABLES | CONFIGS),
+    "configs": set[str](),
     "run": TABLES,
     "calibrate": SHARED | {"metrics"},
     "encode": SHARED,
