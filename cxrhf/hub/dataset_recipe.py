@@ -36,7 +36,7 @@ from cxrhf.schema import write_table
 from cxrhf.tables.json_files import read_object
 
 
-def recipe_artefact(build: Build, to: str | None, work: Path) -> Artefact:
+def recipe_artefact(build: Build, to: str, work: Path) -> Artefact:
     """Ids and splits as Parquet, the settings with the command that builds the same, counts, and a card."""
     from cxrhf.hub.scan_known import known_of
 
@@ -53,12 +53,12 @@ def recipe_artefact(build: Build, to: str | None, work: Path) -> Artefact:
     if build.config.split == "file":
         pieces.append(Piece("split.csv", write_table(_split_file(build.ids), work / "split.csv")))
     chosen = _chosen_by(build.config)
-    text = recipe_card(build, to or "USER/NAME", files, chosen)
+    text = recipe_card(build, to, files, chosen)
     notes = ["ids and splits go out: check that your agreement with the source lets you share ids"]
     notes += [f"the choice of images says something about each: {chosen}"] if chosen else []
     return Artefact(
         "dataset",
-        (to or build.dataset).rsplit("/", 1)[-1],
+        to.rsplit("/", 1)[-1],
         (Piece("README.md", text.encode()), *pieces),
         may_hold=frozenset({"ids", "rows"}),
         known=known_of([build.folder]),

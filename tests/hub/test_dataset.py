@@ -104,7 +104,7 @@ def gated(place, mimic) -> dict[str, Path]:
     return found
 
 
-def made(folder: Path, work: Path, to: str | None = "tester/set", **settings) -> Artefact:
+def made(folder: Path, work: Path, to: str = "tester/set", **settings) -> Artefact:
     return dataset_artefact(folder, to, work=work, **settings)
 
 
