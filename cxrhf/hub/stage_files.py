@@ -8,6 +8,7 @@ beside the script and imported in it. Nothing else changes but a first line that
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -92,12 +93,19 @@ def _needed(first: Iterable[str]) -> dict[str, str]:
     while waiting:
         file = waiting.pop()
         if file not in found:
-            where = f"cxrhf/metrics/{file}.py"
-            found[file], more = relative_imports(read_source(PACKAGE / "metrics" / f"{file}.py"), where)
-            if "evaluate" in _libraries(found[file]):
-                raise StageError(f"{where} imports evaluate, which may then take a class of it for the metric")
+            found[file], more = _metric_file(file)
             waiting += more
     return found
+
+
+@functools.cache  # ten modules share most of them
+def _metric_file(file: str) -> tuple[str, frozenset[str]]:
+    """A file of cxrhf.metrics with relative imports, and the files that it names."""
+    where = f"cxrhf/metrics/{file}.py"
+    text, needed = relative_imports(read_source(PACKAGE / "metrics" / f"{file}.py"), where)
+    if "evaluate" in _libraries(text):
+        raise StageError(f"{where} imports evaluate, which may then take a class of it for the metric")
+    return text, frozenset(needed)
 
 
 def _app(folder: Path) -> dict[str, str]:
@@ -115,12 +123,13 @@ def _app(folder: Path) -> dict[str, str]:
     return made
 
 
-def _libraries(source: str) -> set[str]:
+@functools.lru_cache(500)
+def _libraries(source: str) -> frozenset[str]:
     """Top-level packages that a file imports, anywhere in it."""
     nodes = list(ast.walk(ast.parse(source)))
     modules = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
     modules += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    return {module.split(".")[0] for module in modules}
+    return frozenset(module.split(".")[0] for module in modules)
 
 
 def requirements(files: Mapping[str, str]) -> list[str]:
@@ -137,7 +146,8 @@ def requirements(files: Mapping[str, str]) -> list[str]:
     return sorted(lines)
 
 
-def _declared() -> dict[str, str]:
+@functools.cache
+def _declared() -> Mapping[str, str]:
     """Distribution -> requirement, as numpy -> numpy>=2.0: from the sources, else from what is installed."""
     from importlib import metadata
 

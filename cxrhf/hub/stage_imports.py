@@ -7,6 +7,7 @@ a script is not what Python sees: `seen_by_evaluate` reads as it does.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -31,6 +32,7 @@ class _Edit(NamedTuple):
     new: str
 
 
+@functools.lru_cache(100)  # the same files go beside every module
 def _parse(source: str, where: str) -> ast.Module:
     try:
         return ast.parse(source)
