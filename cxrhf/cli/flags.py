@@ -67,7 +67,7 @@ def _flags(kind: type, given: dict[str, Any]) -> Any:
 
     hints = typing.get_type_hints(kind)
     made: list[Any] = []
-    for each in sorted(dataclasses.fields(kind), key=lambda field: field.kw_only):  # a verb's own flags come first
+    for each in sorted(dataclasses.fields(kind), key=lambda field: bool(field.kw_only)):  # own flags come first
         about = each.metadata
         default = given.get(each.name, each.default)
         extra: dict[str, Any] = {}

@@ -203,7 +203,7 @@ def metric_app(
 def _blocks(gr: Any, title: str) -> gradio.Blocks:
     """An empty page with our looks."""
 
-    class Page(gr.Blocks):  # type: ignore[misc]
+    class Page(gr.Blocks):
         def launch(self, *args: Any, **options: Any) -> Any:
             """As in gradio, with this page's looks; no history of runs, no links that lead away."""
             theme = gr.themes.Default(
