@@ -7,26 +7,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+
+from benchmarks.rows import line
 
 BENCHMARKS = (
     "bootstrap", "engine", "matching", "audits", "words", "modules", "images", "linking", "encoding", "training",
     "slices", "generation", "reports",
 )  # fmt: skip
-
-
-def line(row: dict[str, Any]) -> str:
-    target = row.get("target")
-    if target is None:
-        verdict = ""
-    elif row.get("at_most"):
-        verdict = f"target <= {target:g}: {'met' if row['ratio'] <= target else 'MISSED'}"
-    else:
-        verdict = f"target >= {target:g}: {'met' if row['ratio'] >= target else 'MISSED'}"
-    return (
-        f"{row['name']:<62} ours {row['ours_seconds']:>10.4g} s   peer {row['peer_seconds']:>10.4g} s   "
-        f"ratio {row['ratio']:>9.4g}   {verdict}\n    {row['note']}"
-    )
 
 
 def main() -> None:

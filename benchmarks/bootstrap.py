@@ -7,10 +7,10 @@ the cache on disk) before the clock starts, and so are the peers' imports.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 
+from benchmarks.rows import Row, row
 from cxrhf.metrics import bootstrap_auroc
 
 ROWS, LABELS, PATIENTS, RESAMPLES = 20_770, 13, 2_600, 10_000
@@ -62,35 +62,22 @@ def ours(y: np.ndarray, p: np.ndarray, clusters: np.ndarray | None) -> float:
     return time.perf_counter() - start
 
 
-def run() -> list[dict[str, Any]]:
+def run() -> list[Row]:
     y, p, patients = sample()
     bootstrap_auroc(y[:100], p[:100], n_resamples=64)  # compile or load
     images, clustered = ours(y, p, None), ours(y, p, patients)
     rows = [
-        {
-            "name": f"AUROC bootstrap by patient, {RESAMPLES} x {LABELS} labels, against by image",
-            "ours_seconds": clustered,
-            "peer_seconds": images,
-            "ratio": clustered / images,
-            "target": 2.0,
-            "at_most": True,
-            "note": "ratio = time by patient over time by image, both ours",
-        }
-    ]
+        row(
+            f"AUROC bootstrap by patient, {RESAMPLES} x {LABELS} labels, against by image", clustered, images,
+            "ratio = time by patient over time by image, both ours", ratio=clustered / images, target=2.0, at_most=True,
+        )
+    ]  # fmt: skip
     for name, peer, replicates, target in (
         ("sklearn.utils.resample + roc_auc_score", scikit_learn, 15, 250.0),
         ("torchmetrics BootStrapper(MultilabelAUROC)", torchmetrics_bootstrapper, 10, 200.0),
     ):
         peer(y[:100], p[:100], 2)
         seconds = peer(y, p, replicates) * RESAMPLES
-        rows.append(
-            {
-                "name": f"AUROC bootstrap, n = {ROWS}, {LABELS} labels, {RESAMPLES} replicates",
-                "ours_seconds": images,
-                "peer_seconds": seconds,
-                "ratio": seconds / images,
-                "target": target,
-                "note": f"peer: {name}, {replicates} replicates scaled",
-            }
-        )
+        what = f"AUROC bootstrap, n = {ROWS}, {LABELS} labels, {RESAMPLES} replicates"
+        rows.append(row(what, images, seconds, f"peer: {name}, {replicates} replicates scaled", target=target))
     return rows

@@ -9,14 +9,13 @@ opening the model, hashing and writing the cache, which is empty at first; the s
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from benchmarks.rows import Row, row, timed
 from cxrhf.config_build import BuildConfig
 from cxrhf.config_context import EncodeConfig
 from cxrhf.data.build import build
@@ -64,13 +63,7 @@ def image_by_image(model: Any, encoder: Encoder, texts: list[str], images: list[
     return np.array(made)
 
 
-def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    start = time.perf_counter()
-    result = call()
-    return time.perf_counter() - start, result
-
-
-def run() -> list[dict[str, Any]]:
+def run() -> list[Row]:
     """Time both once; ratio = peer seconds over our seconds."""
     with tempfile.TemporaryDirectory(prefix="cxrhf-encoding-") as name:
         folder = Path(name)
@@ -80,9 +73,9 @@ def run() -> list[dict[str, Any]]:
         encode_texts(texts[:3], SETTINGS, cache="off")  # imports and first touches are not what is measured
         image_by_image(model, encoder, texts, images[:3])
 
-        row = np.repeat(np.arange(len(images)), [len(image) for image in images])
-        column = np.concatenate([np.array(image) for image in images])
-        sets = sparse.csr_array((np.ones(len(row)), (row, column)), shape=(len(images), len(texts)))
+        image = np.repeat(np.arange(len(images)), [len(each) for each in images])
+        note = np.concatenate([np.array(each) for each in images])
+        sets = sparse.csr_array((np.ones(len(image)), (image, note)), shape=(len(images), len(texts)))
 
         def ours() -> np.ndarray:
             return encode_sets(texts, sets, SETTINGS, cache=folder / "notes")
@@ -94,31 +87,16 @@ def run() -> list[dict[str, Any]]:
     if apart > 1e-4 or not np.array_equal(fresh, warm):
         raise RuntimeError(f"the peer and we compute different vectors (by {apart:.2g}); the comparison means nothing")
     size = (
-        f"{len(images)} images with {len(row) / len(images):.2f} prior notes each: {len(row)} readings of {len(texts)} "
-        f"notes ({len(set(texts))} distinct) of {np.mean([len(text) for text in texts]):.0f} characters"
+        f"{len(images)} images with {len(image) / len(images):.2f} prior notes each: {len(image)} readings of "
+        f"{len(texts)} notes ({len(set(texts))} distinct) of {np.mean([len(text) for text in texts]):.0f} characters"
     )
     return [
-        {
-            "name": "encoding prior notes once, cache empty",
-            "ours_seconds": fresh_seconds,
-            "peer_seconds": peer_seconds,
-            "ratio": peer_seconds / fresh_seconds,
-            "target": 3.0,
-            "note": f"{size}; peer: image by image as in the public code; vectors differ by {apart:.1g} at most",
-        },
-        {
-            "name": "encoding prior notes again, cache full",
-            "ours_seconds": warm_seconds,
-            "peer_seconds": fresh_seconds,
-            "ratio": fresh_seconds / warm_seconds,
-            "target": None,
-            "note": "peer: our first run; the weights are not loaded, the vectors are equal",
-        },
-    ]
-
-
-if __name__ == "__main__":
-    for each in run():
-        seconds = f"ours {each['ours_seconds']:.3f} s, peer {each['peer_seconds']:.1f} s"
-        print(f"{each['name']}: {seconds}, {each['ratio']:.1f}x")
-        print(f"  target {each['target']}; {each['note']}")
+        row(
+            "encoding prior notes once, cache empty", fresh_seconds, peer_seconds,
+            f"{size}; peer: image by image as in the public code; vectors differ by {apart:.1g} at most", target=3.0,
+        ),
+        row(
+            "encoding prior notes again, cache full", warm_seconds, fresh_seconds,
+            "peer: our first run; the weights are not loaded, the vectors are equal",
+        ),
+    ]  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bootstrap import LABELS, ROWS, sample
+from benchmarks.rows import Row, row
 from cxrhf.metrics import METRICS, bootstrap_many, calibration_line, draw, pav_decomposition
 from cxrhf.metrics.catalogue import evaluate_sorted
 from cxrhf.metrics.draws import Draws
@@ -65,7 +66,7 @@ def _value(names: Sequence[str], y: np.ndarray, p: np.ndarray) -> Value:
     return kernels
 
 
-def run() -> list[dict[str, Any]]:
+def run() -> list[Row]:
     y, p, patients = sample()
     labels = y.astype(float)
     draws = draw(patients, y=labels, n_resamples=RESAMPLES)
@@ -78,14 +79,6 @@ def run() -> list[dict[str, Any]]:
         start = time.perf_counter()
         bootstrap_many(names, labels, p, draws=draws, workers=1)
         ours = time.perf_counter() - start
-        rows.append(
-            {
-                "name": f"{', '.join(names)[:44]}, {RESAMPLES} x {LABELS}",
-                "ours_seconds": ours,
-                "peer_seconds": peer,
-                "ratio": peer / ours,
-                "target": target,
-                "note": f"n = {ROWS}; peer: one replicate after another, {PEER_RESAMPLES} of them scaled; one thread",
-            }
-        )
+        note = f"n = {ROWS}; peer: one replicate after another, {PEER_RESAMPLES} of them scaled; one thread"
+        rows.append(row(f"{', '.join(names)[:44]}, {RESAMPLES} x {LABELS}", ours, peer, note, target=target))
     return rows

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.rows import Row, row
+
 REPORTS, BATCH, TOKENS, SIZE, ROUNDS = 48, 8, 48, 64, 3
 TARGET = 2.0
 TEXTS = [
@@ -51,7 +53,7 @@ def in_batches(vlm: Any, pictures: list[np.ndarray], prompts: list[str], folder:
     return [found[each.key].text for each in asks]
 
 
-def run() -> list[dict[str, Any]]:
+def run() -> list[Row]:
     from cxrhf.models.vlm import load_vlm
     from cxrhf.models.vlm_tiny import tiny_qwen3_vl
 
@@ -73,9 +75,4 @@ def run() -> list[dict[str, Any]]:
                 raise RuntimeError("batched and single reports differ")
     threads = torch.get_num_threads()
     note = f"{REPORTS} greedy reports of {TOKENS} tokens, batches of {BATCH}, the same texts; {threads} threads"
-    return [
-        {
-            "name": "generation: reports in batches against one by one", "ours_seconds": min(ours),
-            "peer_seconds": min(theirs), "ratio": min(theirs) / min(ours), "target": TARGET, "note": note,
-        }
-    ]  # fmt: skip
+    return [row("generation: reports in batches against one by one", min(ours), min(theirs), note, target=TARGET)]

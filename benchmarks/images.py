@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.rows import Row, row
 from cxrhf.data.images import stored
 from cxrhf.data.pixels import Pixels, open_shards
 from cxrhf.data.shards import ShardPlan, write_shards
@@ -74,7 +75,7 @@ def best(measured: dict[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[s
     return found
 
 
-def run() -> list[dict[str, Any]]:
+def run() -> list[Row]:
     from PIL import Image
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -86,10 +87,10 @@ def run() -> list[dict[str, Any]]:
         small = [folder / f"small{number}.jpg" for number in range(ORIGINALS)]
         for path, copy in zip(paths, small, strict=True):
             copy.write_bytes(stored(path, SIZE))
-        _build(small * COPIES, folder / "shards", 2)
+        write_pictures(small * COPIES, folder / "shards", 2)
         megabytes = sum(path.stat().st_size for path in paths) / ORIGINALS / 1e6
         kilobytes = sum(path.stat().st_size for path in small) / ORIGINALS / 1e3
-        order = [int(row) for row in np.random.default_rng(0).permutation(ORIGINALS * COPIES)]
+        order = [int(at) for at in np.random.default_rng(0).permutation(ORIGINALS * COPIES)]
 
         def opened() -> Pixels:
             return open_shards(folder / "shards")
@@ -102,27 +103,27 @@ def run() -> list[dict[str, Any]]:
                 "peer": lambda: [*map(usual, paths)],
                 "peer, reduced": lambda: [*map(reduced, paths)],
                 "peer, decoded": lambda: [*map(decoded_only, paths)],
-                "build, 1": lambda: _build(paths, folder / "one", 1),
-                "build, 2": lambda: _build(paths, folder / "two", 2),
+                "build, 1": lambda: write_pictures(paths, folder / "one", 1),
+                "build, 2": lambda: write_pictures(paths, folder / "two", 2),
             }
         )
     each = {name: value / (len(order) if name.startswith("ours") else ORIGINALS) for name, value in found.items()}
     return [
-        _row("pictures for training, decoded and resized to 224", each["ours"], each["peer"], TARGET,
-             f"{WIDTH} x {HEIGHT} originals of {megabytes:.1f} MB against {SIZE} px copies of {kilobytes:.0f} KB at "
-             f"random, 1 thread: {1 / each['peer']:.0f} against {1 / each['ours']:.0f} pictures/s; finding and reading "
-             f"the bytes is {1e6 * each['ours, bytes']:.0f} us of ours"),
-        _row("the same, peer reduces while decoding", each["ours"], each["peer, reduced"], None,
-             "peer: draft('L') at 1/8, grey, resized; coarser, and seldom seen in training scripts"),
-        _row("pictures decoded only", each["ours, decoded"], each["peer, decoded"], None,
-             "grey, no conversion, no resize"),
-        _row("making the copies, once", each["build, 2"], each["peer"], None,
-             f"{1 / each['build, 1']:.0f} originals/s by 1 thread, {1 / each['build, 2']:.0f} by 2; "
-             "peer: the usual way, once"),
+        row("pictures for training, decoded and resized to 224", each["ours"], each["peer"],
+            f"{WIDTH} x {HEIGHT} originals of {megabytes:.1f} MB against {SIZE} px copies of {kilobytes:.0f} KB at "
+            f"random, 1 thread: {1 / each['peer']:.0f} against {1 / each['ours']:.0f} pictures/s; finding and reading "
+            f"the bytes is {1e6 * each['ours, bytes']:.0f} us of ours", target=TARGET),
+        row("the same, peer reduces while decoding", each["ours"], each["peer, reduced"],
+            "peer: draft('L') at 1/8, grey, resized; coarser, and seldom seen in training scripts"),
+        row("pictures decoded only", each["ours, decoded"], each["peer, decoded"],
+            "grey, no conversion, no resize"),
+        row("making the copies, once", each["build, 2"], each["peer"],
+            f"{1 / each['build, 1']:.0f} originals/s by 1 thread, {1 / each['build, 2']:.0f} by 2; "
+            "peer: the usual way, once"),
     ]  # fmt: skip
 
 
-def _build(paths: list[Path], folder: Path, threads: int) -> None:
+def write_pictures(paths: list[Path], folder: Path, threads: int) -> None:
     """Write the shards of these pictures, all of them anew."""
     shutil.rmtree(folder, ignore_errors=True)
     ids = [str(number) for number in range(len(paths))]
@@ -131,16 +132,3 @@ def _build(paths: list[Path], folder: Path, threads: int) -> None:
         ShardPlan("train", rows), folder, build=folder / ".build", fingerprint="benchmark", size=SIZE, threads=threads,
         progress=False,
     )  # fmt: skip
-
-
-def _row(name: str, ours: float, peer: float, target: float | None, note: str) -> dict[str, Any]:
-    return {
-        "name": name, "ours_seconds": ours, "peer_seconds": peer, "ratio": peer / ours, "target": target, "note": note,
-    }  # fmt: skip
-
-
-if __name__ == "__main__":
-    from benchmarks.__main__ import line
-
-    for row in run():
-        print(line(row))

@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+
+from benchmarks.rows import Row, row
 
 SHARE = float(os.environ.get("CXRHF_BENCH_SHARE", "1"))
 JOIN_SHARE = 0.02  # where the published join still fits into memory
@@ -88,7 +89,7 @@ measured(join)
 )
 
 
-def run() -> list[dict[str, Any]]:
+def run() -> list[Row]:
     folder = Path(tempfile.mkdtemp(prefix="cxrhf-linking-"))
     try:
         return [*_end_to_end(folder), *_join(folder)]
@@ -127,7 +128,7 @@ def _unzip(path: Path) -> float:
     return seconds
 
 
-def _end_to_end(folder: Path) -> list[dict[str, Any]]:
+def _end_to_end(folder: Path) -> list[Row]:
     found = []
     for share in (SHARE / 4, SHARE):
         source = _twin(folder / f"twin-{share:g}", share)
@@ -143,23 +144,21 @@ def _end_to_end(folder: Path) -> list[dict[str, Any]]:
         f"{'met' if memory < LIMIT else 'MISSED'}); a quarter of the size took {quarter:.1f} s (unzip "
         f"{quarter_unzip:.1f} s) and {small:.2f} GB: {whole / quarter:.1f} times the time for 4 times the size"
     )
-    row = {"name": f"MIMIC end to end, share {share:g}, no pixels", "ours_seconds": whole, "peer_seconds": unzip}
-    return [{**row, "ratio": whole / unzip, "target": 2.0, "at_most": True, "note": note}]
+    name = f"MIMIC end to end, share {share:g}, no pixels"
+    return [row(name, whole, unzip, note, ratio=whole / unzip, target=2.0, at_most=True)]
 
 
-def _join(folder: Path) -> list[dict[str, Any]]:
+def _join(folder: Path) -> list[Row]:
     source = _twin(folder / "join", JOIN_SHARE * SHARE)
     ours, ours_memory, ours_images = _measured(_OURS, str(source), str(folder / "staged"))
     peer, peer_memory, peer_images = _measured(_PANDAS, str(source))
     assert ours_images == peer_images, f"{ours_images} images with prior notes, pandas finds {peer_images}"
     note = f"published pandas join, in a process of its own; both find {ours_images:,.0f} images with prior notes"
-    times_ = {"ours_seconds": ours, "peer_seconds": peer, "ratio": peer / ours, "target": 10.0, "note": note}
     smaller = peer_memory / max(ours_memory, 0.1)
-    sizes = {"ours_seconds": ours, "peer_seconds": peer, "ratio": smaller, "target": 10.0}
     said = f"the ratio is of memory: ours {ours_memory:.1f} MB above the tables, theirs {peer_memory:,.0f} MB"
     return [
-        {"name": f"join alone, share {JOIN_SHARE * SHARE:g}: time", **times_},
-        {"name": f"join alone, share {JOIN_SHARE * SHARE:g}: memory", **sizes, "note": said},
+        row(f"join alone, share {JOIN_SHARE * SHARE:g}: time", ours, peer, note, target=10.0),
+        row(f"join alone, share {JOIN_SHARE * SHARE:g}: memory", ours, peer, said, ratio=smaller, target=10.0),
     ]
 
 

@@ -6,10 +6,10 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any
 
 import numpy as np
 
+from benchmarks.rows import Row, row
 from cxrhf.metrics import bootstrap, draw, match_pairs
 
 POSITIVES, NEGATIVES, LABELS, RESAMPLES = 4_768, 16_002, 13, 10_000
@@ -42,7 +42,7 @@ def sample(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return y, np.r_[rng.beta(2, 4, POSITIVES), rng.beta(1, 5, NEGATIVES)]
 
 
-def run() -> list[dict[str, Any]]:
+def run() -> list[Row]:
     from scipy.optimize import linear_sum_assignment
 
     y, q = sample()
@@ -65,16 +65,13 @@ def run() -> list[dict[str, Any]]:
         ).stdout
     )
     result = [
-        {
-            "name": f"match_pairs, {POSITIVES} x {NEGATIVES}",
-            "ours_seconds": ours,
-            "peer_seconds": peer,
-            "ratio": peer / ours,
-            "target": 500.0,
-            "note": f"peer: scipy linear_sum_assignment with its cost matrix; total costs differ by {same:.1e}; "
+        row(
+            f"match_pairs, {POSITIVES} x {NEGATIVES}", ours, peer,
+            f"peer: scipy linear_sum_assignment with its cost matrix; total costs differ by {same:.1e}; "
             f"ours takes {memory:.1f} MB above the import baseline (target < 50: {'met' if memory < 50 else 'MISSED'})",
-        }
-    ]
+            target=500.0,
+        )
+    ]  # fmt: skip
     rng = np.random.default_rng(1)
     n = POSITIVES + NEGATIVES
     labels = (rng.random((n, LABELS)) < np.linspace(0.02, 0.23, LABELS)).astype(float)
@@ -84,14 +81,7 @@ def run() -> list[dict[str, Any]]:
     start = time.perf_counter()
     bootstrap("matched_auroc", labels, scores, pretest=context, draws=draws)
     redo = time.perf_counter() - start
-    result.append(
-        {
-            "name": f"matching redone in {RESAMPLES} replicates x {LABELS} labels",
-            "ours_seconds": redo,
-            "peer_seconds": PUBLIC_CODE_SECONDS * LABELS,
-            "ratio": PUBLIC_CODE_SECONDS * LABELS / redo,
-            "target": None,
-            "note": f"{redo / 60:.1f} minutes; peer: the public code's own time, two weeks a label (not run here)",
-        }
-    )
+    name = f"matching redone in {RESAMPLES} replicates x {LABELS} labels"
+    note = f"{redo / 60:.1f} minutes; peer: the public code's own time, two weeks a label (not run here)"
+    result.append(row(name, redo, PUBLIC_CODE_SECONDS * LABELS, note))
     return result

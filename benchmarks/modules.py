@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import cxrhf
+from benchmarks.rows import Row, row
 from cxrhf import metrics as core
 
 ROWS, LABELS, REPEATS = 20_770, 13, 7
@@ -48,7 +49,7 @@ def _best(*functions: Callable[[], Any]) -> list[float]:
     return best
 
 
-def run() -> list[dict[str, Any]]:
+def run() -> list[Row]:
     import evaluate
 
     data = _data()
@@ -65,15 +66,6 @@ def run() -> list[dict[str, Any]]:
 
         through(), directly()
         ours, peer = _best(through, directly)
-        rows.append(
-            {
-                "name": f"evaluate module {name}, {ROWS:,} x {LABELS}",
-                "ours_seconds": ours,
-                "peer_seconds": peer,
-                "ratio": ours / peer,
-                "target": TARGET,
-                "at_most": True,
-                "note": "compute() over the bare function called for each label",
-            }
-        )
+        what, note = f"evaluate module {name}, {ROWS:,} x {LABELS}", "compute() over the bare function for each label"
+        rows.append(row(what, ours, peer, note, ratio=ours / peer, target=TARGET, at_most=True))
     return rows

@@ -8,11 +8,11 @@ With sexes alone, and with sexes, five age bands, three races and their crossing
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.rows import Row, row
 from benchmarks.words import N_REPORTS, synthetic_reports
 from cxrhf.audits.reports.audit import audit_reports
 from cxrhf.audits.reports.written import Tables
@@ -44,15 +44,13 @@ def generations() -> pa.Table:
     return check(pa.concat_tables(parts), GENERATION)
 
 
-def run() -> list[dict[str, Any]]:
+def run() -> list[Row]:
     tables, rows = Tables(generations()), []
     for what, groups in (("sexes", ("sex",)), ("sexes, ages, races, crossings", AuditConfig(("x",)).word_groups)):
         start = time.perf_counter()
         found = audit_reports(tables, AuditConfig(("x",), word_groups=groups))
         seconds = time.perf_counter() - start
-        rows.append({
-            "name": f"reports: audit of 2,000 reports x 6 strategies ({what})", "ours_seconds": seconds,
-            "peer_seconds": LIMIT, "ratio": LIMIT / seconds, "target": 1.0,
-            "note": f"{found.results.num_rows:,} numbers, {found.words.num_rows:,} words; the peer is the limit",
-        })  # fmt: skip
+        note = f"{found.results.num_rows:,} numbers, {found.words.num_rows:,} words; the peer is the limit"
+        name = f"reports: audit of {N_REPORTS:,} reports x {len(STRATEGIES)} strategies ({what})"
+        rows.append(row(name, seconds, LIMIT, note, target=1.0))
     return rows

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.rows import Row, row
 from cxrhf.audits.one_thread import one_thread
 from cxrhf.audits.slices.em import DIAGONAL_FLOOR, FULL_FLOOR, fit, maximise, prepare, start, unit_axes
 from cxrhf.audits.slices.methods import METHODS, Seen, assign, discover
@@ -139,7 +140,7 @@ def activations(seed: int = 0) -> np.ndarray:
     return unit_axes(x)(x)
 
 
-def mixtures(kind: str, rounds: int) -> list[dict[str, Any]]:
+def mixtures(kind: str, rounds: int) -> list[Row]:
     """Ours and scikit-learn's from the same start for the same rounds, then ours until it has converged."""
     from sklearn.mixture import GaussianMixture
 
@@ -168,32 +169,17 @@ def mixtures(kind: str, rounds: int) -> list[dict[str, Any]]:
         seconds = time.perf_counter() - begin
     size = f"{COMPONENTS} components, {MIXTURE_ROWS:,} x {MIXTURE_AXES}, {kind}"
     return [
-        {
-            "name": f"mixture, {size}, {rounds} rounds",
-            "ours_seconds": ours_seconds,
-            "peer_seconds": peer_seconds,
-            "ratio": peer_seconds / ours_seconds,
-            "target": None,
-            "note": "peer: scikit-learn GaussianMixture, same start and rounds; mean log likelihoods differ by "
-            f"{differ:.1e}",
-        },
-        {
-            "name": f"mixture, {size}, to the end",
-            "ours_seconds": seconds,
-            "peer_seconds": ALLOWED_SECONDS,
-            "ratio": ALLOWED_SECONDS / seconds,
-            "target": 1.0,
-            "note": f"{done.rounds} rounds; peer: the two minutes that are allowed",
-        },
-    ]
+        row(
+            f"mixture, {size}, {rounds} rounds", ours_seconds, peer_seconds,
+            f"peer: scikit-learn GaussianMixture, same start and rounds; mean log likelihoods differ by {differ:.1e}",
+        ),
+        row(
+            f"mixture, {size}, to the end", seconds, ALLOWED_SECONDS,
+            f"{done.rounds} rounds; peer: the two minutes that are allowed", target=1.0,
+        ),
+    ]  # fmt: skip
 
 
-def run() -> list[dict[str, Any]]:
+def run() -> list[Row]:
     compare()
     return mixtures("diag", 40) + mixtures("full", 8)
-
-
-if __name__ == "__main__":
-    for row in run():
-        print(f"{row['name']}: ours {row['ours_seconds']:.2f} s, peer {row['peer_seconds']:.2f} s, {row['ratio']:.2f}x")
-        print(f"  {row['note']}")

@@ -2,25 +2,20 @@
 
 Both train the same network on the same pictures in memory, with AdamW, on the CPU, its weights laid out alike (colours
 last, as our training lays them; else its gain would hide what the loop costs; a row of its own shows the gain). Without
-augmentation they see the same batches, and must lose the same. A clock in front of the network's first layer reads the
-time of every step, so a step is timed with all that lies between two of them, and making networks and starting workers
-is not. Ours carries its share of a checkpoint as well, one in 500 steps as trainings write them; the bare loop writes
-none and keeps no history. Both go in turn, a step of ours and a step of the other, so that a machine which slows down
-does so for both, and steps in which one was held up by other programs are left out for both. (Whole trainings one after
-the other gave ratios between .93 and 1.0.) Beside augmentation, workers of one side read ahead while the other has its
-turn. The bare side imports nothing of ours: it is also run alone, in a process of its own, for its memory.
+augmentation they see the same batches, and must lose the same. Steps are measured in turn (turns.py), so that making
+networks and starting workers is not in them. (Whole trainings one after the other gave ratios between .93 and 1.0.)
+Ours carries its share of a checkpoint as well, one in 500 steps as trainings write them; the bare loop writes none and
+keeps no history. Beside augmentation, workers of one side read ahead while the other has its turn. The bare side
+imports nothing of ours: it is also run alone, in a process of its own, for its memory.
 """
 
 from __future__ import annotations
 
-import copy
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +23,12 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks.rows import Row, row
+from benchmarks.turns import FIRST, Training, in_turn, middle, steps_of
+
 # A step this short is the worst case for what a loop does around it: networks of use take ten times as long.
 BACKBONE, SIDE, BATCH, LABELS = "resnet18", 64, 64, 14
 STEPS = 65  # losses are looked at every 20 steps; the last step ends with a checkpoint and is not timed
-FIRST = 4  # steps before this one warm up
-HELD_UP = 1.3  # times the median, from which a step shows the machine and not the loop
 SHORT_STEPS, LOOP_STEPS = 40, 800
 ROUNDS = 5  # of the loaders
 MEMORY_STEPS = 6
@@ -129,74 +125,7 @@ def ids_of(grey: torch.Tensor) -> list[str]:
     return [f"image-{row}" for row in range(len(grey))]
 
 
-@dataclass
-class Side:
-    """What one training showed: its losses, seconds of each step, and of what it did after the last one."""
-
-    losses: list[float] = field(default_factory=list)
-    steps: list[float] = field(default_factory=list)
-    after: float = 0.0
-    failed: BaseException | None = None
-
-
-class Turns:
-    """Whose turn it is among so many threads; one that has ended is passed over."""
-
-    def __init__(self, n: int) -> None:
-        self.changed, self.waiting, self.turn = threading.Condition(), list(range(n)), 0
-
-    def take(self, me: int) -> None:
-        with self.changed:
-            self.changed.wait_for(lambda: self.waiting[self.turn] == me)
-
-    def give(self, me: int, *, ended: bool = False) -> None:
-        with self.changed:
-            at = self.waiting.index(me)
-            if ended:
-                self.waiting.remove(me)
-            self.turn = (at if ended else at + 1) % max(len(self.waiting), 1)
-            self.changed.notify_all()
-
-
-def in_turn(model: torch.nn.Module, sides: Mapping[str, Callable[[torch.nn.Module], list[float]]]) -> dict[str, Side]:
-    """Each trains a copy of the network in a thread of its own, one step of each at a time."""
-    turns, found = Turns(len(sides)), {name: Side() for name in sides}
-
-    def train(me: int, side: Side, how: Callable[[torch.nn.Module], list[float]]) -> None:
-        network, began = copy.deepcopy(model), [0.0]
-
-        def step(*_: Any) -> None:
-            if began[0]:
-                side.steps.append(time.perf_counter() - began[0])
-            turns.give(me)
-            turns.take(me)
-            began[0] = time.perf_counter()
-
-        network.register_forward_pre_hook(step)
-        turns.take(me)
-        try:
-            side.losses = how(network)
-            side.after = max(0.0, time.perf_counter() - began[0] - middle(side.steps))
-        except BaseException as error:
-            side.failed = error
-        turns.give(me, ended=True)
-
-    threads = [
-        threading.Thread(target=train, args=(me, found[name], how)) for me, (name, how) in enumerate(sides.items())
-    ]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    for side in found.values():
-        if side.failed is not None:
-            raise side.failed
-    return found
-
-
-def both(
-    data: Data, folder: Path, peer: Iterable[Data], **settings: Any
-) -> dict[str, Callable[[torch.nn.Module], list[float]]]:
+def both(data: Data, folder: Path, peer: Iterable[Data], **settings: Any) -> dict[str, Training]:
     """Our training and the bare loop, ready to be run."""
 
     def trained(network: torch.nn.Module) -> list[float]:
@@ -221,18 +150,6 @@ class Ordered:
         return ((self.grey[rows], self.target[rows]) for rows in self.order)
 
 
-def middle(values: Iterable[float]) -> float:
-    return float(np.median(list(values)))
-
-
-def steps_of(found: dict[str, Side], *names: str) -> tuple[list[float], str]:
-    """Mean seconds of a step of each side, over the steps in which none of them was held up; and how many these are."""
-    times = np.array([found[name].steps[FIRST:] for name in names])
-    smooth = (times < HELD_UP * np.median(times, axis=1, keepdims=True)).all(axis=0)
-    said = f"{smooth.sum()} steps of each in turn ({(~smooth).sum()} more were held up)"
-    return [float(each) for each in times[:, smooth].mean(axis=1)], said
-
-
 def new_network() -> torch.nn.Module:
     import timm
 
@@ -240,17 +157,17 @@ def new_network() -> torch.nn.Module:
     return model
 
 
-def run() -> Iterator[dict[str, Any]]:
+def run() -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="cxrhf-training-") as name:
         folder = Path(name)
-        rows, step = _steps(folder)
-        yield from rows
+        found, step = _steps(folder)
+        yield from found
         yield _loop(folder, step)
         yield _augmented(folder, step)
         yield _memory()
 
 
-def _steps(folder: Path) -> tuple[list[dict[str, Any]], float]:
+def _steps(folder: Path) -> tuple[list[Row], float]:
     """Steps of both loops with the loader between them; and the seconds of a step of ours."""
     data = drawn(STEPS)
     kept, shards, about = _loaders(data, folder)
@@ -268,31 +185,32 @@ def _steps(folder: Path) -> tuple[list[dict[str, Any]], float]:
     from_memory, from_shards = (middle(read() for _ in range(ROUNDS)) for read in (kept, shards))
     needed = f"the step above needs {BATCH / step:.0f}"
     return [
-        _row(f"training, {BACKBONE} at {SIDE} px, batch {BATCH}: a step", whole, bare, TARGET,
-             f"{BATCH / whole:.0f} images/s, bare PyTorch {BATCH / bare:.0f}, {torch.get_num_threads()} threads; "
-             f"{said}; ours with 1/{SAVE_EVERY} of its checkpoint of {checkpoint:.2f} s ({share:.1f}%), peer without"),
-        _row("the same, peer's weights laid out as torch does", whole, usual, None,
-             f"bare PyTorch {BATCH / usual:.0f} images/s; {BATCH / bare:.0f} with colours last, as above and as ours"),
-        _row("loader, pictures kept in memory: delivered over needed", from_memory, step, 1.0,
-             f"a batch of {BATCH}: {BATCH / from_memory:,.0f} images/s, {needed}"),
-        _row("loader, pictures from shards: delivered over needed", from_shards, step, 1.0,
-             f"a batch of {BATCH}: {BATCH / from_shards:,.0f} images/s, {needed}; {about}"),
+        row(f"training, {BACKBONE} at {SIDE} px, batch {BATCH}: a step", whole, bare,
+            f"{BATCH / whole:.0f} images/s, bare PyTorch {BATCH / bare:.0f}, {torch.get_num_threads()} threads; "
+            f"{said}; ours with 1/{SAVE_EVERY} of its checkpoint of {checkpoint:.2f} s ({share:.1f}%), peer without",
+            target=TARGET),
+        row("the same, peer's weights laid out as torch does", whole, usual,
+            f"bare PyTorch {BATCH / usual:.0f} images/s; {BATCH / bare:.0f} with colours last, as above and as ours"),
+        row("loader, pictures kept in memory: delivered over needed", from_memory, step,
+            f"a batch of {BATCH}: {BATCH / from_memory:,.0f} images/s, {needed}", target=1.0),
+        row("loader, pictures from shards: delivered over needed", from_shards, step,
+            f"a batch of {BATCH}: {BATCH / from_shards:,.0f} images/s, {needed}; {about}", target=1.0),
     ], step  # fmt: skip
 
 
-def _loop(folder: Path, plain: float) -> dict[str, Any]:
+def _loop(folder: Path, plain: float) -> Row:
     """What the loop costs around a step, seen where there is next to no network."""
     layer = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(SIDE * SIDE, LABELS))
     data = drawn(LOOP_STEPS)
     found = in_turn(layer, both(data, folder, Ordered(data)))
     (step, bare), said = steps_of(found, "ours", "bare")
     more = step - bare
-    return _row("the loop alone, around one linear layer: a step", step, bare, None,
-                f"{1000 * more:.2f} ms more than the bare loop, {100 * more / plain:.1f}% of a step of {BACKBONE}; "
-                f"without checkpoints; {said}")  # fmt: skip
+    return row("the loop alone, around one linear layer: a step", step, bare,
+               f"{1000 * more:.2f} ms more than the bare loop, {100 * more / plain:.1f}% of a step of {BACKBONE}; "
+               f"without checkpoints; {said}")  # fmt: skip
 
 
-def _augmented(folder: Path, plain: float) -> dict[str, Any]:
+def _augmented(folder: Path, plain: float) -> Row:
     """Flip, rotation and scale on both sides, with as many workers as ours takes."""
     from cxrhf.models.augment import Augment
     from cxrhf.models.loader import n_workers
@@ -303,12 +221,12 @@ def _augmented(folder: Path, plain: float) -> dict[str, Any]:
     loader = DataLoader(Turned(data), BATCH, shuffle=True, num_workers=workers)
     found = in_turn(new_network(), both(data, folder, loader, **changes))
     (step, bare), said = steps_of(found, "ours", "bare")
-    return _row(f"training with flip, rotation {ROTATION:g}, scale {SCALE:g}: a step", step, bare, None,
-                f"peer: torchvision's transforms, picture by picture in a DataLoader; workers on both sides: "
-                f"{workers}; {step / plain:.2f} times our step without; {said}")  # fmt: skip
+    return row(f"training with flip, rotation {ROTATION:g}, scale {SCALE:g}: a step", step, bare,
+               f"peer: torchvision's transforms, picture by picture in a DataLoader; workers on both sides: "
+               f"{workers}; {step / plain:.2f} times our step without; {said}")  # fmt: skip
 
 
-def _memory() -> dict[str, Any]:
+def _memory() -> Row:
     """Peak memory of a process that trains and does nothing else, of each side."""
     seconds, peak = {}, {}
     for side in ("ours", "bare"):
@@ -317,12 +235,12 @@ def _memory() -> dict[str, Any]:
         if done.returncode:
             sys.exit(done.stderr or f"the training of {side} in a process of its own ended with {done.returncode}")
         seconds[side], peak[side] = time.perf_counter() - start, float(done.stdout.split()[-1])
-    return {
-        "name": f"training, {BACKBONE}: memory at its peak", "ours_seconds": seconds["ours"],
-        "peer_seconds": seconds["bare"], "ratio": peak["ours"] / peak["bare"], "target": LARGEST, "at_most": True,
-        "note": f"the ratio is of memory: ours {peak['ours']:,.0f} MB with a checkpoint, bare PyTorch "
-        f"{peak['bare']:,.0f} MB; processes of their own, {MEMORY_STEPS} steps, imports counted",
-    }  # fmt: skip
+    note = (
+        f"the ratio is of memory: ours {peak['ours']:,.0f} MB with a checkpoint, bare PyTorch {peak['bare']:,.0f} MB; "
+        f"processes of their own, {MEMORY_STEPS} steps, imports counted"
+    )
+    return row(f"training, {BACKBONE}: memory at its peak", seconds["ours"], seconds["bare"], note,
+               ratio=peak["ours"] / peak["bare"], target=LARGEST, at_most=True)  # fmt: skip
 
 
 def memory_of(side: str) -> None:
@@ -354,7 +272,7 @@ def _loaders(data: Data, folder: Path) -> tuple[Callable[[], float], Callable[[]
         Image.fromarray(images.original(number)).save(path, quality=90)
         small.append(folder / f"small{number}.jpg")
         small[-1].write_bytes(stored(path, images.SIZE))
-    images._build(small * COPIES, folder / "shards", 1)
+    images.write_pictures(small * COPIES, folder / "shards", 1)
     kept = squares_of(data[0])
     shards = Squares(open_shards(folder / "shards"), Look(READ_AT, "crop", "half", 1))
     workers = n_workers(None, shards, Augment(), gpu=False, processes=1)
@@ -390,17 +308,3 @@ def _same(mine: list[float], theirs: list[float]) -> None:
         raise RuntimeError(
             f"the peer and we train differently (losses by {difference:.2g}); the comparison means nothing"
         )
-
-
-def _row(name: str, mine: float, peer: float, target: float | None, note: str) -> dict[str, Any]:
-    """Seconds of a step or a batch; ratio = peer seconds over ours, which is our images/s over theirs."""
-    return {
-        "name": name, "ours_seconds": mine, "peer_seconds": peer, "ratio": peer / mine, "target": target, "note": note,
-    }  # fmt: skip
-
-
-if __name__ == "__main__":
-    from benchmarks.__main__ import line
-
-    for row in run():
-        print(line(row))

@@ -9,13 +9,12 @@ replicates (reports, for self-BLEU) and scaled; ours runs in full. Texts are syn
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from benchmarks.rows import Row, row, timed
 from cxrhf.metrics.association import cad_corpora, corpora, wae
 from cxrhf.metrics.language import self_bleu, tokenize
 from cxrhf.metrics.words_resample import bootstrap_words, permute_groups
@@ -69,13 +68,7 @@ def loop_self_bleu(texts: list[list[str]], hypotheses: list[int]) -> list[float]
     return scores
 
 
-def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    start = time.perf_counter()
-    result = call()
-    return time.perf_counter() - start, result
-
-
-def run(peer_replicates: int = 20, peer_texts: int = 5) -> list[dict[str, Any]]:
+def run(peer_replicates: int = 20, peer_texts: int = 5) -> list[Row]:
     """Time both sides once; ratio = peer seconds (scaled) over our seconds."""
     reference, generated = synthetic_reports(N_REPORTS, 0), synthetic_reports(N_REPORTS, 1)
     groups = ["F", "M"] * (N_REPORTS // 2)
@@ -117,27 +110,14 @@ def run(peer_replicates: int = 20, peer_texts: int = 5) -> list[dict[str, Any]]:
     loop_seconds *= N_REPORTS / peer_texts
     words = f"{N_REPORTS} reports, {len(texts.vocabulary)} words"
     return [
-        {
-            "name": "CAD + WAE, 1,000 bootstraps and 1,000 permutations",
-            "ours_seconds": ours_seconds,
-            "peer_seconds": peer_seconds,
-            "ratio": peer_seconds / ours_seconds,
-            "target": 50.0,
-            "note": f"{words}; peer: loop of counters, 2 x {peer_replicates} replicates scaled to 2,000; "
+        row(
+            "CAD + WAE, 1,000 bootstraps and 1,000 permutations", ours_seconds, peer_seconds,
+            f"{words}; peer: loop of counters, 2 x {peer_replicates} replicates scaled to 2,000; "
             f"ours also gives per-word errors and p values; counting the words once: {counting:.2f} s",
-        },
-        {
-            "name": "self-BLEU",
-            "ours_seconds": bleu_seconds,
-            "peer_seconds": loop_seconds,
-            "ratio": loop_seconds / bleu_seconds,
-            "target": None,
-            "note": f"{N_REPORTS} reports; peer: the definition, {peer_texts} texts against all others, scaled",
-        },
-    ]
-
-
-if __name__ == "__main__":
-    for row in run():
-        print(f"{row['name']}: ours {row['ours_seconds']:.3f} s, peer {row['peer_seconds']:.1f} s, {row['ratio']:.0f}x")
-        print(f"  target {row['target']}; {row['note']}")
+            target=50.0,
+        ),
+        row(
+            "self-BLEU", bleu_seconds, loop_seconds,
+            f"{N_REPORTS} reports; peer: the definition, {peer_texts} texts against all others, scaled",
+        ),
+    ]  # fmt: skip

@@ -1,7 +1,8 @@
-"""Settings of every verb as frozen dataclasses; flags, config files and checks all come from here.
+"""Settings of `cxrhf audit`, and what the settings of all verbs (config_*.py) share: checks, config files, run.json.
 
-`help` in a field's metadata is what `--help` shows. A value out of range is a ConfigError when the config is made; an
-unknown key in a config file is an error with the nearest known name. No heavy import: a config is made before work is.
+A config is a frozen dataclass; flags come from its fields, and `help` in a field's metadata is what `--help` shows. A
+value out of range is a ConfigError when the config is made; an unknown key in a config file is an error with the
+nearest known name. No heavy import: a config is made before work is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cxrhf.config_reports import WORD_GROUPS, ReportFields
+from cxrhf.config_generations import WORD_GROUPS, ReportFields
 from cxrhf.config_representations import SHORTCUT_TESTS, SLICE_METHODS, SLICE_RECIPES
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.findings import finding_name
@@ -202,73 +203,6 @@ class AuditConfig(ReportFields):
         from cxrhf.tables.columns import pretest_sources
 
         return (pretest_sources(self.pretest) if self.pretest else None) or ()
-
-
-@dataclass(frozen=True, slots=True)
-class DemoConfig:
-    """A made-up hospital -> its dataset with prior notes, a simulated model's predictions, and their audit."""
-
-    out: str | None = field(
-        default=None,
-        metadata={"metavar": "RUN", "aliases": ("-o",), "help": "Run folder to write (runs/demo, runs/demo-quick)."},
-    )
-    quick: bool = field(
-        default=False,
-        metadata={"help": "An eighth of the data and no vision-language model: under two minutes."},
-    )
-    n_patients: int = field(default=1200, metadata={"help": "Patients to make up, with some six images each."})
-    size: int = field(default=128, metadata={"help": "Side of the drawn pictures."})
-    seed: int = field(default=0, metadata={"help": "Seed of the patients and of the resampling."})
-    steps: int = field(default=500, metadata={"help": "Steps of the network's training; 0: no network, no torch."})
-    report_steps: int = field(
-        default=300,
-        metadata={"help": "Steps in which a tiny vision-language model learns to write reports; 0: no such model."},
-    )
-    n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients."})
-    overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
-
-    def __post_init__(self) -> None:
-        within("n_patients", self.n_patients, 20, 1_000_000)
-        within("steps", self.steps, 0, 1_000_000)
-        within("report_steps", self.report_steps, 0, 1_000_000)
-        within("size", self.size, 64, 512)
-        within("n_resamples", self.n_resamples, 10, 1_000_000)
-        within("seed", self.seed, 0, 2**63 - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class ReportConfig:
-    """A run -> its page and its models' cards, written again; cards -> the same cards; two runs -> what changed."""
-
-    run: tuple[str, ...] = field(
-        metadata={
-            "positional": True,
-            "metavar": "RUN",
-            "help": "Run folder made by cxrhf audit; or a card's folder, or a folder of such, to write them again. Two "
-            "run folders with --diff.",
-        }
-    )
-    diff: bool = field(default=False, metadata={"help": "Compare two runs: lines, and diff.html."})
-    out: str | None = field(
-        default=None,
-        metadata={"metavar": "DIR", "aliases": ("-o",), "help": "With --diff: where diff.html goes; the second run."},
-    )
-    json: bool = field(default=False, metadata={"help": "With --diff: print one JSON object instead of lines."})
-    cards: str | None = field(
-        default=None,
-        metadata={"metavar": "FOLDER", "help": "Where the cards of the models go, a folder each (RUN/model_cards)."},
-    )
-
-    def __post_init__(self) -> None:
-        given = (self.run,) if isinstance(self.run, (str, Path)) else tuple(self.run)
-        set_field(self, "run", tuple(str(each) for each in given))
-        if len(self.run) != 1 + self.diff:
-            raise ConfigError(
-                "--diff compares two runs" if self.diff else "report takes one RUN", got=" ".join(self.run) or "none",
-                next_step="cxrhf report --diff RUN1 RUN2" if self.diff or len(self.run) > 1 else "cxrhf report RUN",
-            )  # fmt: skip
-        if not self.diff and (self.out or self.json):
-            raise ConfigError("--out and --json go with --diff", next_step="cxrhf report --diff RUN1 RUN2")
 
 
 def set_field(config: object, name: str, value: object) -> None:

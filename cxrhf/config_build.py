@@ -71,7 +71,9 @@ class BuildConfig:
             ONE_IMAGE, "Every image; or one a patient: the first, a positive one first, or stitched labels."
         ),
     )
-    finding: str | None = field(default=None, metadata={"metavar": "FINDING", "help": "For positive_first."})
+    finding: str | None = field(
+        default=None, metadata={"metavar": "FINDING", "help": "Finding of which positive_first takes a positive image."}
+    )
     one_per_study: bool = field(default=False, metadata={"help": "Keep the first image of each study."})
     exclude_devices: bool = field(default=False, metadata={"help": "Drop images with support devices."})
     sample: str = field(
@@ -83,10 +85,15 @@ class BuildConfig:
         metadata=_one_of(SPLITS, "By ratio of patients, the dataset's own, from --split-file, or none."),
     )
     split_file: str | None = field(
-        default=None, metadata={"metavar": "CSV", "help": "Columns index (row of the table) or patient_id, and split."}
+        default=None,
+        metadata={
+            "metavar": "CSV",
+            "help": "A file with the column split and one of image_id, patient_id, index (row of the source).",
+        },
     )
     ratios: str | None = field(
-        default=None, metadata={"metavar": "A/B/C", "help": "Shares of patients in train, validate, test; 80/10/10."}
+        default=None,
+        metadata={"metavar": "A/B/C", "help": "Patients in train/validate/test; 80/10/10 or 60/10/30, by dataset."},
     )
     seed: int = field(default=0, metadata={"help": "Seed of the split and of every sample."})
     resamples: int = field(default=0, metadata={"help": "Also write this many resampled splits, seeds 0, 1, ..."})

@@ -130,8 +130,8 @@ class ContextFitConfig:
     min_patients: int | None = field(
         default=None,
         metadata={
-            "help": "Patients with, and without, a finding that a fit needs; fewer: no fit, and it is said. 20; where "
-            "no finding has as many 5, for a trial that nobody should quote."
+            "help": "Patients with, and patients without, a finding that a fit needs; a finding with fewer is left out "
+            "and named. 20 if not given; 5 where no finding has 20, for a trial that nobody should quote."
         },
     )
     folds: int = field(default=5, metadata={"help": "Folds of patients for cross-validation and calibration."})

@@ -90,7 +90,7 @@ class FinetuneConfig:
         default=False, metadata={"help": "Compute activations twice: much less memory, some 30% more time."}
     )
     group_by_length: bool = field(
-        default=True, metadata={"help": "Reports of like lengths in one batch: less is computed for nothing."}
+        default=True, metadata={"help": "Like lengths go into one batch: less computing. --no-group-by-length: any do."}
     )
     precision: str = field(
         default="auto", metadata={"metavar": "KIND", "help": "auto (bf16 on a GPU that has it), float32, bf16, fp16."}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cxrhf.config import listed, one_of, set_field, within
-from cxrhf.config_train import BUILD, DEVICE, DEVICES, OVERWRITE, PRECISIONS, RUN, TASKS, WORKERS, seed_list
+from cxrhf.config_train import BUILD, DEVICE, DEVICES, LABELS, OVERWRITE, PRECISIONS, RUN, TASKS, WORKERS, seed_list
 from cxrhf.errors import ConfigError
 from cxrhf.findings import finding_name
 
@@ -35,7 +35,7 @@ class LookConfig:
         metadata=RUN | {"help": "Run folder to add to; the run itself, or for another build <run>-on-<build>."},
     )
     seeds: str | None = field(default=None, metadata={"metavar": "0-9", "help": "Seeds of the run; all if not given."})
-    labels: str | None = field(default=None, metadata={"metavar": "POLICY", "help": "Label policy; the build's own."})
+    labels: str | None = field(default=None, metadata=LABELS)
     batch_size: int = field(default=64, metadata={"help": "Images at a time, in each process."})
     precision: str = field(default="float32", metadata={"metavar": "KIND", "help": "float32, bf16, fp16, auto."})
     workers: int | None = field(default=None, metadata=WORKERS)
@@ -142,7 +142,7 @@ class ProbeConfig:
     batch_size: int = field(default=150, metadata={"help": "Images of one step of the new layers."})
     n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients for the intervals."})
     seed: int = field(default=0, metadata={"help": "Seed of the new layers, random weights and folds."})
-    labels: str | None = field(default=None, metadata={"metavar": "POLICY", "help": "Label policy; the build's own."})
+    labels: str | None = field(default=None, metadata=LABELS)
     workers: int | None = field(default=None, metadata=WORKERS)
     device: str = field(default="auto", metadata=DEVICE)
     overwrite: bool = field(default=False, metadata=OVERWRITE)
@@ -166,6 +166,8 @@ class ProbeConfig:
             within("folds", self.folds, 2, 50)
         if self.reduce is not None:
             within("reduce", self.reduce, 1, 100_000)
+        if self.workers is not None:
+            within("workers", self.workers, 0, 1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ class ZeroshotConfig:
         default=("validate", "test"), metadata={"metavar": "SPLIT,...", "help": "Splits, or all."}
     )
     embed: bool = field(default=False, metadata={"help": "Also write the pictures' vectors."})
-    labels: str | None = field(default=None, metadata={"metavar": "POLICY", "help": "Label policy; the build's own."})
+    labels: str | None = field(default=None, metadata=LABELS)
     batch_size: int = field(default=32, metadata={"help": "Images at a time."})
     device: str = field(default="auto", metadata=DEVICE)
     overwrite: bool = field(default=False, metadata=OVERWRITE)
@@ -201,5 +203,7 @@ class ZeroshotConfig:
     def __post_init__(self) -> None:
         set_field(self, "findings", tuple(finding_name(each) for each in listed(self.findings)))
         set_field(self, "splits", listed(self.splits))
+        if not self.splits:
+            raise ConfigError("splits is empty", allowed="names of splits, or all")
         one_of("device: not known", self.device, DEVICES)
         within("batch_size", self.batch_size, 1, 1_000_000)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cxrhf.config import listed, one_of, set_field, within
+from cxrhf.config_build import LABEL_POLICIES
 from cxrhf.errors import ConfigError
 from cxrhf.findings import finding_name
 
@@ -33,6 +34,10 @@ WORKERS: dict[str, Any] = {
 MEMORY: dict[str, Any] = {
     "metavar": "GB",
     "help": "Memory of each process for pictures that were read once; a set that does not fit is read in every epoch.",
+}
+LABELS: dict[str, Any] = {
+    "metavar": "POLICY",
+    "help": f"Uncertain and blank labels: {', '.join(LABEL_POLICIES)}; as the build says if not given.",
 }
 OVERWRITE: dict[str, Any] = {"help": "Replace a run that was made from other inputs."}
 
@@ -63,9 +68,7 @@ class TrainConfig:
             "help": "Train and validate on a part: sex=F, race=White, view=AP|PA, age=18-65. Several must all hold.",
         },
     )
-    labels: str | None = field(
-        default=None, metadata={"metavar": "POLICY", "help": "Label policy; the one the build recorded if not given."}
-    )
+    labels: str | None = field(default=None, metadata=LABELS)
     train_split: str = field(default="train", metadata={"metavar": "SPLIT", "help": "Split to learn from."})
     validate_split: str = field(
         default="validate", metadata={"metavar": "SPLIT", "help": "Split that chooses the best epoch."}
@@ -257,6 +260,6 @@ def condition(text: str) -> tuple[str, tuple[str, ...]]:
     if name != "age":
         return name, tuple(each.strip() for each in values.split("|"))
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*-\s*(\d+(?:\.\d+)?)\s*", values)
-    if match is None:
+    if match is None or float(match[1]) > float(match[2]):
         raise ConfigError("only: not a range of ages", got=text, allowed="age=18-65 (both included)")
     return name, (match[1], match[2])

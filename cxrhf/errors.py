@@ -27,6 +27,14 @@ class CxrhfError(Exception):
         # What to do stands last and without a full stop: a command is copied with whatever follows it.
         super().__init__(" ".join([*said, *([] if next_step is None else [f"Next: {next_step}"])]))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From a worker's process it arrives as it was: made anew it would get a full stop behind the command."""
+        return (_unpacked, (type(self), self.args), self.__dict__)
+
+
+def _unpacked(kind: type[CxrhfError], args: tuple[Any, ...]) -> CxrhfError:
+    return kind.__new__(kind, *args)
+
 
 class TableError(CxrhfError, ValueError):
     """A table or file does not hold what its schema says; names file, column and row."""
@@ -53,13 +61,6 @@ class LeakageError(CxrhfError):
     def __init__(self, what: str, *, counts: dict[str, int], next_step: str | None = None) -> None:
         self.counts = dict(counts)
         super().__init__(what, next_step=next_step)
-
-    def __reduce__(self) -> tuple[Any, ...]:  # keyword-only arguments do not survive the default
-        return (_leakage_error, (str(self), self.counts))
-
-
-def _leakage_error(said: str, counts: dict[str, int]) -> LeakageError:
-    return LeakageError(said, counts=counts)
 
 
 class CxrhfWarning(UserWarning):

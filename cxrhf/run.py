@@ -249,18 +249,18 @@ def clear_run(folder: Path) -> None:
 
 
 def _read_record(folder: Path, *, tolerant: bool) -> dict[str, Any] | None:
+    """What run.json holds, None without one; `tolerant`: a damaged one holds nothing."""
+    from cxrhf.tables.json_files import read_object
+
     path = folder / "run.json"
     if not path.is_file():
         return None
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(record, dict):
-            raise ValueError("not an object")
-    except ValueError as error:
+        return read_object(path, next_step="make the run again with --overwrite")
+    except RunError:
         if tolerant:
             return {}
-        raise RunError(f"{path} is damaged ({error})", next_step="make the run again with --overwrite") from None
-    return record
+        raise
 
 
 def _write_record(run: Run) -> Path:

@@ -10,7 +10,9 @@ import pytest
 from cxrhf import audits
 from cxrhf.audits.reports import AUDITS as OF_REPORTS
 from cxrhf.cli.demo import settled
-from cxrhf.config import AUDITS, AuditConfig, DemoConfig, ReportConfig, from_mapping, load_mapping, to_mapping
+from cxrhf.config import AUDITS, AuditConfig, from_mapping, load_mapping, to_mapping
+from cxrhf.config_demo import DemoConfig
+from cxrhf.config_report import ReportConfig
 from cxrhf.errors import ConfigError
 
 CONFIGS = (AuditConfig, DemoConfig, ReportConfig)
@@ -77,6 +79,17 @@ def test_the_demo() -> None:
     assert (quick.out, quick.n_patients, quick.report_steps) == ("runs/demo-quick", 150, 0)
     with pytest.raises(ConfigError, match="n_patients"):
         DemoConfig(n_patients=1)
+
+
+def test_reports_and_their_flags() -> None:
+    for settings, said in (
+        ({"run": ("a", "b")}, "report takes one RUN"),
+        ({"run": ("a",), "diff": True}, "--diff compares two runs"),
+        ({"run": ("a",), "json": True}, "go with --diff"),
+        ({"run": ("a", "b"), "diff": True, "cards": "c"}, r"--diff writes no cards. Next: cxrhf report b --cards c$"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            ReportConfig(**settings)  # type: ignore[arg-type]
 
 
 def test_from_mapping() -> None:

@@ -78,7 +78,7 @@ def test_bad_seeds(text: str) -> None:
         seed_list(text)
 
 
-@pytest.mark.parametrize("text", ["sex", "sex=", "colour=red", "age=old", "age=5"])
+@pytest.mark.parametrize("text", ["sex", "sex=", "colour=red", "age=old", "age=5", "age=65-18"])
 def test_bad_conditions(text: str) -> None:
     with pytest.raises(ConfigError, match="only: "):
         condition(text)
@@ -89,6 +89,10 @@ def test_other_settings_that_cannot_be() -> None:
         CalibrateConfig("r", split="test")
     with pytest.raises(ConfigError, match="splits is empty"):
         PredictConfig("r", splits=())
+    with pytest.raises(ConfigError, match="splits is empty"):
+        ZeroshotConfig("b", splits=())
+    with pytest.raises(ConfigError, match="workers is out of range"):
+        ProbeConfig("b", workers=-1)
     with pytest.raises(ConfigError, match="did you mean 'temperature'"):
         CalibrateConfig("r", method="temprature")
     with pytest.raises(ConfigError, match="targets"):

@@ -30,10 +30,8 @@ PLACES = {
 SLOW = ("scipy.stats", "sklearn", "datasets")
 
 TABLES = {"schema", "tables", "errors", "findings"}
-SHARED = TABLES | {
-    "config", "config_build", "config_context", "config_finetune", "config_generate", "config_models",
-    "config_push", "config_reports", "config_representations", "config_score", "config_train", "run", "terms",
-}  # fmt: skip
+CONFIGS = {path.stem for path in (ROOT / "cxrhf").glob("config*.py")}
+SHARED = TABLES | CONFIGS | {"run", "terms"}
 STAGE = SHARED | {"metrics", "calibrate", "encode"}
 # Part of cxrhf -> the parts it may import, besides itself. Data, context and models meet only through tables.
 LAYERS = {
@@ -43,19 +41,9 @@ LAYERS = {
     "findings": set[str](),
     "schema": TABLES,
     "tables": TABLES,
-    "config": TABLES | {"config_representations", "config_reports"},
-    "config_representations": set[str](),
-    "config_reports": {"config_representations"},
-    "config_push": TABLES | {"config"},
-    "config_selfcheck": TABLES | {"config"},
     "terms": set[str](),
-    "config_build": TABLES | {"config"},
-    "config_context": TABLES | {"config"},
-    "config_train": TABLES | {"config"},
-    "config_models": TABLES | {"config", "config_train"},
-    "config_finetune": TABLES | {"config", "config_train"},
-    "config_generate": TABLES | {"config", "config_train"},
-    "config_score": TABLES | {"config", "config_train", "config_context"},
+    **dict.fromkeys(CONFIGS, TABLES | CONFIGS),
+    "configs": set[str](),
     "run": TABLES,
     "calibrate": SHARED | {"metrics"},
     "encode": SHARED,
@@ -80,35 +68,18 @@ LAYERS = {
     # A build and settings -> models that write reports, their reports, and scores of them.
     "writing": SHARED | {"metrics", "data", "models", "encode", "imaging"},
     # Planted data through the same audits as everybody's.
-    "selfchecking": SHARED
-    | {"metrics", "audits", "auditing", "calibrate", "config_selfcheck", "data", "pretesting", "report"},
-    "configs": set[str](),
+    "selfchecking": SHARED | {"metrics", "audits", "auditing", "calibrate", "data", "pretesting", "report"},
 }
 METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}
 # What `import cxrhf` and `cxrhf --help` cost: the package and the command line name everything else inside functions.
 LIGHT = {
     "cxrhf": set[str](),
     "cxrhf.__main__": {"cli"},
-    "cxrhf.cli": {
-        "cli",
-        "errors",
-        "config",
-        "config_build",
-        "config_context",
-        "config_finetune",
-        "config_generate",
-        "config_models",
-        "config_push",
-        "config_reports",
-        "config_representations",
-        "config_score",
-        "config_selfcheck",
-        "config_train",
-    },
+    "cxrhf.cli": {"cli", "errors", *CONFIGS},
 }
 # Import name -> the distribution that brings it, where they differ.
 DISTRIBUTIONS = {
-    "sklearn": "scikit-learn", "PIL": "pillow", "yaml": "datasets", "markupsafe": "jinja2",
+    "sklearn": "scikit-learn", "PIL": "pillow", "yaml": "pyyaml", "markupsafe": "jinja2",
     "open_clip": "open-clip-torch",
 }  # fmt: skip
 

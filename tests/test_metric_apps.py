@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cxrhf.hub import widget
+from cxrhf.hub import widget_result
 from tests.browser import ROOT, browser, host, page
 
 FOLDERS = sorted(path.parent for path in (ROOT / "metrics").glob("*/app.py"))
@@ -76,16 +76,16 @@ def test_page_computes_the_example_of_the_card(
     with page(within=started()) as seen:
         seen.page.goto(address)
         seen.page.locator("#compute").click()
-        number = words(widget.headline(folder.name, result, 0.95))
+        number = words(widget_result.headline(folder.name, result, 0.95))
         seen.page.wait_for_function(
             "text => document.querySelector('#headline').innerText.split(/\\s+/).join('') === text",
             arg=re.sub(r"\s+", "", number),
             timeout=60_000,
         )
         shown = seen.page.locator("#result").inner_text()
-        for key, value in widget.plain(result).items():
+        for key, value in widget_result.plain(result).items():
             if isinstance(value, (int, float)):
-                assert re.search(rf"{key}\s+{re.escape(widget.shown(value))}(\s|$)", shown), f"{key}: {shown}"
+                assert re.search(rf"{key}\s+{re.escape(widget_result.shown(value))}(\s|$)", shown), f"{key}: {shown}"
         assert seen.page.locator("#problem").inner_text().strip() == ""
         assert seen.errors == []
         assert seen.outside == []

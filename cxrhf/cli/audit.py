@@ -66,11 +66,13 @@ def main(args: Sequence[str]) -> int:
     import json
     import sys
 
+    from cxrhf.run import read_run
+
     with contextlib.redirect_stdout(sys.stderr):
         page = audited(config)
-    record = json.loads((page.parent / "run.json").read_text(encoding="utf-8"))
     told = {"run": page.parent, "page": page, "results": page.parent / "results.json"}
-    print(json.dumps({**{name: str(path) for name, path in told.items()}, "notes": record.get("notes", [])}, indent=1))
+    notes = read_run(page.parent).record.get("notes", [])
+    print(json.dumps({**{name: str(path) for name, path in told.items()}, "notes": notes}, indent=1))
     return 0
 
 

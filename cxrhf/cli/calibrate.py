@@ -27,4 +27,4 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.written import told
     from cxrhf.imaging.calibrating import calibrate_run
 
-    return told(calibrate_run(config, progress_line()), "cxrhf audit {}")
+    return told(calibrate_run(config, progress_line()), "audit")

@@ -73,6 +73,7 @@ def _flags(kind: type) -> Iterator[Flag]:
         takes = "none" if hints[each.name] is bool else "many" if several else "one"
         about = " ".join(str(each.metadata.get("help", "")).split())
         name = "" if each.metadata.get("positional") else f"--{each.name.replace('_', '-')}"
+        name = name.replace("--", "--no-", 1) if each.default is True else name  # what is on can only be taken away
         metavar = str(each.metadata.get("metavar", each.name.upper()))
         names = (name, *each.metadata.get("aliases", ()))
         yield Flag(names, about, metavar, takes, known.get(each.name, ()))

@@ -8,15 +8,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from cxrhf.config import AuditConfig, DemoConfig
+from cxrhf.config import AuditConfig
+from cxrhf.config_demo import DemoConfig
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from cxrhf.cli.demo_simulated import Said
     from cxrhf.cli.demo_steps import Steps
-    from cxrhf.data.build import Built
 
 ABOUT = """See the whole way in a few minutes, without any data: draw the films of a made-up hospital in MIMIC's
 layout, link them with prior notes, show what every step left, learn from the notes how likely each finding is before
@@ -37,9 +36,6 @@ examples:
   cxrhf demo --report-steps 0                              without the vision-language model
   cxrhf demo --steps 0 --report-steps 0                    simulated models only: no torch is needed"""
 
-
-# Kind of simulated model -> its name on the page.
-MODELS = {"ideal": "picture + chart", "image_only": "picture only", "miscalibrated": "too sure"}
 NETWORK = "network"
 ENOUGH = 100  # patients in the test set; the demo as it stands has twice as many
 
@@ -56,6 +52,7 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.demo_example import write_example
     from cxrhf.cli.demo_push import dry_runs
     from cxrhf.cli.demo_reports import reports
+    from cxrhf.cli.demo_simulated import MODELS, simulated_models
     from cxrhf.cli.demo_steps import Steps
     from cxrhf.config import to_mapping
     from cxrhf.config_build import BuildConfig
@@ -114,7 +111,7 @@ def main(args: Sequence[str]) -> int:
         steps.begin("network")
     network = trained(config, folder, run.path / "network", steps) if config.steps else None
     steps.begin("simulated")
-    said = [simulated(config, built), *([network] if network else [])]
+    said = [simulated_models(config, folder), *([network] if network else [])]
     written = run.add("predictions", pa.concat_tables([each.predictions for each in said]))
     run.add("embeddings", pa.concat_tables([each.embeddings for each in said]))
     loaded = load_predictions(written)  # through the same door as everybody's file
@@ -192,15 +189,9 @@ def _small(predictions: Path) -> str:
             "truth that was planted; `cxrhf demo` has enough of them")  # fmt: skip
 
 
-class Said(NamedTuple):
-    """What models say of the films, and vectors of some of them."""
-
-    predictions: pa.Table
-    embeddings: pa.Table
-
-
 def trained(config: DemoConfig, data: Path, out: Path, steps: Steps) -> Said | None:
     """What a network says that learned from the training films; None where the packages are not there."""
+    from cxrhf.cli.demo_simulated import Said
     from cxrhf.config import load_mapping
     from cxrhf.config_models import EmbedConfig, PredictConfig
     from cxrhf.config_train import TrainConfig
@@ -224,41 +215,3 @@ def trained(config: DemoConfig, data: Path, out: Path, steps: Steps) -> Said | N
     predict_run(PredictConfig(str(out), build=str(data), out=str(out)), steps.show)
     embed_run(EmbedConfig(str(out), build=str(data), out=str(out)), steps.show)
     return Said(read_table(out / "predictions.parquet", PREDICTION), read_table(out / "embeddings.parquet", EMBEDDING))
-
-
-def simulated(config: DemoConfig, built: Built) -> Said:
-    """What the simulated models say of the films that the network did not learn from.
-
-    What is planted of the chart is left out: the demo learns it from the notes, as one does with real data.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from cxrhf.data.load import load_images
-    from cxrhf.data.synthetic.embeddings import embeddings
-    from cxrhf.data.synthetic.mimic_files import mimic_names
-    from cxrhf.data.synthetic.models import predictions
-    from cxrhf.data.synthetic.people import people
-
-    made = people(config.n_patients, config.seed)
-    images = load_images(Path(built.folder), columns=["image_id", "split", "dataset"])
-    images = images.filter(pc.not_equal(images["split"], "train"))
-    names = mimic_names(made, config.seed)
-    dataset = images["dataset"][0].as_py()
-    parts = []
-    for split in pc.unique(images["split"]).to_pylist():
-        there = images.filter(pc.equal(images["split"], split))["image_id"].to_pylist()
-        ids = names.filter(names["image_id"].is_in(there))
-        for kind, name in MODELS.items():
-            table = predictions(made, model=kind, ids=ids, dataset=dataset, split=split)
-            named = pa.repeat(pa.scalar(name), table.num_rows)
-            table = table.set_column(table.schema.get_field_index("model"), table.schema.field("model"), named)
-            blank = {each: pa.nulls(table.num_rows, table.schema.field(each).type) for each in ("pretest", "mention")}
-            for each, empty in blank.items():
-                table = table.set_column(table.schema.get_field_index(each), table.schema.field(each), empty)
-            parts.append(table)
-    tested = images.filter(pc.equal(images["split"], "test"))["image_id"].to_pylist()
-    vectors = embeddings(made, seed=config.seed, ids=names.filter(names["image_id"].is_in(tested)))
-    first = pa.repeat(pa.scalar(next(iter(MODELS.values()))), vectors.num_rows)
-    at = vectors.schema.get_field_index("model")
-    return Said(pa.concat_tables(parts), vectors.set_column(at, vectors.schema.field(at), first))

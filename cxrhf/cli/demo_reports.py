@@ -1,19 +1,17 @@
-"""The demo's generated reports: a tiny vision-language model learns to write; a simulated writer has known flaws."""
+"""The demo's generated reports: a tiny vision-language model learns to write them, beside a simulated writer."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cxrhf.config import DemoConfig
+from cxrhf.config_demo import DemoConfig
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from cxrhf.auditing_reports import ReadReports
     from cxrhf.cli.demo_steps import Steps
 
-WRITER, SIMULATED = "writer", "writer with planted flaws"
+WRITER = "writer"
 
 
 def reports(config: DemoConfig, data: Path, out: Path, steps: Steps) -> ReadReports | None:
@@ -22,6 +20,7 @@ def reports(config: DemoConfig, data: Path, out: Path, steps: Steps) -> ReadRepo
 
     from cxrhf.auditing_reports import ReadReports
     from cxrhf.audits.reports.written import Tables
+    from cxrhf.cli.demo_simulated import simulated_writer
     from cxrhf.config import load_mapping
     from cxrhf.config_finetune import FinetuneConfig
     from cxrhf.config_generate import GenerateConfig
@@ -50,19 +49,5 @@ def reports(config: DemoConfig, data: Path, out: Path, steps: Steps) -> ReadRepo
     assert written is not None
     steps.say(written.lines)
     run = read_run(out / "reports")
-    made = pa.concat_tables([run.table("generations"), simulated(config)])
+    made = pa.concat_tables([run.table("generations"), simulated_writer(config)])
     return ReadReports(Tables(made, run.table("scores"), run.table("report_vectors")), [], list(written.notes))
-
-
-def simulated(config: DemoConfig) -> pa.Table:
-    """The simulated writer's reports of all patients: enough of them to show what it moved."""
-    import pyarrow as pa
-
-    from cxrhf.data.synthetic.generations import generations
-    from cxrhf.data.synthetic.people import people
-
-    table = generations(people(config.n_patients, config.seed), kind="planted", seed=config.seed)
-    for name, value in (("model", SIMULATED), ("strategy", "simulated"), ("dataset", "synthetic")):
-        at = table.schema.get_field_index(name)
-        table = table.set_column(at, table.schema.field(at), pa.repeat(pa.scalar(value), table.num_rows))
-    return table

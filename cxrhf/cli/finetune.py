@@ -33,15 +33,12 @@ def main(args: Sequence[str]) -> int:
 
     config = parse(FinetuneConfig, args, verb="finetune", about=ABOUT)
     from cxrhf.auditing import progress_line
-    from cxrhf.report.notes import printable
+    from cxrhf.cli.written import last_words
     from cxrhf.writing.finetuning import finetune_run
 
     done = finetune_run(config, progress_line())
     if done is None:  # a process that only helped
         return 0
-    print("\n".join(["", *map(printable, done.lines())]))
-    for note in done.notes:
-        print(printable(f"note: {note}"))
-    print(f"next: cxrhf generate {shlex.quote(str(done.path))} --build {shlex.quote(config.build)}")
-    print(done.path)
+    following = f"cxrhf generate {shlex.quote(str(done.path))} --build {shlex.quote(config.build)}"
+    last_words(done.path, done.lines(), done.notes, following)
     return 0

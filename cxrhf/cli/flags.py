@@ -7,7 +7,10 @@ recipe or a YAML file; a flag wins over it.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
+import shutil
+import textwrap
 import typing
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
@@ -15,6 +18,7 @@ from typing import Annotated, Any, TypeVar
 from cxrhf.config import check_keys, load_mapping
 
 C = TypeVar("C")
+_INVISIBLE = "\N{WORD JOINER}"
 
 
 def parse(kind: type[C], args: Sequence[str], *, verb: str, about: str) -> C:
@@ -25,8 +29,19 @@ def parse(kind: type[C], args: Sequence[str], *, verb: str, about: str) -> C:
     import tyro
 
     # The config itself is made after the parsing: its own checks then speak in our words, not in tyro's box.
-    parsed = tyro.cli(_flags(kind, given), prog=f"cxrhf {verb}", description=about, args=list(args))
+    parsed = tyro.cli(_flags(kind, given), prog=f"cxrhf {verb}", description=_wrapped(about), args=list(args))
     return kind(**{each.name: getattr(parsed, each.name) for each in dataclasses.fields(kind)})  # type: ignore[arg-type]
+
+
+def _wrapped(about: str) -> str:
+    """What a verb says of itself, paragraphs as wide as the terminal, indented lines as they are."""
+    width = min(120, shutil.get_terminal_size().columns)
+    lines: list[str] = []
+    for prose, group in itertools.groupby(about.split("\n"), lambda line: line[:1].strip() != ""):
+        part = list(group)
+        lines += textwrap.wrap(" ".join(part), width, break_on_hyphens=False) if prose else part
+    # tyro makes one line of those that begin with a letter, and sets others apart: an invisible sign keeps ours.
+    return "\n".join([lines[0], *(line if line[:1] == " " else f"{_INVISIBLE}{line}" for line in lines[1:])])
 
 
 def _at_home(word: str) -> str:
@@ -52,7 +67,7 @@ def _flags(kind: type, given: dict[str, Any]) -> Any:
 
     hints = typing.get_type_hints(kind)
     made: list[Any] = []
-    for each in dataclasses.fields(kind):
+    for each in sorted(dataclasses.fields(kind), key=lambda field: bool(field.kw_only)):  # own flags come first
         about = each.metadata
         default = given.get(each.name, each.default)
         extra: dict[str, Any] = {}

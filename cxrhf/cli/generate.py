@@ -38,4 +38,4 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.written import told
     from cxrhf.writing.generating import generate_run
 
-    return told(generate_run(config, progress_line()), "cxrhf audit {}")
+    return told(generate_run(config, progress_line()), "audit")

@@ -28,4 +28,4 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.written import told
     from cxrhf.imaging.predicting import predict_run
 
-    return told(predict_run(config, progress_line()), "cxrhf audit {}")
+    return told(predict_run(config, progress_line()), "audit")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +76,6 @@ examples:
   cxrhf push dataset data/nih --to USER/nih-linked --public
   cxrhf push dataset data/mimic --recipe --to USER/mimic-recipe"""
 
-Said = Callable[[str], None]
-
 
 def main(args: Sequence[str]) -> int:
     """Publish one kind of thing."""
@@ -132,22 +130,21 @@ def _dataset(args: Sequence[str]) -> int:
 
 def send(pairs: Sequence[tuple[Artefact, str]], *, private: bool, dry_run: bool, as_json: bool = False) -> int:
     """Look through everything, show it, and publish one after the other; what failed is said at the end."""
+    from cxrhf.hub.connection import connect
     from cxrhf.hub.listing import as_mapping, listing
     from cxrhf.hub.scan import check
+    from cxrhf.hub.upload import push
 
+    hub = None if dry_run else connect()  # a missing token is said before gigabytes are looked through
     for artefact, _ in pairs:
         check(artefact)
     told = [as_mapping(artefact, repo, private=private) for artefact, repo in pairs]
     if not as_json:
         for artefact, repo in pairs:
             print("\n".join(listing(artefact, repo, private=private)), end="\n\n")
-    if dry_run:
+    if hub is None:
         print(_json(told) if as_json else "Dry run: every file was looked through, nothing was sent.")
         return 0
-    from cxrhf.hub.connection import connect
-    from cxrhf.hub.upload import push
-
-    hub = connect()
     done: list[str] = []
     for (artefact, repo), about in zip(pairs, told, strict=True):
         try:

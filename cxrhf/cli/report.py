@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cxrhf.config import ReportConfig
+from cxrhf.config_report import ReportConfig
+from cxrhf.errors import ConfigError
 
 ABOUT = """Write the page of a run again from its tables, without computing anything, and a card of each of its models
 (README.md for the Hub, results.json, .eval_results, figures). Cards are written from RESULT rows, never by hand; a card
@@ -36,6 +37,9 @@ def main(args: Sequence[str]) -> int:
 
     folder = Path(config.run[0])
     if cards_in(folder):
+        if config.cards:
+            raise ConfigError(f"{folder} holds cards: they are written again where they are, not into {config.cards}",
+                              next_step=f"cxrhf report {folder}")  # fmt: skip
         print(*rewrite(folder), sep="\n")
         return 0
     run = read_run(folder)

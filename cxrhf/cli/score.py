@@ -30,4 +30,4 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.written import told
     from cxrhf.writing.scoring import score_run
 
-    return told(score_run(config, progress_line()), "cxrhf audit {}")
+    return told(score_run(config, progress_line()), "audit")

@@ -30,18 +30,14 @@ def main(args: Sequence[str]) -> int:
 
     config = parse(TrainConfig, args, verb="train", about=ABOUT)
     from cxrhf.auditing import progress_line
+    from cxrhf.cli.written import last_words
     from cxrhf.imaging.training import train_run
-    from cxrhf.report.notes import printable
     from cxrhf.run import public_path
 
     done = train_run(config, progress_line())
     if done is None:  # a process that only helped
         return 0
-    print("\n".join(["", *map(printable, done.lines())]))
-    for note in done.notes:
-        print(printable(f"note: {note}"))
     # Runs do not record paths outside the working folder: what they cannot find again is named.
     build = "" if public_path(config.build) == str(Path(config.build)) else f" --build {shlex.quote(config.build)}"
-    print(f"next: cxrhf predict {shlex.quote(str(done.path))}{build}")
-    print(done.path)
+    last_words(done.path, done.lines(), done.notes, f"cxrhf predict {shlex.quote(str(done.path))}{build}")
     return 0

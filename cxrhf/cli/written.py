@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cxrhf.imaging.predicting import Written
 
 
-def told(done: Written | None, following: str | None = None) -> int:
-    """Print lines, notes, the next command and the path; nothing in a process that only helped."""
-    if done is None:
-        return 0
+def told(done: Written | None, verb: str | None = None) -> int:
+    """The last words of a verb, with the verb that comes next; none in a process that only helped."""
+    if done is not None:
+        following = None if verb is None else f"cxrhf {verb} {shlex.quote(str(done.path))}"
+        last_words(done.path, done.lines, done.notes, following)
+    return 0
+
+
+def last_words(path: Path, lines: Sequence[str], notes: Sequence[str], following: str | None) -> None:
+    """Print lines, notes, the next command, and the path."""
     from cxrhf.report.notes import printable
 
-    print("\n".join(["", *map(printable, done.lines)]))
-    for note in done.notes:
+    print("\n".join(["", *map(printable, lines)]))
+    for note in notes:
         print(printable(f"note: {note}"))
     if following is not None:
-        print(f"next: {following.format(shlex.quote(str(done.path)))}")
-    print(done.path)
-    return 0
+        print(f"next: {following}")
+    print(path)

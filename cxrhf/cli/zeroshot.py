@@ -27,4 +27,4 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.written import told
     from cxrhf.imaging.zeroshot import zeroshot_run
 
-    return told(zeroshot_run(config, progress_line()), "cxrhf audit {}")
+    return told(zeroshot_run(config, progress_line()), "audit")

@@ -84,8 +84,3 @@ class Artefact:
     def repo_type(self) -> str:
         """What the Hub calls it."""
         return REPO_TYPES[self.kind]
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(piece.size for piece in self.pieces)

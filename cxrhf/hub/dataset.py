@@ -30,7 +30,7 @@ from cxrhf.schema import ATTRITION, table_of, write_table
 EVERYTHING = frozenset({"ids", "text", "pixels", "labels", "rows"})
 
 
-def dataset_artefact(folder: Path, to: str | None, *, work: Path, recipe: bool = False) -> Artefact:
+def dataset_artefact(folder: Path, to: str, *, work: Path, recipe: bool = False) -> Artefact:
     """What of a build is published under the name `to`; files that are written anew lie in `work` until it is sent."""
     build = opened(folder)
     truth: list[Piece] = []
@@ -45,8 +45,8 @@ def dataset_artefact(folder: Path, to: str | None, *, work: Path, recipe: bool =
         return recipe_artefact(build, to, work)
     refuse_credentialed(build, to)
     build, said, notes = _shared(build, work)
-    pieces = [*_about(build, to or "USER/NAME", said, truth, work), *build.tables.pieces(), *truth]
-    name = (to or build.dataset).rsplit("/", 1)[-1]
+    pieces = [*_about(build, to, said, truth, work), *build.tables.pieces(), *truth]
+    name = to.rsplit("/", 1)[-1]
     return Artefact("dataset", name, tuple(pieces), may_hold=EVERYTHING, notes=tuple(notes))
 
 

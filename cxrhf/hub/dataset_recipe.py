@@ -15,7 +15,6 @@ Known gap: a split from a file goes as split.csv by image; a CheXpert sample tha
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,16 +27,18 @@ import pyarrow.parquet as pq
 from cxrhf import __version__
 from cxrhf.config_build import BuildConfig
 from cxrhf.data.attrition import COUNTS
+from cxrhf.data.load import build_record
 from cxrhf.errors import CxrhfError, RunError
 from cxrhf.hub.artefact import Artefact, Piece
 from cxrhf.hub.dataset_recipe_card import RECIPE, command, recipe_card
 from cxrhf.hub.dataset_source import IDS, Build, clean_inputs, json_piece, opened
 from cxrhf.schema import write_table
+from cxrhf.tables.json_files import read_object
 
 
-def recipe_artefact(build: Build, to: str | None, work: Path) -> Artefact:
+def recipe_artefact(build: Build, to: str, work: Path) -> Artefact:
     """Ids and splits as Parquet, the settings with the command that builds the same, counts, and a card."""
-    from cxrhf.hub.scan import known_of
+    from cxrhf.hub.scan_known import known_of
 
     if not build.ids.num_rows:
         raise RunError(f"{build.folder} has no images: a recipe lists images and their splits",
@@ -52,12 +53,12 @@ def recipe_artefact(build: Build, to: str | None, work: Path) -> Artefact:
     if build.config.split == "file":
         pieces.append(Piece("split.csv", write_table(_split_file(build.ids), work / "split.csv")))
     chosen = _chosen_by(build.config)
-    text = recipe_card(build, to or "USER/NAME", files, chosen)
+    text = recipe_card(build, to, files, chosen)
     notes = ["ids and splits go out: check that your agreement with the source lets you share ids"]
     notes += [f"the choice of images says something about each: {chosen}"] if chosen else []
     return Artefact(
         "dataset",
-        (to or build.dataset).rsplit("/", 1)[-1],
+        to.rsplit("/", 1)[-1],
         (Piece("README.md", text.encode()), *pieces),
         may_hold=frozenset({"ids", "rows"}),
         known=known_of([build.folder]),
@@ -79,12 +80,16 @@ def compare(recipe: Path, folder: Path) -> Compared:
     files = sorted((recipe / "ids").glob("*.parquet"))
     if not (recipe / RECIPE).is_file() or not files:
         raise RunError(f"{recipe} is no recipe: it has no {RECIPE} and ids/",
-                       next_step=f"hf download USER/NAME --repo-type dataset --local-dir {recipe}")  # fmt: skip
+                       next_step=_download(recipe))  # fmt: skip
     listed = _rows(pa.concat_tables([pq.ParquetFile(path).read(columns=list(IDS)) for path in files]))
     built = _rows(opened(folder).ids)
     both = listed.keys() & built.keys()
     same = sum(listed[image] == built[image] for image in both)
     return Compared(same, len(listed) - len(both), len(built) - len(both), len(both) - same)
+
+
+def _download(recipe: Path) -> str:
+    return f"hf download USER/NAME --repo-type dataset --local-dir {recipe}"
 
 
 def _rows(ids: pa.Table) -> dict[str, tuple[str, ...]]:
@@ -141,6 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         found = compare(given.recipe, given.build)
+        recipe = read_object(given.recipe / RECIPE, next_step=_download(given.recipe))
+        built = build_record(given.build)["settings"]
     except CxrhfError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -149,11 +156,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     print(f"not the same: {found.same:,} images agree, {found.moved:,} have another split, study or patient, "
           f"{found.missing:,} are in the recipe alone, {found.more:,} in the build alone")  # fmt: skip
-    said, built = (json.loads((folder / name).read_text("utf-8")) for folder, name in
-                   ((given.recipe, RECIPE), (given.build, "build.json")))  # fmt: skip
-    if said["settings"] != built["settings"]:
-        differ = [name for name, value in said["settings"].items() if built["settings"].get(name) != value]
-        print(f"settings that differ: {', '.join(differ)}. The recipe's command: {said['command']}")
+    asked = recipe.get("settings", {})
+    if differ := [name for name in {**asked, **built} if asked.get(name) != built.get(name)]:
+        print(f"settings that differ: {', '.join(differ)}. The recipe's command: {recipe.get('command')}")
     return 1
 
 

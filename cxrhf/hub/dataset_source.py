@@ -96,11 +96,11 @@ def opened(folder: Path) -> Build:
     return replace(found, signs=tuple(_signs(found)))
 
 
-def refuse_credentialed(build: Build, to: str | None) -> None:
+def refuse_credentialed(build: Build, to: str) -> None:
     """Stop where anything says that the source is credentialed; the message says what may be published instead."""
     if not build.signs:
         return
-    words = ["cxrhf", "push", "dataset", str(build.folder), "--to", to or "USER/NAME", "--recipe", "--dry-run"]
+    words = ["cxrhf", "push", "dataset", str(build.folder), "--to", to, "--recipe", "--dry-run"]
     raise HubError(
         f"{build.folder} holds credentialed data and stays here ({'; '.join(build.signs)}). {build.terms.said} "
         "Nothing was sent",

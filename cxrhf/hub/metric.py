@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.hub.artefact import Artefact, Piece
-from cxrhf.hub.stage import contents, find_folder
+from cxrhf.hub.stage import find_folder
+from cxrhf.hub.stage_files import contents
 
 
 def metric_artefact(name: str, to: str) -> Artefact:

@@ -17,6 +17,7 @@ from cxrhf.config_push import PushModelConfig
 from cxrhf.hub.artefact import Artefact, Piece
 from cxrhf.hub.connection import HubError
 from cxrhf.hub.seen import Seen, builds_of, check_allowed, seen
+from cxrhf.tables.json_files import read_object
 
 NETWORK = ("config.json", "model.safetensors", "cxrhf.json", "calibration.json")
 ADAPTER = ("adapter_model.safetensors", "processor_config.json", "tokenizer.json", "tokenizer_config.json",
@@ -45,7 +46,7 @@ class Weights:
 
 def model_artefact(config: PushModelConfig) -> Artefact:
     """Everything that `cxrhf push model` publishes; refused where the terms of the data say so."""
-    from cxrhf.hub.scan import known_of
+    from cxrhf.hub.scan_known import known_of
     from cxrhf.report.card import card_files, facts_of
 
     run, repo = Path(config.run), str(config.to)
@@ -164,13 +165,7 @@ def _context(run: Path) -> Weights | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError("not an object")
-    except (OSError, ValueError) as error:
-        raise HubError(f"{path} cannot be read ({error})", next_step="make the run again") from None
-    return found
+    return read_object(path, next_step="make the run again, or copy it again", error=HubError)
 
 
 def _json(values: Mapping[str, Any]) -> bytes:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from cxrhf.errors import CxrhfError
 from cxrhf.hub.artefact import Artefact, Piece
-from cxrhf.hub.scan_known import NOTE, Watch, known_in, known_of, traces, watch_for
+from cxrhf.hub.scan_known import NOTE, Watch, known_in, traces, watch_for
 from cxrhf.hub.scan_notes import passages
 from cxrhf.hub.scan_paths import paths
 from cxrhf.hub.scan_people import ID, ROWS, ids, is_id_column, tables_in, why_rows
@@ -33,8 +33,6 @@ from cxrhf.hub.scan_secrets import Found, secrets
 from cxrhf.hub.scan_tables import cell_views, columns_of, is_table, metadata_views
 from cxrhf.hub.scan_text import UNREADABLE, Structure, View, as_text, csv_header, rows_of_json, views
 from cxrhf.hub.scan_weights import open_piece, safetensors_views, skops_views, ubj_views
-
-__all__ = ["Leak", "ScanError", "check", "known_of", "scan"]
 
 RECIPE = frozenset({"ids", "rows"})
 # What a recipe's tables may consist of, and the table of counts that stands beside it.
@@ -76,16 +74,10 @@ def check(artefact: Artefact) -> None:
         raise ScanError(artefact, leaks)
 
 
-def scan(artefact: Artefact, show: Callable[[str], None] | None = None) -> list[Leak]:
-    """Everything in an artefact that must not leave; `show` is told of every file that was looked into."""
+def scan(artefact: Artefact) -> list[Leak]:
+    """Everything in an artefact that must not leave."""
     watch = _watch(artefact)
-    leaks: list[Leak] = []
-    for piece in artefact.pieces:
-        found = list(_leaks(piece, artefact, watch))
-        leaks += found
-        if show:
-            show(f"{_shown(piece.path, watch)}: {len(found) or 'nothing'} that must not leave")
-    return leaks
+    return [leak for piece in artefact.pieces for leak in _leaks(piece, artefact, watch)]
 
 
 def _watch(artefact: Artefact) -> Watch:

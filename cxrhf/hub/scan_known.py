@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from cxrhf.hub.artefact import Known
 from cxrhf.hub.scan_people import ID, is_id_column
 from cxrhf.hub.scan_secrets import Found
-from cxrhf.hub.scan_words import Hashes, offsets_of, segments, windows, words_of
+from cxrhf.hub.scan_words import Hashes, look_up, offsets_of, segments, windows, words_of
 
 NOTE = "text of a clinical note or report"
 ROW_OF_WORDS, FEWEST_WORDS = 8, 4
@@ -161,11 +161,7 @@ def _runs(places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 def _among(known: Hashes, wanted: Hashes) -> NDArray[np.bool_]:
-    if not len(known) or not len(wanted):
-        return np.zeros(len(wanted), np.bool_)
-    at = np.searchsorted(known, wanted)
-    at[at == len(known)] = 0
-    return np.asarray(known[at] == wanted)
+    return look_up(known, wanted)[0]
 
 
 def _rows_of_words(data: bytes, edges: bytes) -> Hashes:

@@ -117,8 +117,8 @@ def ids(data: bytes, *, prose: bool = True) -> Iterator[Found]:
             yield Found(*match.span(), "a date of birth", _ID_WHY)
 
 
-def _has_digits(value: bytes, most: int) -> bool:
-    return sum(48 <= byte <= 57 for byte in value) >= most
+def _has_digits(value: bytes, least: int) -> bool:
+    return sum(48 <= byte <= 57 for byte in value) >= least
 
 
 _key = functools.lru_cache(10_000)(column_key)  # rows of JSON have the same names again and again
@@ -213,12 +213,12 @@ def tables_in(data: bytes) -> Iterator[Found]:
     for match in _HEADER_WORD.finditer(data.lower()):
         if match.start() < done:
             continue
-        begin = data.rfind(b"\n", max(0, match.start() - _LONGEST_LINE), match.start()) + 1
+        first = data.rfind(b"\n", max(0, match.start() - _LONGEST_LINE), match.start()) + 1
         end = data.find(b"\n", match.start(), match.start() + _LONGEST_LINE)
-        if end < 0 or match.start() - begin >= _LONGEST_LINE:  # no line follows, or no person wrote this one
+        if end < 0 or match.start() - first >= _LONGEST_LINE:  # no line follows, or no person wrote this one
             continue
         done = end
-        line = data[begin:end]
+        line = data[first:end]
         sign = next((mark for mark in (b"\t", b"|", b",", b";") if mark in line), None)
         header = _cells(line, sign) if sign and not _CODE.search(line) else []
         named = [place for place, name in enumerate(header) if is_id_column(name)]
@@ -227,7 +227,7 @@ def tables_in(data: bytes) -> Iterator[Found]:
         for row in data[end + 1 : end + 1 + 3 * _LONGEST_LINE].split(b"\n")[:3]:
             cells = _cells(row, sign)
             if len(cells) == len(header) and any(_holds_ids(cells[place]) for place in named):
-                yield Found(begin, end, ROWS, f"column {header[named[0]]!r} names single patients")
+                yield Found(first, end, ROWS, f"column {header[named[0]]!r} names single patients")
                 break
 
 

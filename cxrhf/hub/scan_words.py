@@ -153,3 +153,12 @@ def offsets_of(data: bytes, marks: bytes) -> Places:
     table = np.zeros(256, np.bool_)
     table[list(marks)] = True
     return np.flatnonzero(table[np.frombuffer(data, np.uint8)])
+
+
+def look_up(known: Hashes, wanted: Hashes) -> tuple[NDArray[np.bool_], Places]:
+    """Whether each wanted hash is among the known, which are sorted, and where."""
+    if not len(known):
+        return np.zeros(len(wanted), np.bool_), np.zeros(len(wanted), np.int64)
+    where = np.searchsorted(known, wanted)
+    where[where == len(known)] = 0
+    return np.asarray(known[where] == wanted), where

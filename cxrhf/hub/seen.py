@@ -6,12 +6,12 @@ that lies around does: the build, if it is still there, its name, the tables of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cxrhf.hub.connection import HubError
+from cxrhf.tables.json_files import read_object
 from cxrhf.terms import Standing, credentialed, standing
 
 TABLES = ("predictions", "images", "generations")
@@ -45,7 +45,7 @@ def _around(run: Path) -> Iterator[tuple[str, bool]]:
         for name in credentialed([Path(build).name]):  # data/mimic: the folder's name may be all that is left
             yield name, True
     for folder in builds_of(run):
-        made = _json(folder / "build.json")
+        made = _said_in(folder / "build.json")
         if made.get("dataset"):
             yield str(made["dataset"]), made.get("credentialed") is True
     for table in TABLES:
@@ -64,17 +64,16 @@ def builds_of(run: Path) -> list[Path]:
 
 def _named(run: Path) -> list[str]:
     """Builds as run.json names them: below the folder that the command ran in, or by the last part alone."""
-    record = _json(run / "run.json")
+    record = _said_in(run / "run.json")
     records = (record, *record.get("earlier", {}).values())
     return [str(build) for each in records if (build := (each.get("config") or {}).get("build"))]
 
 
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+def _said_in(path: Path) -> dict[str, Any]:
+    """What a record says; a damaged one may have said that the data are credentialed."""
+    if not path.is_file():
         return {}
-    return found if isinstance(found, dict) else {}
+    return read_object(path, next_step="copy it again, or make it again", error=HubError)
 
 
 def check_allowed(what: Seen, *, words: bool, allows: bool, allows_words: bool) -> None:

@@ -1,42 +1,25 @@
-"""Folder of an `evaluate` module -> a copy of it that needs no cxrhf: imports rewritten, the numbers' files beside it.
+"""Folder of an `evaluate` module -> a folder that holds a copy of it which needs no cxrhf; also a command.
 
-`evaluate` fetches a module's script and, not looking further, the files that the script itself imports as
-`from .x import f` on lines of their own. So every file of cxrhf.metrics that is needed, however far down, is copied
-beside the script and imported in it. Nothing else changes but a first line that says where each file comes from.
+What the copy holds is said in stage_files.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import hashlib
 import json
-import re
 import sys
-import tempfile
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import cxrhf
 from cxrhf.errors import CxrhfError, did_you_mean
-from cxrhf.hub.stage_imports import (
-    PACKAGE,
-    StageError,
-    imports_of,
-    is_ours,
-    relative_imports,
-    widget_imports,
-    with_all_imports,
-)
+from cxrhf.hub.stage_files import contents, read_source
+from cxrhf.hub.stage_imports import StageError
+from cxrhf.tables.folders import replacing
 
 MARKER = ".staged.json"
-# Import name -> the distribution that brings it, where they differ.
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "yaml": "pyyaml", "PIL": "pillow"}
-# A Space installs gradio itself, as `sdk_version` in its README says; a second version in requirements.txt would clash.
-GIVEN_BY_THE_SPACE = {"gradio"}
 
 
 class StagedCopy(NamedTuple):
@@ -46,188 +29,6 @@ class StagedCopy(NamedTuple):
     files: tuple[str, ...]
     name: str
     left_out: tuple[str, ...] = ()
-
-
-# --- the files of a copy -------------------------------------------------------------------------------------------
-
-
-def contents(folder: Path, owner: str | None = None) -> dict[str, bytes]:
-    """The files of a self-contained copy: name -> content. Nothing is written.
-
-    `owner`: the user of the Hub it is published by, whom its examples then name.
-    """
-    name = folder.name
-    where = f"metrics/{name}/{name}.py"
-    script, first = relative_imports(_read(folder / f"{name}.py"), where)
-    siblings = _needed(first)
-    # A Space runs app.py in this folder: a file called like a library would be imported in its place.
-    for file in {name, "app", "widget", *sys.stdlib_module_names, *_declared()} & set(siblings):
-        raise StageError(f"cxrhf/metrics/{file}.py cannot stand beside {name}.py: the name {file!r} is taken")
-    made = {f"cxrhf/metrics/{file}.py": text for file, text in siblings.items()}
-    made[where] = _examples_alone(with_all_imports(script, siblings, where), name, owner)
-    made.update(_app(folder))
-    python = {path.rsplit("/", 1)[-1]: f"{_origin(path)}{text}" for path, text in made.items()}
-    python["requirements.txt"] = _origin("pyproject.toml") + "".join(f"{line}\n" for line in requirements(python))
-    files = {file: text.encode() for file, text in python.items()}
-    _check_card(folder)
-    files["README.md"] = _examples_alone(_read(folder / "README.md"), name, owner).encode()
-    if (licence := _licence()) is not None:
-        files["LICENSE"] = licence
-    return dict(sorted(files.items()))
-
-
-def _examples_alone(text: str, name: str, owner: str | None = None) -> str:
-    """Examples that load the copy itself: where it is used there is no cxrhf to ask for a path.
-
-    >>> _examples_alone('import cxrhf, evaluate; evaluate.load(cxrhf.metric_path("cad"))', "cad")
-    'import evaluate; evaluate.load("cad")'
-    """
-    text = text.replace(f'cxrhf.metric_path("{name}")', f'"{owner}/{name}"' if owner else f'"{name}"')
-    text = re.sub(r"^( *(?:>>> )?import )cxrhf(?:, (?=\w)|\n)", _kept, text, flags=re.MULTILINE)
-    if found := re.search(r"^ *>>> .*\bcxrhf\b.*$", text, flags=re.MULTILINE):
-        raise StageError(f"an example of {name} needs cxrhf, which whoever loads the copy does not have",
-                         got=found[0].strip())  # fmt: skip
-    return text
-
-
-def _kept(found: re.Match[str]) -> str:
-    """`import cxrhf, evaluate` keeps the rest, a line of its own goes."""
-    return found[1] if found[0].endswith(" ") else ""
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8-sig")
-
-
-def _origin(path: str) -> str:
-    return f"# Generated from cxrhf {cxrhf.__version__}, {path}: edit it there.\n"
-
-
-def _needed(first: Iterable[str]) -> dict[str, str]:
-    """Files of cxrhf.metrics and all that they import there, however far down: name -> text with relative imports."""
-    found: dict[str, str] = {}
-    waiting = sorted(first)
-    while waiting:
-        file = waiting.pop()
-        if file not in found:
-            where = f"cxrhf/metrics/{file}.py"
-            found[file], more = relative_imports(_read(PACKAGE / "metrics" / f"{file}.py"), where)
-            if "evaluate" in _libraries(found[file]):
-                raise StageError(f"{where} imports evaluate, which may then take a class of it for the metric")
-            waiting += more
-    return found
-
-
-def _app(folder: Path) -> dict[str, str]:
-    """The demonstration page and, when it uses it, the widget shared by all pages."""
-    if not (folder / "app.py").is_file():
-        raise StageError(f"{folder} has no app.py, which its Space runs")
-    app, wants_widget = widget_imports(_read(folder / "app.py"), f"metrics/{folder.name}/app.py")
-    made = {f"metrics/{folder.name}/app.py": app}
-    if wants_widget:
-        if not (PACKAGE / "hub" / "widget.py").is_file():
-            raise StageError("app.py uses cxrhf.hub.widget, and there is no cxrhf/hub/widget.py")
-        made["cxrhf/hub/widget.py"] = check_widget(_read(PACKAGE / "hub" / "widget.py"))
-    return made
-
-
-def check_widget(source: str, where: str = "cxrhf/hub/widget.py") -> str:
-    """The widget's source, unchanged: it goes into Spaces, so it may import nothing of cxrhf."""
-    for _, module, place in imports_of(source, where):
-        if is_ours(module):
-            raise StageError(
-                f"{place}: {module} does not exist in a Space", next_step="pass what it needs as arguments"
-            )
-    return source
-
-
-def _libraries(source: str) -> set[str]:
-    """Top-level packages that a file imports, anywhere in it."""
-    nodes = list(ast.walk(ast.parse(source)))
-    modules = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
-    modules += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    return {module.split(".")[0] for module in modules}
-
-
-def requirements(files: Mapping[str, str]) -> list[str]:
-    """What must be installed for some Python files that lie in one folder, with the bounds of this project."""
-    local = {Path(file).stem for file in files}
-    declared = _declared()
-    lines = set()
-    for file, text in files.items():
-        for library in _libraries(text) - local - GIVEN_BY_THE_SPACE - sys.stdlib_module_names:
-            distribution = DISTRIBUTIONS.get(library, library).lower().replace("_", "-")
-            if declared and distribution not in declared:
-                raise StageError(f"{file} imports {library}, which is not among the dependencies of cxrhf")
-            lines.add(declared.get(distribution, distribution))
-    return sorted(lines)
-
-
-def _declared() -> dict[str, str]:
-    """Distribution -> requirement, as numpy -> numpy>=2.0: from the sources, else from what is installed."""
-    from importlib import metadata
-
-    if checkout := _checkout():
-        project = tomllib.loads(_read(checkout / "pyproject.toml"))["project"]
-        lines = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
-    else:
-        try:
-            lines = metadata.requires("cxrhf") or []
-        except metadata.PackageNotFoundError:  # the bare sources on the path: names without bounds
-            lines = []
-    declared: dict[str, str] = {}
-    for line in lines:
-        found = re.match(r"([\w.-]+)(?:\[.*?\])?\s*\(?([<>=!~][^;@)]*)?", line)
-        if found and not is_ours(found.group(1)):
-            declared.setdefault(
-                found.group(1).lower().replace("_", "-"), found.group(1) + (found.group(2) or "").strip()
-            )
-    return declared
-
-
-def _checkout() -> Path | None:
-    """The folder of the project's sources, or None when cxrhf is installed without them."""
-    root = PACKAGE.parent
-    is_ours = (root / "pyproject.toml").is_file() and 'name = "cxrhf"' in _read(root / "pyproject.toml")
-    return root if is_ours else None
-
-
-def _licence() -> bytes | None:
-    from importlib import metadata
-
-    if checkout := _checkout():
-        return (checkout / "LICENSE").read_bytes() if (checkout / "LICENSE").is_file() else None
-    try:
-        found = [path for path in metadata.files("cxrhf") or [] if path.name == "LICENSE"]
-    except metadata.PackageNotFoundError:
-        return None
-    return found[0].read_binary() if found else None
-
-
-def _check_card(folder: Path) -> None:
-    """A Space is set up by the YAML at the top of its README; without it the page stays empty, unfound."""
-    import yaml  # type: ignore[import-untyped]
-
-    path = folder / "README.md"
-    if not path.is_file():
-        raise StageError(f"{folder} has no README.md, the page of its Space")
-    found = re.match(r"---\n(.*?)\n---\s*(?:\n|$)", _read(path), re.DOTALL)
-    try:
-        card = yaml.safe_load(found.group(1)) if found else {}
-    except yaml.YAMLError as error:
-        raise StageError(f"{path}: the block at the top is not YAML", got=" ".join(str(error).split())) from None
-    card = card if isinstance(card, dict) else {}
-    tags = given if isinstance(given := card.get("tags"), list) else []
-    lacking = [key for key in ("title", "sdk_version") if not card.get(key)]
-    lacking += [
-        f"{key}: {value}" for key, value in (("sdk", "gradio"), ("app_file", "app.py")) if card.get(key) != value
-    ]
-    lacking += [f"tag {tag}" for tag in ("evaluate", "metric") if tag not in tags]
-    if lacking:
-        raise StageError(f"{path}: the YAML at its top lacks {', '.join(lacking)}")
-
-
-# --- the folder ----------------------------------------------------------------------------------------------------
 
 
 def stage(folder: str | Path, out: str | Path, force: bool = False) -> StagedCopy:
@@ -248,10 +49,9 @@ def stage(folder: str | Path, out: str | Path, force: bool = False) -> StagedCop
         "version": cxrhf.__version__,
         "sha256": {file: hashlib.sha256(content).hexdigest() for file, content in files.items()},
     }
-    try:
-        _replace(place, {**files, MARKER: json.dumps(marker, indent=2).encode() + b"\n"})
-    except OSError as error:
-        raise StageError(f"{place} cannot be written", got=error.strerror or error) from error
+    with replacing(place, MARKER, "staged copy") as fresh:
+        for file, content in {**files, MARKER: json.dumps(marker, indent=2).encode() + b"\n"}.items():
+            (fresh / file).write_bytes(content)
     used = {f"{source.name}.py", "app.py", "README.md", "requirements.txt"}
     return StagedCopy(place, tuple(files), source.name, tuple(sorted(_files_in(source) - used)))
 
@@ -292,7 +92,7 @@ def _check_place(out: Path, source: Path, force: bool) -> None:
     if not (out / MARKER).is_file():
         raise StageError(f"{out} is not empty and holds no staged copy", next_step=elsewhere)
     try:
-        marker = json.loads(_read(out / MARKER))
+        marker = json.loads(read_source(out / MARKER))
         name, written = str(marker["name"]), dict(marker["sha256"])
     except (ValueError, KeyError, TypeError):
         raise StageError(f"{out / MARKER} cannot be read", next_step=elsewhere) from None
@@ -313,24 +113,6 @@ def _check_place(out: Path, source: Path, force: bool) -> None:
 
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _replace(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write a folder beside its place, then move it there, so that no half-written copy is ever seen."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as work:
-        new, old = Path(work, "new"), Path(work, "old")
-        new.mkdir()
-        for file, content in files.items():
-            (new / file).write_bytes(content)
-        if out.exists():
-            out.rename(old)
-        try:
-            new.rename(out)
-        except OSError:
-            if old.exists():
-                old.rename(out)
-            raise
 
 
 # --- command line --------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ a script is not what Python sees: `seen_by_evaluate` reads as it does.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -31,6 +32,7 @@ class _Edit(NamedTuple):
     new: str
 
 
+@functools.lru_cache(100)  # the same files go beside every module
 def _parse(source: str, where: str) -> ast.Module:
     try:
         return ast.parse(source)
@@ -142,19 +144,27 @@ def _by_file(names: Iterable[ast.alias], place: str) -> dict[str, list[str]]:
     return dict(sorted(files.items()))
 
 
-def widget_imports(source: str, where: str) -> tuple[str, bool]:
-    """Source of an app with `from cxrhf.hub.widget import a` made `from widget import a`, and whether it had any.
+def widget_imports(source: str, where: str) -> tuple[str, set[str]]:
+    """Source of an app with `from cxrhf.hub.widget import a` made `from widget import a`, and the files it names.
 
     >>> widget_imports("from cxrhf.hub.widget import launch", "app.py")
-    ('from widget import launch', True)
+    ('from widget import launch', {'widget'})
     """
-    edits = []
+    edits: list[_Edit] = []
+    needed: set[str] = set()
     for node, module, place in imports_of(source, where):
-        if isinstance(node, ast.ImportFrom) and module == "cxrhf.hub.widget":
-            edits.append(_Edit(node, _with_module(source, node, "widget", place)))
+        file = module.removeprefix("cxrhf.hub.")
+        if isinstance(node, ast.ImportFrom) and module.startswith("cxrhf.hub.") and file in widget_files():
+            edits.append(_Edit(node, _with_module(source, node, file, place)))
+            needed.add(file)
         elif is_ours(module):
             raise StageError(f"{place}: {module} does not exist in a Space", allowed="cxrhf.hub.widget")
-    return _edited(source, edits), bool(edits)
+    return _edited(source, edits), needed
+
+
+def widget_files() -> set[str]:
+    """The files of the page that all metrics share."""
+    return {path.stem for path in (PACKAGE / "hub").glob("widget*.py")}
 
 
 def seen_by_evaluate(script: str, where: str) -> set[str]:

@@ -11,13 +11,13 @@ Known gap: a Space is published when its files are there; whether its page has s
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cxrhf import __version__
 from cxrhf.hub.artefact import Artefact, Piece
-from cxrhf.hub.connection import CHANGED, Hub, HubError, again, in_one_sentence, status_of
+from cxrhf.hub.connection import CHANGED, Hub, HubError, Said, again, in_one_sentence, status_of
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 MANIFEST = ".cxrhf.json"
 FORMAT = 1
 ATTEMPTS = 3  # when others write to the same repository
-Said = Callable[[str], None]
 
 
 class Pushed(NamedTuple):
@@ -79,7 +78,7 @@ def push(hub: Hub, artefact: Artefact, repo: str, *, private: bool, said: Said) 
             if not sent and not removed:
                 return Pushed(repo, _url(hub, artefact, repo), attempt > 1, head)
             try:
-                commit = _commit(hub, artefact, repo, head, [pieces[path] for path in sent], removed, said)
+                commit = _commit(hub, artefact, repo, head, [pieces[path] for path in sent], removed, marks, said)
                 break
             except Exception as error:
                 if status_of(error) not in CHANGED or attempt == ATTEMPTS:
@@ -169,7 +168,7 @@ def _stale(hub: Hub, artefact: Artefact, repo: str, head: str, there: Mapping[st
 
 
 def _commit(hub: Hub, artefact: Artefact, repo: str, head: str, sent: list[Piece], removed: list[str],
-            said: Said) -> str:  # fmt: skip
+            marks: _Marks, said: Said) -> str:  # fmt: skip
     """One commit on top of `head`, tried again where that may help; the client sends no file twice."""
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
@@ -194,7 +193,6 @@ def _commit(hub: Hub, artefact: Artefact, repo: str, head: str, sent: list[Piece
             # An answer that got lost: the commit may be there, and a second one would stand on a state that is gone.
             if status_of(error) is None and (now := _head(hub, artefact, repo, said)) not in (head, None):
                 found = _files(hub, artefact, repo, str(now), said)
-                marks = _Marks()
                 if all(_same(piece, found.get(piece.path), marks) for piece in sent) and not set(removed) & set(found):
                     return str(now)
             raise

@@ -15,7 +15,7 @@ _CONFIGS = {
     "calibrate": "config_models:CalibrateConfig",
     "context fit": "config_context:ContextFitConfig",
     "context predict": "config_context:ContextPredictConfig",
-    "demo": "config:DemoConfig",
+    "demo": "config_demo:DemoConfig",
     "embed": "config_models:EmbedConfig",
     "finetune": "config_finetune:FinetuneConfig",
     "generate": "config_generate:GenerateConfig",

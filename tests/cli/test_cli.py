@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,18 @@ def test_every_verb_helps_with_examples(verb: str, capsys: pytest.CaptureFixture
         assert f"usage: cxrhf {verb}" in out
         assert f"\n  cxrhf {verb}" in out
         assert "None" not in out
+
+
+def test_help_keeps_its_paragraphs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the width of the terminal, one blank line between two; a verb's own flags before those it shares."""
+    monkeypatch.setenv("COLUMNS", "90")
+    assert cli.main(["audit", "--help"]) == 0
+    out = capsys.readouterr().out.replace("\N{WORD JOINER}", "")
+    prose = out.partition("examples:")[0]
+    assert max(len(line) for line in prose.splitlines() if not line.startswith(" ")) <= 90
+    assert "\n\n\n" not in prose
+    assert "\n\nA column pretest (or pretest_<finding>)" in prose
+    assert out.index("--out RUN") < out.index("--embeddings FILE")
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,6 +163,8 @@ def test_messages() -> None:
     )
     assert str(CxrhfError("what", next_step="did you mean 'x'?")) == "what. Next: did you mean 'x'?"
     assert issubclass(TableError, ValueError)
+    there = TableError("what", next_step="cxrhf audit x")
+    assert str(pickle.loads(pickle.dumps(there))) == str(there) == "what. Next: cxrhf audit x"  # from a worker
     assert did_you_mean("n-resample", ["n_resamples", "seed"]) == "did you mean 'n_resamples'?"
     assert did_you_mean("qqq", ["n_resamples"]) is None
     assert shorten("a\nb") == "a\\nb"

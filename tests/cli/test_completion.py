@@ -92,7 +92,7 @@ def test_fish_completes(known, tmp_path) -> None:
     assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["overview,compare", "overview,context", "fit"]
 
 
-@pytest.mark.parametrize("words", [("audit",), ("context", "fit"), ("build",)])
+@pytest.mark.parametrize("words", [("audit",), ("context", "fit"), ("build",), ("finetune",)])
 def test_flags_are_those_of_the_help(words, known, capsys) -> None:
     (command,) = [each for each in known if each.words == words]
     assert cli.main([*words, "--help"]) == 0

@@ -6,8 +6,8 @@
         subprocess.run([...], env=hub.env())
         assert hub.files("space", f"{hub.user}/wae")["README.md"]
 
-Not here: Xet (the clients are told so by HF_HUB_DISABLE_XET), pull requests, buckets, the dataset viewer, limits of
-rate and space other than those a test asks for.
+Not here: Xet (the clients are told so by HF_HUB_DISABLE_XET), new branches and tags, pull requests, buckets, lists
+of repositories, the dataset viewer, limits of rate and space other than those a test asks for.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Commit:
 
 @dataclass
 class Repository:
-    """One repository: its commits, the oldest first, its branches and tags, its stored LFS objects."""
+    """One repository: its commits, the oldest first, its branches, its stored LFS objects."""
 
     kind: str
     id: str
@@ -79,7 +79,6 @@ class Repository:
     sdk: str | None = None
     commits: list[Commit] = field(default_factory=list)
     branches: dict[str, str] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
     objects: dict[str, bytes] = field(default_factory=dict)
 
     @property
@@ -87,8 +86,8 @@ class Repository:
         return PREFIXES[self.kind]
 
     def at(self, revision: str) -> Commit | None:
-        """The commit of a branch, a tag or an id."""
-        wanted = self.branches.get(revision, self.tags.get(revision, revision))
+        """The commit of a branch or an id."""
+        wanted = self.branches.get(revision, revision)
         return next((commit for commit in self.commits if commit.id == wanted), None)
 
     def history(self, revision: str) -> list[Commit]:

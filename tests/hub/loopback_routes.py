@@ -41,8 +41,6 @@ def route(hub: LoopbackHub, call: Call) -> Answer:
     if method in ("GET", "HEAD") and (file := _FILE.fullmatch(path)):
         repository = readable(hub, call, KINDS[file[1] or "models"], unquote(file[2]))
         return files.resolve(hub, call, repository, unquote(file[3]), unquote(file[4]))
-    if method == "GET" and (many := re.fullmatch(r"/api/(models|datasets|spaces)", path)):
-        return listing(hub, call, KINDS[many[1]])
     if (api := _API.fullmatch(path)) and (found := _VERBS.get((method, api[3]))):
         writes, verb = found
         ask = writable if writes else readable
@@ -182,47 +180,10 @@ def _eval_results(commit: Commit) -> list[dict[str, Any]]:
     return json.loads(json.dumps(found, default=str))
 
 
-def listing(hub: LoopbackHub, call: Call, kind: str) -> Answer:
-    """Repositories of a kind that the caller may see, of one author and with all the tags asked for."""
-    found = []
-    for (each, name), repository in sorted(hub.repos.items()):
-        if each != kind or (repository.private and not hub.owns(call.user, name)):
-            continue
-        about = info(hub, call, repository).body
-        assert isinstance(about, dict)
-        tags = {tag for given in call.query.get("filter", []) for tag in given.split(",")}
-        if call.query.get("author", [about["author"]]) == [about["author"]] and tags <= set(about["tags"]):
-            found.append(about)
-    return Answer(200, {}, found)
-
-
 def refs(hub: LoopbackHub, call: Call, repository: Repository, *_: str) -> Answer:
-    def each(kind: str, held: dict[str, str]) -> list[dict[str, str]]:
-        return [{"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": to} for name, to in held.items()]
-
-    heads, tags = each("heads", repository.branches), each("tags", repository.tags)
-    return Answer(200, {}, {"branches": heads, "tags": tags, "converts": [], "pullRequests": []})
-
-
-def branch(hub: LoopbackHub, call: Call, repository: Repository, name: str, *_: str) -> Answer:
-    if name in repository.branches:
-        raise Refusal(409, f"Reference already exists: refs/heads/{name}")
-    repository.branches[name] = commit_of(repository, call.json().get("startingPoint") or "main").id
-    return Answer(200, {}, {})
-
-
-def tag(hub: LoopbackHub, call: Call, repository: Repository, revision: str, *_: str) -> Answer:
-    name = call.json()["tag"]
-    if name in repository.tags:
-        raise Refusal(409, f"Tag reference exists already: {name}")
-    repository.tags[name] = commit_of(repository, revision).id
-    return Answer(200, {}, {})
-
-
-def auth_check(hub: LoopbackHub, call: Call, repository: Repository, what: str, *_: str) -> Answer:
-    if what == "write":
-        may_write(hub, call, repository.id)
-    return Answer(200, {}, {})
+    held = repository.branches.items()
+    heads = [{"name": name, "ref": f"refs/heads/{name}", "targetCommit": commit} for name, commit in held]
+    return Answer(200, {}, {"branches": heads, "tags": [], "converts": [], "pullRequests": []})
 
 
 Verb = Callable[["LoopbackHub", Call, Repository, str, str], Answer]
@@ -239,11 +200,8 @@ _VERBS: dict[tuple[str, str | None], tuple[bool, Verb]] = {
     ("GET", "tree"): (False, files.listed),
     ("GET", "refs"): (False, refs),
     ("GET", "commits"): (False, files.commits),
-    ("GET", "auth-check"): (False, auth_check),
     ("POST", "paths-info"): (False, files.paths_info),
     ("POST", "preupload"): (True, files.preupload),
     ("POST", "commit"): (True, files.commit),
-    ("POST", "branch"): (True, branch),
-    ("POST", "tag"): (True, tag),
     ("PUT", "settings"): (True, settings),
 }

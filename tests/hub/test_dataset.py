@@ -104,7 +104,7 @@ def gated(place, mimic) -> dict[str, Path]:
     return found
 
 
-def made(folder: Path, work: Path, to: str | None = "tester/set", **settings) -> Artefact:
+def made(folder: Path, work: Path, to: str = "tester/set", **settings) -> Artefact:
     return dataset_artefact(folder, to, work=work, **settings)
 
 
@@ -378,6 +378,9 @@ def test_a_recipe_loads_with_its_splits_and_builds_the_same(mimic, twin, tmp_pat
     assert main([str(recipe), str(other)]) == 1
     assert "settings that differ: seed" in capsys.readouterr().out
     assert main([str(twin), str(other)]) == 2
+    (recipe / "recipe.json").write_text("{")
+    assert main([str(recipe), str(other)]) == 2
+    assert "recipe.json is damaged" in capsys.readouterr().err
 
 
 def test_a_split_from_a_file_goes_as_a_file(mimic, twin, tmp_path):

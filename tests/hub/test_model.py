@@ -210,6 +210,9 @@ def test_what_is_said_nowhere_is_looked_for_around_a_run(demo: Path, tmp_path: P
     (tmp_path / "run.json").write_text(json.dumps({"config": {"build": "data/mimic"}}))
     assert seen(tmp_path, {}).standing == "credentialed"
     assert seen(tmp_path, {"dataset": "nih"}).standing == "open"
+    (tmp_path / "run.json").write_text("{")  # it may have named MIMIC
+    with pytest.raises(HubError, match=r"run\.json is damaged"):
+        seen(tmp_path, {})
     with pytest.raises(HubError, match="nobody says whose data"):
         check_allowed(Seen((), "unknown"), words=False, allows=False, allows_words=False)
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cxrhf.hub import widget
-from cxrhf.hub.stage import contents
+from cxrhf.hub.stage_files import contents
+from cxrhf.hub.widget_result import plain
 from cxrhf.paths import metric_path, shipped
 from tests.browser import serve
 from tests.hub import metric_values
@@ -211,7 +211,7 @@ def check_page(python: Path, space: Path, base: Path, result: dict[str, Any], mo
         running.__exit__(None, None, None)
     assert shown["problem"] == ""
     given = json.loads(shown["json"])
-    for key, value in widget.plain(result).items():
+    for key, value in plain(result).items():
         assert same(given[key], value), f"{space.name}: {key} is {given[key]} on the page, {value} on the card"
     assert f'evaluate.load("tester/{space.name}")' in shown["code"]
 

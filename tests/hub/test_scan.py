@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from cxrhf.hub import scan_paths
 from cxrhf.hub.artefact import Artefact, Kind, Known, Piece
 from cxrhf.hub.metric import metric_artefact
-from cxrhf.hub.scan import ScanError, check, known_of, scan
-from cxrhf.hub.scan_known import NOTE
+from cxrhf.hub.scan import ScanError, check, scan
+from cxrhf.hub.scan_known import NOTE, known_of
 from cxrhf.hub.scan_notes import passages
 from cxrhf.hub.scan_people import ID, ROWS
 from cxrhf.hub.scan_pictures import ARCHIVE, PICTURE
@@ -228,13 +228,6 @@ def test_a_place_does_not_show_what_is_in_its_own_name() -> None:
         leaks = scan(artefact(Piece("a.json", json.dumps({text: {"x": {"y": TOKEN}}}).encode())))
         assert {"a Hugging Face token (hf_...)"} < {leak.what for leak in leaks}
         assert not any(text[:12] in str(leak) for leak in leaks)
-
-
-def test_show_names_every_file() -> None:
-    told: list[str] = []
-    scan(artefact(Piece("a.md", b"x"), Piece(f"{TOKEN}.md", b"x")), told.append)
-    assert told[0] == "a.md: nothing that must not leave"
-    assert told[1].startswith("***")
 
 
 # --- secrets and paths ---------------------------------------------------------------------------------------------
@@ -521,7 +514,7 @@ def test_our_metrics_pass() -> None:
     files = [
         *ROOT.glob("metrics/*/*.*"),
         *ROOT.glob("cxrhf/metrics/*.py"),
-        ROOT / "cxrhf/hub/widget.py",
+        *ROOT.glob("cxrhf/hub/widget*.py"),
         ROOT / "LICENSE",
     ]
     pieces = [Piece(str(path.relative_to(ROOT)), path) for path in files]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cxrhf.audits.reports.audit import WordOutput, audit_reports
 from cxrhf.audits.reports.written import Tables
-from cxrhf.config_reports import WORD_GROUPS
+from cxrhf.config_generations import WORD_GROUPS
 from cxrhf.schema import GENERATION, check
 
 TEMPLATE = "The lungs are clear. No acute cardiopulmonary process."

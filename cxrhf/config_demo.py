@@ -1,0 +1,39 @@
+"""Settings of `cxrhf demo`: how large the made-up hospital is, and how long its models learn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cxrhf.config import within
+
+
+@dataclass(frozen=True, slots=True)
+class DemoConfig:
+    """A made-up hospital -> its dataset with prior notes, a small network, simulated models, and their audit."""
+
+    out: str | None = field(
+        default=None,
+        metadata={"metavar": "RUN", "aliases": ("-o",), "help": "Run folder to write (runs/demo, runs/demo-quick)."},
+    )
+    quick: bool = field(
+        default=False,
+        metadata={"help": "An eighth of the data and no vision-language model: under two minutes."},
+    )
+    n_patients: int = field(default=1200, metadata={"help": "Patients to make up, with some six images each."})
+    size: int = field(default=128, metadata={"help": "Side of the drawn pictures."})
+    seed: int = field(default=0, metadata={"help": "Seed of the patients and of the resampling."})
+    steps: int = field(default=500, metadata={"help": "Steps of the network's training; 0: no network, no torch."})
+    report_steps: int = field(
+        default=300,
+        metadata={"help": "Steps in which a tiny vision-language model learns to write reports; 0: no such model."},
+    )
+    n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
+
+    def __post_init__(self) -> None:
+        within("n_patients", self.n_patients, 20, 1_000_000)
+        within("steps", self.steps, 0, 1_000_000)
+        within("report_steps", self.report_steps, 0, 1_000_000)
+        within("size", self.size, 64, 512)
+        within("n_resamples", self.n_resamples, 10, 1_000_000)
+        within("seed", self.seed, 0, 2**63 - 1)

@@ -1,0 +1,22 @@
+"""JSON files: an object, or an error that says which file and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cxrhf.errors import RunError, TableError
+from cxrhf.tables.json_files import read_object
+
+
+def test_an_object_or_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    with pytest.raises(RunError, match=r"has no run.json. Next: make it$"):
+        read_object(path, next_step="make it")
+    for content in (b"{", b"[]", b"", b"\xff", b"1"):
+        path.write_bytes(content)
+        with pytest.raises(TableError, match=r"run.json is damaged \(.*\)"):
+            read_object(path, next_step="make it", error=TableError)
+    path.write_text('{"a": "ü"}', encoding="utf-8")
+    assert read_object(path, next_step="make it") == {"a": "ü"}
