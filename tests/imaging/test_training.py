@@ -169,6 +169,17 @@ def test_calibration_is_saved_and_applied(trained: Path, twin: Path, tmp_path: P
     np.testing.assert_allclose(back["prob"], raw["prob"], atol=1e-5)
 
 
+def test_a_model_folder_is_calibrated_too(
+    trained: Path, twin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(trained / "models/seed-0", tmp_path / "net")
+    monkeypatch.chdir(tmp_path)
+    assert run("calibrate", "net", "--build", twin, "--method", "platt", "--split", "train") == 0
+    assert (tmp_path / "net/calibration.json").is_file()
+    rows = read_table(tmp_path / f"runs/net-on-{twin.name}/predictions.parquet", PREDICTION)
+    assert rows.num_rows == 3 * load_images(twin, split="train").num_rows
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -184,7 +195,8 @@ def test_calibration_is_saved_and_applied(trained: Path, twin: Path, tmp_path: P
         (["predict", "nowhere"], "nowhere is not a folder"),
         (["predict", "{run}", "--build", "{twin}", "--splits", "tset"], "did you mean 'test'?"),
         (["predict", "{run}", "--build", "{twin}", "--seeds", "7"], "no model of seed 7"),
-        (["predict", "{run}"], "name the build"),
+        (["predict", "{run}"], "name the build: cxrhf predict"),
+        (["calibrate", "{run}"], "name the build: cxrhf calibrate"),
         (["calibrate", "{run}", "--split", "test"], "never fitted on test"),
         (["train", "{twin}", "--out", "{run}", *TINY], "holds a training with other settings"),
     ],
@@ -218,6 +230,22 @@ def test_a_finding_without_positives_is_left_out_and_said(
     assert about["outputs"] == ["support_devices"]
     assert run("train", folder, "--out", tmp_path / "other", *TINY, "--findings", "edema") == 2
     assert "nothing can be learned" in capsys.readouterr().err
+
+
+def test_a_validation_split_without_labels_chooses_nothing(
+    twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(twin, folder)
+    for path in (folder / "images").glob("validate-*.parquet"):
+        table = pq.read_table(path)
+        unknown = pa.nulls(table.num_rows, pa.int8())
+        pq.write_table(table.set_column(table.column_names.index("edema"), "edema", unknown), path)
+    words = ["--findings", "edema", "--epochs", "1", "--labels", "masked"]
+    assert run("train", folder, "--out", tmp_path / "run", *TINY, *words) == 0
+    said = capsys.readouterr().out
+    assert "note: no validation image has a label of what is learned: the last epoch is kept" in said
+    assert "kept the last weights" in said
 
 
 @pytest.mark.parametrize("memory", ["0", "1"])
