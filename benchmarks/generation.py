@@ -30,7 +30,7 @@ TEXTS = [
 
 def one_by_one(vlm: Any, pictures: list[np.ndarray], prompts: list[str]) -> list[str]:
     """The peer: transformers alone."""
-    from cxrhf.models.vlm import question_batch
+    from cxrhf.models.vlm_batches import question_batch
 
     texts = []
     for picture, prompt in zip(pictures, prompts, strict=True):

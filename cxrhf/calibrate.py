@@ -36,7 +36,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -82,10 +82,7 @@ def fit_calibrator(score: ArrayLike, y: ArrayLike, method: Calibration, weight: 
     >>> [round(float(p), 3) for p in calibrated(made, [-2, 0, 3])]
     [0.208, 0.433, 0.792]
     """
-    if method not in METHODS:
-        raise ConfigError(
-            "no such calibration", got=method, allowed=", ".join(METHODS), next_step=did_you_mean(str(method), METHODS)
-        )
+    method_of(method)
     labels, scores, weights = binary_input(y, score, weight)
     if np.abs(scores).max(initial=0) > LARGEST:
         raise ConfigError("a score is too large to be calibrated", allowed=f"-{LARGEST:g} to {LARGEST:g}")
@@ -98,6 +95,17 @@ def fit_calibrator(score: ArrayLike, y: ArrayLike, method: Calibration, weight: 
         )
     x, at = METHODS[method](scores, positive, negative)
     return Calibrator(method, np.atleast_1d(np.float64(x)), np.atleast_1d(np.float64(at)))
+
+
+def method_of(name: str) -> Calibration:
+    """The method of this name; an error with the nearest one if there is none."""
+    known: tuple[Calibration, ...] = get_args(Calibration)
+    for each in known:
+        if each == name:
+            return each
+    raise ConfigError(
+        "no such calibration", got=name, allowed=", ".join(known), next_step=did_you_mean(str(name), known)
+    )
 
 
 def calibrated(calibrator: Calibrator, score: ArrayLike) -> Floats:
@@ -124,8 +132,8 @@ def stretched(calibrator: Calibrator, times: float, plus: float) -> Calibrator:
 def platt(score: Floats, positive: Floats, negative: Floats, close: float = CLOSE) -> tuple[float, float]:
     """Slope and shift of the log odds. `positive` and `negative` count the labels of each row; both classes are there.
 
-    A score that ranks backwards, or is the same everywhere: slope 0. Audits of notes have always stopped at a share of
-    1e-6 of the loss, and keep their numbers (within .0005 of the end).
+    A score that ranks backwards, or is the same everywhere: slope 0. The search ends where one more step would win less
+    than `close` of the loss; at 1e-6 probabilities are within .0005 of those at the end.
     """
     n_positive, n_negative = positive.sum(), negative.sum()
     level = 0.0, float(logit(n_positive / (n_positive + n_negative)))

@@ -232,8 +232,8 @@ def test_better_than_no_calibration():
         assert brier(labels, p) < brier(labels, truth) + 0.005
 
 
-def test_the_search_for_the_line_stops_where_it_always_did():
-    """Audits of notes call platt with counts and its own, coarser stop; the exact line is close by."""
+def test_the_coarser_search_ends_close_to_the_exact_line():
+    """Classifiers of notes call platt with counts and its own, coarser stop."""
     score, y, _ = drawn(9, 2000)
     slope, shift = platt(score, y, 1 - y)
     exact = fit_calibrator(score, y, "platt")

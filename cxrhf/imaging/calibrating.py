@@ -27,10 +27,10 @@ def calibrate_run(config: CalibrateConfig, show: Progress) -> Written | None:
     from cxrhf.models.calibration import apply_calibration, fit_calibration
     from cxrhf.models.calibration_files import write_calibration
     from cxrhf.models.rows import merged, prediction_rows
+    from cxrhf.schema import PREDICTION, read_table
 
-    splits = (config.split,)
-    place = find(PredictConfig(config.run, build=config.build, splits=splits, device=config.device))
-    asked = PredictConfig(config.run, build=str(place.build), splits=splits, device=config.device)
+    asked = PredictConfig(config.run, build=config.build, splits=(config.split,), device=config.device)
+    place = find(asked, "calibrate")
     lines, notes, fresh = [], [], []
     calibrations: dict[tuple[str, int], Any] = {}
     for model, about, tasks, images, seen, main in looked(asked, place, show, vectors=False):
@@ -45,12 +45,10 @@ def calibrate_run(config: CalibrateConfig, show: Progress) -> Written | None:
         notes += [f"{name}: {why}" for name, why in made.notes.items()]
     if not calibrations:
         return None
-    from cxrhf.run import read_run
-
-    run = read_run(place.out)
     before: dict[str, pa.Table] = {}
     for name in ("predictions", "characteristics"):
-        there = run.table(name) if (place.out / f"{name}.parquet").is_file() else None
+        path = place.out / f"{name}.parquet"
+        there = read_table(path, PREDICTION) if path.is_file() else None
         new = _of_kind(pa.concat_tables(fresh), characteristics=name == "characteristics")
         if new.num_rows or there is not None:
             before[name] = _raw(merged(new, there, SAME), calibrations)
@@ -71,10 +69,13 @@ def _calibrate_rows(config: CalibrateConfig, folder: Path) -> Written:
     whose = rows.group_by(["model", "seed"]).aggregate([]).to_pylist()
     if len(whose) != 1:
         raise RunError(f"{folder} has predictions of {len(whose)} models and no model", allowed="one model")
+    model, seed = whose[0]["model"], whose[0]["seed"]
     made = fit_calibration(rows, config.method, split=config.split)
-    write_calibration(folder, made, fingerprint=hashlib.sha256(str(whose[0]["model"]).encode()).hexdigest())
-    calibrated = _applied(rows, {(whose[0]["model"], whose[0]["seed"]): made}, apply_calibration)
-    lines = [f"{whose[0]['model']}: {len(made.fitted)} of {len(rows['finding'].unique())} calibrated"]
+    # There is no file of weights to bind it to: the name of the model stands for them.
+    write_calibration(folder, made, fingerprint=hashlib.sha256(str(model).encode()).hexdigest())
+    rows = _raw(rows, {(model, seed): made})
+    calibrated = _applied(rows, {(model, seed): made}, apply_calibration)
+    lines = [f"{model}: {len(made.fitted)} of {len(rows['finding'].unique())} calibrated"]
     lines += _gains({"predictions": rows}, {"predictions": calibrated}, config.split)
     run.add("predictions", calibrated)
     run.finish()

@@ -51,7 +51,7 @@ class Written:
 def predict_run(config: PredictConfig, show: Progress) -> Written | None:
     """Predictions of every seed. None in processes that only help."""
     check_packages()
-    place = find(config)  # before torch is loaded, which takes seconds
+    place = find(config, "predict")  # before torch is loaded, which takes seconds
     import pyarrow as pa
 
     from cxrhf.models.rows import prediction_rows
@@ -80,7 +80,7 @@ def predict_run(config: PredictConfig, show: Progress) -> Written | None:
 def embed_run(config: EmbedConfig, show: Progress) -> Written | None:
     """Vectors of every seed, and the rows of their images, so that audits know who is in the picture."""
     check_packages()
-    place = find(config)
+    place = find(config, "embed")
     import pyarrow as pa
 
     from cxrhf.models.rows import embedding_rows
@@ -158,8 +158,8 @@ def with_calibration(folder: Path, rows: tuple[pa.Table, pa.Table]) -> tuple[tup
     return (done[0], done[1]), f"calibrated by {calibration.method}", [str(each.message) for each in said]
 
 
-def find(config: LookConfig) -> Place:
-    """Which models, which images, where to."""
+def find(config: LookConfig, verb: str) -> Place:
+    """Which models, which images, where to. `verb`: the command that asks."""
     from cxrhf.run import check_folder
 
     folder = Path(config.run)
@@ -169,7 +169,7 @@ def find(config: LookConfig) -> Place:
     if build is None:
         raise ConfigError(
             f"{folder} does not say where the images are, or they are not there any more",
-            next_step=f"name the build: cxrhf {_verb(config)} {shlex.quote(str(folder))} --build BUILD",
+            next_step=f"name the build: cxrhf {verb} {shlex.quote(str(folder))} --build BUILD",
         )
     own = trained_on(folder, build)
     out = Path(config.out) if config.out is not None else folder
@@ -177,10 +177,6 @@ def find(config: LookConfig) -> Place:
         out = Path("runs") / f"{folder.resolve().name}-on-{build.resolve().name}"
     check_folder(out, overwrite=config.overwrite)
     return Place(models, build, out, own)
-
-
-def _verb(config: Any) -> str:
-    return "embed" if isinstance(config, EmbedConfig) else "predict"
 
 
 def saved_models(folder: Path, seeds: Sequence[int] | None = None) -> list[Path]:
@@ -231,7 +227,7 @@ def trained_on(folder: Path, build: Path) -> bool:
     return fingerprint(build / "build.json").sha256 in digests
 
 
-def add(config: Any, place: Place, tables: Mapping[str, tuple[pa.Table, Sequence[str]]]) -> None:
+def add(config: LookConfig, place: Place, tables: Mapping[str, tuple[pa.Table, Sequence[str]]]) -> None:
     """Write tables into the run, each with the rows that were there of others (`by` model, seed, split ...).
 
     All are put together before the first is written.
@@ -250,9 +246,8 @@ def add(config: Any, place: Place, tables: Mapping[str, tuple[pa.Table, Sequence
             )
         run = Run(place.out, record)
     else:
-        run = open_run(
-            place.out, verb=_verb(config), config=to_mapping(config), inputs=inputs, overwrite=config.overwrite
-        )
+        verb = "embed" if isinstance(config, EmbedConfig) else "predict"
+        run = open_run(place.out, verb=verb, config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
     whole = {}
     for name, (table, by) in tables.items():
         there = (place.out / f"{name}.parquet").is_file()

@@ -60,8 +60,7 @@ class TrainedRun:
 
 def train_run(config: TrainConfig, show: Progress) -> TrainedRun | None:
     """Train every seed. None in processes that only help."""
-    check_packages(*(["tensorboard"] if config.tracker == "tensorboard" else []),
-                   *(["trackio"] if config.tracker == "trackio" else []))  # fmt: skip
+    check_packages(*([config.tracker] if config.tracker != "none" else []))
     from cxrhf.run import check_folder, fingerprint
 
     folder = run_folder(config)
@@ -86,7 +85,7 @@ def train_run(config: TrainConfig, show: Progress) -> TrainedRun | None:
     if main:
         run = open_training(folder, config, inputs, content)
     accelerator.wait_for_everyone()
-    if any(finished(folder, seed, key) is None for seed in config.all_seeds()):
+    if any(finished(seed_folder(folder, seed), key) is None for seed in config.all_seeds()):
         from cxrhf.encode.processes import first
         from cxrhf.models.weights import check_start
 
@@ -98,7 +97,7 @@ def train_run(config: TrainConfig, show: Progress) -> TrainedRun | None:
     name = config.name or folder.name
     facts: dict[int, dict[str, Any]] = {}
     for seed in config.all_seeds():
-        done = finished(folder, seed, key)
+        done = finished(seed_folder(folder, seed), key)
         if done is None:
             told = (lambda text, seed=seed: say(f"seed {seed}: {text}")) if config.seeds else say
             done, more = train_seed(config, material, look, seed, name, key, folder, accelerator, told)
@@ -117,6 +116,11 @@ def run_folder(config: TrainConfig) -> Path:
     if config.out:
         return Path(config.out)
     return Path("runs") / f"{Path(config.build).resolve().name}-{config.backbone.split('.')[0]}"
+
+
+def seed_folder(folder: Path, seed: int) -> Path:
+    """Where the network of a seed is saved."""
+    return folder / "models" / f"seed-{seed}"
 
 
 def open_training(
@@ -149,15 +153,13 @@ def gather(config: TrainConfig, split: str) -> tuple[list[Task], Images, Images 
     """Tasks, training images and validation images, and what must be said of them."""
     from cxrhf.data.load import splits_of
     from cxrhf.models.images import chosen, fewer
-    from cxrhf.models.tasks import check_findings, make_tasks
+    from cxrhf.models.tasks import check_findings, make_tasks, targets
 
     there = findings_of(config.build)
     check_findings(config.findings, there)
     train = open_images(config.build, [split], labels=config.labels)
-    notes = []
     train = fewer(chosen(train, config.only), config.max_images, config.seed)
-    tasks, said = make_tasks(train.table, config.tasks, config.findings or there)
-    notes += said
+    tasks, notes = make_tasks(train.table, config.tasks, config.findings or there)
     if config.validate_split == split:
         raise ConfigError("train_split and validate_split are the same", got=split)
     if config.validate_split not in splits_of(config.build):
@@ -169,6 +171,9 @@ def gather(config: TrainConfig, split: str) -> tuple[list[Task], Images, Images 
         validate = chosen(validate, config.only)
     except ConfigError:
         notes.append("no validation image meets --only: the last epoch is kept")
+        return tasks, train, None, notes
+    if (targets(validate.table, tasks) < 0).all():
+        notes.append("no validation image has a label of what is learned: the last epoch is kept")
         return tasks, train, None, notes
     return tasks, train, validate, notes
 
@@ -222,15 +227,16 @@ def squares_of(
     return Material(train.ids, squares, goal, tasks, (held, goal_of(validate)))
 
 
-def finished(folder: Path, seed: int, key: str) -> dict[str, Any] | None:
-    """The facts of a seed that is trained; a model of other settings is an error."""
-    path = folder / "models" / f"seed-{seed}" / "cxrhf.json"
+def finished(saved: Path, key: str) -> dict[str, Any] | None:
+    """The facts of a network or adapter that is trained; one of other settings is an error."""
+    path = saved / "cxrhf.json"
     if not path.is_file():
         return None
     about = json.loads(path.read_text(encoding="utf-8"))
     if about.get("key") != key:
         raise RunError(
-            f"{path.parent} was trained with other settings", next_step="choose another --out, or say --overwrite"
+            f"{saved} was trained with other settings, or from other weights",
+            next_step="choose another --out, or say --overwrite",
         )
     facts: dict[str, Any] = about["trained"]
     return facts
@@ -284,7 +290,7 @@ def train_seed(
             ),
         }  # fmt: skip
         save_model(
-            folder / "models" / f"seed-{seed}", trained.model, backbone=config.backbone, outputs=outputs,
+            seed_folder(folder, seed), trained.model, backbone=config.backbone, outputs=outputs,
             look_facts=look_facts(look), about=about,
         )  # fmt: skip
     accelerator.wait_for_everyone()

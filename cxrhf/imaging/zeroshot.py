@@ -23,7 +23,7 @@ def zeroshot_run(config: ZeroshotConfig, show: Progress) -> Written:
     check_folder(out, overwrite=config.overwrite)
     there = findings_of(config.build)
     from cxrhf.models.clip import load_clip  # torch, which takes seconds
-    from cxrhf.models.prompts import prompts_for
+    from cxrhf.models.prompts import as_mapping, prompts_for
     from cxrhf.models.rows import embedding_rows, prediction_rows
     from cxrhf.models.tasks import Task, check_findings
     from cxrhf.models.zero_shot import zero_shot
@@ -45,9 +45,7 @@ def zeroshot_run(config: ZeroshotConfig, show: Progress) -> Written:
     run.add("predictions", rows)
     if config.embed:
         run.add("embeddings", embedding_rows(images, seen.embeddings, model=name))
-    from cxrhf.models.prompts import as_mapping
-
-    run.finish(prompts=as_mapping(prompts), model=name)
+    run.finish(prompts=as_mapping(prompts), model=name, weights=clip.model_hash())
     lines = [f"{name}: {len(images):,} images of {', '.join(splits)}, {len(prompts)} findings"]
     notes = ["probabilities are not calibrated: cxrhf calibrate RUN --method platt, on validation images"]
     return Written(out, lines, notes)

@@ -1,8 +1,8 @@
 """IMAGE rows with their pictures -> networks, and from them PREDICTION, EMBEDDING and GENERATION rows.
 
 In the order of the work: images, tasks, pictures, augment, loader; backbone, weights, saved; loss, optimize,
-checkpoint, history, standing, train; forward, rows, calibration, probe, zero_shot. Torch and its libraries stay in this
-package and in cxrhf.encode.
+checkpoint, history, resume, loop, train; forward, rows, calibration, probe; clip, prompts, zero_shot; vlm, finetune,
+generate. Torch and its libraries stay in this package and in cxrhf.encode.
 """
 
 import os

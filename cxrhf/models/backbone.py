@@ -138,11 +138,6 @@ def penultimate(model: nn.Module, pixels: torch.Tensor) -> torch.Tensor:
     return seen[-1]
 
 
-def has_batch_statistics(model: nn.Module) -> bool:
-    """Does what the network says of an image in training depend on the rest of its batch?"""
-    return any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.modules())
-
-
 def kaiming(model: nn.Module, seed: int) -> None:
     """Draw all convolutions as He et al. do: normal, variance 2 / inputs of a unit. The rest stays as it is.
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import softmax
 
-from cxrhf.calibrate import LEAST, Calibrator, calibrated, fit_calibrator, fit_temperature
+from cxrhf.calibrate import LEAST, Calibrator, calibrated, fit_calibrator, fit_temperature, method_of
 from cxrhf.calibrate import Calibration as Method
 from cxrhf.errors import ConfigError, CxrhfWarning, TableError, did_you_mean
 from cxrhf.metrics import (
@@ -92,7 +92,7 @@ def fit_calibration(
 
 
 def apply_calibration(rows: pa.Table, calibration: Calibration) -> pa.Table:
-    """The rows with calibrated `prob`; `logit` stays raw. What stays raw is counted in a warning (`left_raw`)."""
+    """The rows with calibrated `prob`; `logit` stays raw. What stays raw is counted in a warning each."""
     table = check(rows, PREDICTION, source="predictions")
     model, seed = _one_model(table)
     if (model, seed) != (calibration.model, calibration.seed) and table.num_rows:
@@ -117,12 +117,8 @@ def apply_calibration(rows: pa.Table, calibration: Calibration) -> pa.Table:
     return table.set_column(at, table.schema.field(at), pa.chunked_array([pa.array(prob, from_pandas=True)]))
 
 
-def left_raw(rows: pa.Table, calibration: Calibration) -> tuple[str, ...]:
-    """A sentence for each finding or task of these rows whose probabilities `apply_calibration` leaves as they are."""
-    return _left_raw(read_rows(check(rows, PREDICTION, source="predictions")), calibration)
-
-
-def _left_raw(given: Rows, calibration: Calibration) -> tuple[str, ...]:
+def _left_raw(given: Rows, calibration: Calibration) -> list[str]:
+    """A sentence for each finding or task whose probabilities stay as they are."""
     names = [name.partition("=")[0] if "=" in name else name for name in given.names]
     notes = []
     for name in dict.fromkeys(names):
@@ -132,7 +128,7 @@ def _left_raw(given: Rows, calibration: Calibration) -> tuple[str, ...]:
             notes.append(f"{name}: {mine.sum():,} probabilities are not calibrated ({why})")
         elif missing := int(np.isnan(given.logit[mine]).sum()):
             notes.append(f"{name}: {missing:,} probabilities are not calibrated (rows without a logit)")
-    return tuple(notes)
+    return notes
 
 
 def calibration_lines(before: pa.Table, after: pa.Table, *, split: str = "validate") -> list[dict[str, Any]]:
@@ -172,14 +168,6 @@ def _measured(y: Floats, probabilities: Mapping[str, Floats], weight: Floats) ->
         numbers[f"ace_null_{when}"] = expected_ace(p, weight)
         numbers[f"brier_{when}"] = brier(y, p, weight)
     return numbers
-
-
-def method_of(name: str) -> Method:
-    known: tuple[Method, ...] = get_args(Method)
-    for each in known:
-        if each == name:
-            return each
-    raise ConfigError("no such calibration", got=name, allowed=", ".join(known), next_step=did_you_mean(name, known))
 
 
 def _one_model(table: pa.Table) -> tuple[str, int | None]:

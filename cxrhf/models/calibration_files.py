@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from cxrhf.calibrate import Calibrator
+from cxrhf.calibrate import Calibrator, method_of
 from cxrhf.errors import RunError
-from cxrhf.models.calibration import Calibration, Fitted, method_of
+from cxrhf.models.calibration import Calibration, Fitted
 from cxrhf.run import fingerprint as fingerprint_of
 from cxrhf.tables.files import write_atomically
 

@@ -10,7 +10,6 @@ where a launcher chose it, keeps its moments in files of its own kind below deep
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -24,6 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from cxrhf.errors import CxrhfError
+from cxrhf.models.tensor_files import sha256
 
 Tensors = dict[str, torch.Tensor]
 STATE, KEPT, FORMAT = "state.json", 2, 1
@@ -53,7 +53,7 @@ def write_checkpoint(folder: Path, kind: str, checkpoint: Checkpoint) -> Path:
         for name, tensors in checkpoint.tensors.items():
             path = draft / f"{name}.safetensors"
             save_file({key: each.detach().cpu().contiguous() for key, each in tensors.items()}, path)
-            files[path.name] = _sha256(path)
+            files[path.name] = sha256(path)
         about = {"format": FORMAT, "step": checkpoint.step, "files": files, **checkpoint.state}
         (draft / STATE).write_text(json.dumps(about, indent=1, allow_nan=False) + "\n", encoding="utf-8")
         if target.exists():  # of a run that was killed after this step; what it holds is the same
@@ -77,7 +77,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         file = path / name
         if not file.is_file():
             raise DamagedCheckpoint(f"{path.name}: {name} is missing")
-        if _sha256(file) != digest:
+        if sha256(file) != digest:
             raise DamagedCheckpoint(f"{path.name}: {name} is damaged")
         try:
             tensors[file.stem] = load_file(file)
@@ -166,11 +166,6 @@ def nested(tensors: Tensors, plain: Mapping[str, Any], *, numbered: bool) -> dic
         parameter, _, name = key.rpartition("/")
         out.setdefault(int(parameter) if numbered else parameter, {})[name] = value
     return out
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _said(error: Exception) -> str:

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from cxrhf.encode.files import Files, model_files, model_hash
-from cxrhf.encode.loading import choose_device, quiet
+from cxrhf.encode.loading import choose_device, explained, quiet
 from cxrhf.errors import ConfigError, CxrhfError, shorten
 from cxrhf.models.clip_files import PROCESSOR, Source, locate_clip, source_folder
 
@@ -60,16 +60,12 @@ class Clip:
         return self.look(Image.fromarray(np.ascontiguousarray(grey)).convert("RGB"))
 
     def vectors(self, prepared: Sequence[Tensors]) -> Vectors:
-        """Prepared pictures -> their vectors, in one pass."""
+        """Prepared pictures -> their vectors of unit length (n, d), in one pass."""
         if not prepared:
             return np.zeros((0, self.dim), dtype=np.float32)
         batch = {key: torch.stack([each[key] for each in prepared]).to(self.device) for key in prepared[0]}
         with torch.inference_mode(), _passing(self.name, f"{len(prepared)} pictures"):
             return _unit(self.see(batch), self.name)
-
-    def image_features(self, pictures: Sequence[Grey]) -> Vectors:
-        """Pictures -> vectors of unit length (n, d), in one pass."""
-        return self.vectors([self.prepare(each) for each in pictures])
 
     def text_features(self, texts: Sequence[str]) -> Vectors:
         """Prompts -> vectors of unit length (m, d). A prompt that would be cut is an error."""
@@ -118,7 +114,7 @@ def _with_transformers(source: Source, device: str) -> Clip:
     scaling = tuple(folder / each for each in PROCESSOR if (folder / each).is_file())
     files = files._replace(described=(*files.described, *scaling))  # how pictures are scaled is a part of the model
     safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with quiet(), readable(source.name), warnings.catch_warnings():
+    with quiet(), explained(source.name, "model"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model, found = AutoModel.from_pretrained(
             folder,
@@ -191,7 +187,7 @@ def number_of(value: torch.Tensor) -> float:
 
 def dim_of(read: Callable[[list[str]], torch.Tensor], name: str) -> int:
     """Length of the vectors, seen by reading something: configs name it in many ways."""
-    with torch.inference_mode(), readable(name):
+    with torch.inference_mode(), explained(name, "model"):
         return int(read(["chest x-ray"]).shape[-1])
 
 
@@ -215,25 +211,6 @@ def _passing(name: str, what: str) -> Iterator[None]:
     except (torch.OutOfMemoryError, MemoryError):
         raise CxrhfError(
             f"the memory is too small for {what} at once through {name}", next_step="a smaller --batch-size"
-        ) from None
-
-
-@contextmanager
-def readable(name: str) -> Iterator[None]:
-    """What the libraries say of a model they cannot read, as one sentence."""
-    try:
-        yield
-    except CxrhfError:
-        raise
-    except Exception as error:  # of many kinds: damaged files, unknown architectures, missing tokenizer packages
-        if "trust_remote_code" in str(error):
-            what = f"the model {name} comes with code of its own, which is never run here"
-            raise CxrhfError(what, next_step="take a model that transformers or open_clip knows") from None
-        said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-        raise CxrhfError(
-            f"the model {name} cannot be read",
-            got=f"{type(error).__name__}: {shorten(said, 240)}",
-            next_step="download or copy its folder again, or take another model",
         ) from None
 
 

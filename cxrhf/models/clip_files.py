@@ -2,20 +2,18 @@
 
 `biomedclip` is a preset; `ORG/NAME` a model of the Hub that transformers reads; `hf-hub:ORG/NAME` one that open_clip
 reads; a folder of either; `open_clip:FOLDER` where a folder holds both; `open_clip:ARCH@WEIGHTS` an architecture that
-open_clip knows with weights in a file or folder. What is on this machine is used without asking the network, code is
-never fetched, and without network the answer comes at once.
+open_clip knows with weights in a file or folder.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from cxrhf.encode.download import no_hub
 from cxrhf.encode.files import BIN, CONFIG, SAFE, TOKENIZER
 from cxrhf.errors import ConfigError, CxrhfError, did_you_mean
+from cxrhf.models.hub_files import HUB_ID, Need, hub_files
 
 PRESETS = {"biomedclip": "microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224"}
 # Of its text tower open_clip reads the shape from another model of the Hub; the weights come with BiomedCLIP.
@@ -27,7 +25,6 @@ PROCESSOR = ("processor_config.json", "preprocessor_config.json")
 # Only what safetensors or torch's restricted reader can read.
 _READABLE = (".safetensors", ".bin", ".pt", ".pth")
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]*/[\w.\-]+")
 _ALLOWED = (
     "biomedclip, ORG/NAME of the Hugging Face Hub, hf-hub:ORG/NAME (open_clip), a folder, open_clip:ARCH@WEIGHTS_FILE"
 )
@@ -44,17 +41,6 @@ class Source(NamedTuple):
     weights: Path | None = None
 
 
-class Need(NamedTuple):
-    """What is read of a model of the Hub: `first`, one or more of each of the `groups`, weights of the best kind."""
-
-    hub_id: str
-    first: str
-    groups: tuple[tuple[str, ...], ...] = ()
-    weights: tuple[tuple[str, ...], ...] = ()  # kinds, the best first
-    others: tuple[str, ...] = ()  # read if they are there
-    name: str = ""
-
-
 def locate_clip(model: str) -> Source:
     """A name -> where the model is. Nothing is fetched or read.
 
@@ -66,7 +52,7 @@ def locate_clip(model: str) -> Source:
         return Source(given, "open_clip", hub_id=PRESETS[given])
     if given.startswith("hf-hub:"):
         hub_id = given.removeprefix("hf-hub:").strip("/")
-        if not _HUB_ID.fullmatch(hub_id):
+        if not HUB_ID.fullmatch(hub_id):
             raise ConfigError("not an id of the Hub", got=model, allowed="hf-hub:ORG/NAME")
         return Source(hub_id, "open_clip", hub_id=hub_id)
     if given.startswith("open_clip:"):
@@ -79,7 +65,7 @@ def locate_clip(model: str) -> Source:
         raise ConfigError(
             f"the model {given} is a file", allowed="the folder that holds it, or open_clip:ARCH@WEIGHTS_FILE"
         )
-    if not _HUB_ID.fullmatch(given):
+    if not HUB_ID.fullmatch(given):
         raise ConfigError("no such model", got=model, allowed=_ALLOWED, next_step=did_you_mean(given, PRESETS))
     return Source(given, "transformers", hub_id=given)
 
@@ -132,11 +118,17 @@ def source_folder(source: Source) -> Path:
     """The folder of a model: given, kept by the Hub's client, or fetched now."""
     if source.folder is not None:
         return source.folder
+    hub_id, other = str(source.hub_id), "if it is a model of the other library"
     if source.library == "open_clip":
+        tower = _TOWERS.get(hub_id)
         # Without a tokenizer of its own it takes the one its config names, see tokenizer_folder.
-        need = Need(str(source.hub_id), OPEN_CONFIG, (), (OPEN_SAFE, OPEN_BIN), TOKENIZER, source.name)
+        need = Need(
+            hub_id, OPEN_CONFIG, (), (OPEN_SAFE, OPEN_BIN), TOKENIZER, source.name,
+            also=f"{tower} {CONFIG}" if tower else "", absent=f"--model {hub_id}, {other}",
+        )  # fmt: skip
     else:
-        need = Need(str(source.hub_id), CONFIG, (PROCESSOR, TOKENIZER), (SAFE, BIN), (), source.name)
+        need = Need(hub_id, CONFIG, (PROCESSOR, TOKENIZER), (SAFE, BIN), (), source.name,
+                    absent=f"--model hf-hub:{hub_id}, {other}")  # fmt: skip
     return hub_files(need)
 
 
@@ -169,103 +161,3 @@ def _is_tower(folder: Path) -> bool:
     from open_clip.hf_configs import arch_dict
 
     return _model_type(folder) in arch_dict
-
-
-def hub_files(need: Need) -> Path:
-    """The folder of the Hub's cache that holds what is needed."""
-    from transformers.utils.hub import cached_files
-
-    here = _kept(need)
-    if here is not None and _lacking(here, need) is None:
-        return here
-    if why := no_hub():
-        raise _not_here(need, here is not None, why)
-    said: dict[str, Any] = {"_raise_exceptions_for_missing_entries": False}
-    try:
-        cached_files(need.hub_id, [need.first, *need.others, *sum(need.groups, ())], **said)
-        for kind in need.weights:
-            # A list of one would be asked for by another route, which takes a missing file for an error.
-            found = {Path(each).name for each in cached_files(need.hub_id, [*kind, need.first], **said) or []}
-            here = _kept(need)
-            for index in sorted(name for name in found & set(kind) if name.endswith(".index.json")):
-                cached_files(need.hub_id, [*_parts(Path(str(here)) / index), need.first], **said)
-            if found & set(kind):
-                break
-    except Exception as error:  # of the Hub's client, of its web client, of the disk
-        raise _refused(need, error) from None
-    here = _kept(need)
-    if here is None:
-        other = {CONFIG: f"--model hf-hub:{need.hub_id}", OPEN_CONFIG: f"--model {need.hub_id}"}.get(need.first)
-        raise CxrhfError(
-            f"the model {need.hub_id} has no {need.first} on the Hub",
-            next_step=f"{other}, if it is a model of the other library" if other and need.weights else "check its id",
-        )
-    lacking = _lacking(here, need)
-    if lacking:
-        raise CxrhfError(f"the model {need.hub_id} is not complete on the Hub", got=f"none of {', '.join(lacking)}")
-    return here
-
-
-def _kept(need: Need) -> Path | None:
-    """The folder of the Hub's cache, if the first file is there."""
-    from transformers.utils.hub import cached_file
-
-    try:
-        found = cached_file(need.hub_id, need.first, local_files_only=True)
-    except OSError:
-        return None
-    return None if found is None else Path(found).parent
-
-
-def _lacking(folder: Path, need: Need) -> tuple[str, ...] | None:
-    """File names of which one or more must be there and none is."""
-    for group in (*need.groups, *((sum(need.weights, ()),) if need.weights else ())):
-        found = next((folder / name for name in group if (folder / name).is_file()), None)
-        if found is None:
-            return group
-        if found.name.endswith(".index.json"):
-            missing = tuple(part for part in _parts(found) if not (folder / part).is_file())
-            if missing:
-                return missing
-    return None
-
-
-def _parts(index: Path) -> list[str]:
-    return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-
-
-def _named(need: Need) -> str:
-    return need.hub_id if need.name in ("", need.hub_id) else f"{need.name} ({need.hub_id})"
-
-
-def _fetch(need: Need) -> str:
-    """The commands that bring it."""
-    command = f"`hf download {need.hub_id}" + ("`" if need.weights else f" {need.first}`")
-    tower = _TOWERS.get(need.hub_id)
-    return f"{command} and `hf download {tower} {CONFIG}`" if tower else command
-
-
-def _not_here(need: Need, partly: bool, why: str) -> CxrhfError:
-    return CxrhfError(
-        f"the model {_named(need)} is not{' completely' if partly else ''} on this machine, and {why}",
-        next_step=f"{_fetch(need)} on a machine with network, then copy its Hub cache (HF_HOME) or name the folder",
-    )
-
-
-def _refused(need: Need, error: Exception) -> CxrhfError:
-    cause = type(error.__cause__).__name__ if error.__cause__ is not None else ""
-    if cause == "GatedRepoError" or "gated" in str(error):
-        return CxrhfError(
-            f"the model {_named(need)} is given out only to those who accept its conditions",
-            next_step=f"accept them at huggingface.co/{need.hub_id}, then `hf auth login`",
-        )
-    if cause == "RepositoryNotFoundError":
-        return CxrhfError(
-            f"the Hub has no model {need.hub_id}", next_step="check the id; a private model needs `hf auth login`"
-        )
-    first = str(error).strip().splitlines()
-    return CxrhfError(
-        f"the model {_named(need)} could not be fetched from the Hub",
-        got=first[0] if first else type(error).__name__,
-        next_step=f"try again, or {_fetch(need)}",
-    )

@@ -23,9 +23,9 @@ from open_clip.tokenizer import HFTokenizer, SimpleTokenizer
 from open_clip.transform import PreprocessCfg, image_transform_v2
 
 from cxrhf.encode.files import TOKENIZER
-from cxrhf.encode.loading import quiet
+from cxrhf.encode.loading import explained, quiet
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning, did_you_mean
-from cxrhf.models.clip import Clip, Tensors, dim_of, files_of, number_of, readable
+from cxrhf.models.clip import Clip, Tensors, dim_of, files_of, number_of
 from cxrhf.models.clip_files import OPEN_CONFIG, Source, checkpoint, source_folder, tokenizer_folder, tower_folder
 
 _PICTURES = ("mean", "std", "interpolation", "resize_mode")
@@ -39,7 +39,7 @@ def read_open_clip(source: Source, device: str) -> Clip:
     towers = _towers(source.name, config, folder)
     # With a folder the model's shape comes from its config, with a bare weights file from open_clip's own list.
     named = str(source.arch) if folder is None else f"local-dir:{folder}"
-    with _silent(), readable(source.name):
+    with _silent(), explained(source.name, "model"):
         tokenizer = _tokenizer(towers["text_cfg"], folder)
         model = open_clip.create_model(
             named,
@@ -136,7 +136,7 @@ def _towers(name: str, config: dict[str, Any], folder: Path | None) -> dict[str,
         from transformers import AutoConfig
 
         tower = tower_folder(text["hf_model_name"], folder)
-        with quiet(), readable(name):  # open_clip does not say that code must not be run; this one refuses
+        with quiet(), explained(name, "model"):  # open_clip does not say that code must not be run; this one refuses
             AutoConfig.from_pretrained(tower, local_files_only=True, trust_remote_code=False)
         text |= {"hf_model_name": str(tower), "hf_model_pretrained": False}
     return {"vision_cfg": vision, "text_cfg": text}

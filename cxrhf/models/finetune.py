@@ -1,4 +1,4 @@
-"""Pictures and reports -> adapters of a vision-language model: one loop on Accelerate and peft that goes on exactly.
+"""Pictures and reports -> adapters of a vision-language model, by Accelerate and peft; stopped, it goes on exactly.
 
     cxrhf finetune BUILD --config rex_qwen
     accelerate launch -m cxrhf.models.finetune BUILD --config rex_qwen
@@ -18,6 +18,7 @@ import inspect
 import math
 import sys
 import time
+from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,21 +29,18 @@ import torch
 
 from cxrhf.config_finetune import FinetuneConfig
 from cxrhf.errors import CxrhfError
-from cxrhf.models.checkpoint import Checkpoint, checkpoints, prune, write_checkpoint
 from cxrhf.models.history import History
 from cxrhf.models.loader import Step
-from cxrhf.models.meter import Meter, Progress
+from cxrhf.models.loop import Loop, planned_steps
+from cxrhf.models.meter import Progress
 from cxrhf.models.optimize import learning_rate, set_rate
-from cxrhf.models.processes import flushed, summed
+from cxrhf.models.processes import summed
+from cxrhf.models.resume import best_weights, earlier, restore, state_of
 from cxrhf.models.seeding import number
-from cxrhf.models.standing import State, best_weights, earlier, moments_of, restore, stand, standing
-from cxrhf.models.stopping import stopping
 from cxrhf.models.vlm import Vlm
-from cxrhf.models.vlm_batches import IGNORED
+from cxrhf.models.vlm_batches import IGNORED, AnswerBatch
 from cxrhf.models.vlm_examples import Examples, LengthPlan, read_examples
 from cxrhf.models.vlm_lora import Tensors, adapter_weights, set_adapter_weights, vision_tower
-
-FLUSH = 10  # steps between two looks at the losses: a look makes a GPU wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +70,12 @@ def fit(
         train.ids, config.seed, config.batch_size, config.accumulate, accelerator.num_processes,
         accelerator.process_index, train.lengths if config.group_by_length else None,
     )  # fmt: skip
-    steps = plan.steps_per_epoch * config.epochs
-    steps = steps if config.max_steps is None else min(steps, config.max_steps)
+    steps = planned_steps(plan, config)
     model = vlm.model
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     found, notes = earlier(folder, key, accelerator)
-    state = State() if found is None else stand(found)
+    state = state_of(found)
     if found is not None:
         set_adapter_weights(model, dict(found.tensors["model"]))
     learning = [each for each in model.parameters() if each.requires_grad]
@@ -88,7 +85,10 @@ def fit(
         restore(found, wrapped, optimizer, accelerator, folder)
         progress(f"going on after step {state.step:,} of {steps:,}")
     log = History(history, state.history) if accelerator.is_main_process else None
-    loop = _Loop(vlm, wrapped, optimizer, train, validate, config, plan, steps, accelerator, folder, key, state, log)
+    loop = _Loop(
+        vlm=vlm, wrapped=wrapped, optimizer=optimizer, train=train, validate=validate, config=config, plan=plan,
+        steps=steps, accelerator=accelerator, folder=folder, key=key, state=state, log=log,
+    )  # fmt: skip
     loop.go(progress)
     tensors = best_weights(folder, state) if config.keep == "best" else None
     facts = {
@@ -136,60 +136,25 @@ def _keeps_logits(model: Any) -> bool:
     return "logits_to_keep" in inspect.signature(type(bare).forward).parameters
 
 
-@dataclass(slots=True)
-class _Loop:
+@dataclass(kw_only=True)
+class _Loop(Loop):
+    config: FinetuneConfig
     vlm: Vlm
-    wrapped: Any
-    optimizer: Any
     train: Examples
     validate: Examples | None
-    config: FinetuneConfig
-    plan: LengthPlan
-    steps: int
-    accelerator: Any
-    folder: Path
-    key: str
-    state: State
-    log: History | None
-    losses: list[tuple[Step, float, torch.Tensor]] = field(default_factory=list)
     tokens: int = 0
     began: float = field(default_factory=time.monotonic)
 
-    def go(self, progress: Progress) -> None:
-        """All steps that are left."""
-        config, plan, state = self.config, self.plan, self.state
-        if state.step >= self.steps:
-            return
-        asks = (rows for step in plan.steps(state.step + 1, self.steps) for rows in step.mine)
-        batches = read_examples(self.vlm, self.train, asks, workers=self._workers())
-        meter = Meter((self.steps - state.step) * min(config.batch_size, len(self.train)), progress)
-        self.began = time.monotonic()
-        with stopping(alone=self.accelerator.num_processes == 1) as stop:
-            for step in plan.steps(state.step + 1, self.steps):
-                self._learning()
-                self._step(step, batches)
-                state.step = step.number
-                meter.add(len(step.rows), lambda step=step: self._told(step))  # type: ignore[misc]
-                if self._validates(step.number):
-                    self._flush()
-                    self._measure(step, progress)
-                    self._save()
-                elif step.number % plan.steps_per_epoch == 0 or step.number % config.save_every == 0:
-                    self._save()
-                elif len(self.losses) >= FLUSH:
-                    self._flush()
-                if stop:
-                    self._save()
-                    raise KeyboardInterrupt
-        batches.close()  # type: ignore[attr-defined]
+    learned = "adapters"
+    remedy = "a lower --learning-rate, --warmup 100 or --precision float32"
+
+    def _batches(self) -> Generator[AnswerBatch, None, None]:
+        asks = (rows for step in self.plan.steps(self.state.step + 1, self.steps) for rows in step.mine)
+        return read_examples(self.vlm, self.train, asks, workers=self._workers())
 
     def _workers(self) -> int:
         """Threads that decode pictures: as asked, else a few; the model has the other cores."""
         return min(4, torch.get_num_threads()) if self.config.workers is None else self.config.workers
-
-    def _validates(self, step: int) -> bool:
-        every = self.config.validate_every or self.plan.steps_per_epoch
-        return step == self.steps or step % every == 0
 
     def _learning(self) -> None:
         """Learning mode for what learns; the frozen vision tower stays as it is when it looks."""
@@ -199,10 +164,10 @@ class _Loop:
             if tower is not None:
                 tower.eval()
 
-    def _step(self, step: Step, batches: Any) -> None:
+    def _step(self, step: Step, batches: Iterator[AnswerBatch]) -> None:
         config, accelerator = self.config, self.accelerator
         learned = int(self.train.learned[step.rows].sum())
-        rate = learning_rate(config, step.number, self.steps, step.epoch, 0)  # type: ignore[arg-type]
+        rate = learning_rate(config, step.number, self.steps, step.epoch)
         set_rate(self.optimizer, rate)
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=accelerator.device)
@@ -223,46 +188,21 @@ class _Loop:
         self.losses.append((step, rate, total))
 
     def _told(self, step: Step) -> str:
-        loss = float(self.losses[-1][2]) if self.losses and self.accelerator.num_processes == 1 else math.nan
-        shown = "" if math.isnan(loss) else f", loss {loss:.3f}"
-        speed = self.tokens / max(time.monotonic() - self.began, 1e-9)
-        epochs = math.ceil(self.steps / self.plan.steps_per_epoch)
-        return (
-            f"epoch {step.epoch + 1} of {epochs}, step {step.number:,} of {self.steps:,}{shown}, {speed:,.0f} tokens/s"
-        )
+        return f"{super()._told(step)}, {self.tokens / max(time.monotonic() - self.began, 1e-9):,.0f} tokens/s"
 
-    def _flush(self) -> None:
-        """Losses of the last steps into the history; one that is no number ends the training."""
-        flushed(self.accelerator, self.losses, self.log, self._broken)
-        self.losses = []
+    def _validates(self, step: Step) -> bool:
+        every = self.config.validate_every or self.plan.steps_per_epoch
+        return step.number == self.steps or step.number % every == 0
 
-    def _broken(self, step: int) -> None:
-        before = [each.name for each in checkpoints(self.folder)]
-        intact = f"; {before[0]} is intact" if before else ""
-        raise CxrhfError(
-            f"the loss is no number at step {step:,}, the adapters have diverged{intact}",
-            next_step="a lower --learning-rate, --warmup 100 or --precision float32; with --overwrite, or other --out",
-        )
-
-    def _measure(self, step: Step, progress: Progress) -> None:
+    def _validate(self, step: Step, progress: Progress) -> None:
         """The loss on validation reports; the adapters with the lowest one are set aside."""
         if self.validate is None:
             return
         loss = self._validation_loss(self.validate)
-        if not math.isfinite(loss):
-            self._broken(step.number)
-        if self.log is not None:
-            self.log.add(step=step.number, epoch=step.epoch + 1, validate_loss=loss)
-        if self.accelerator.trackers:
-            self.accelerator.log({"validate/loss": loss}, step=step.number)
-        state = self.state
-        if state.best is None or loss < state.best:
-            state.best, state.best_step = loss, step.number
-            if self.accelerator.is_main_process:
-                weights = {"model": adapter_weights(self.vlm.model)}
-                write_checkpoint(self.folder, "best", Checkpoint(step.number, weights, {"key": self.key}))
+        self._measured(step, loss=loss)
+        best = self._keep_if_best(step.number, loss)
         progress(f"step {step.number:,}: validation loss {loss:.4f} (perplexity {math.exp(min(loss, 50)):.2f})"
-                 + (", the best so far" if state.best_step == step.number else ""))  # fmt: skip
+                 + (", the best so far" if best else ""))  # fmt: skip
 
     def _validation_loss(self, examples: Examples) -> float:
         """Every row once over all processes, rows of like lengths together."""
@@ -280,25 +220,8 @@ class _Loop:
                 total += answer_loss(self.vlm.model, inputs).double().cpu()
         return float(summed(self.accelerator, total.float().to(self.accelerator.device))) / int(examples.learned.sum())
 
-    def _save(self) -> None:
-        """A checkpoint of this step; never one with adapters that are no numbers."""
-        self._flush()
-        state, accelerator = self.state, self.accelerator
-        moments, plain = moments_of(self.wrapped, self.optimizer, accelerator, self.folder, state.step)
-        if accelerator.scaler is not None:
-            state.scaler = dict(accelerator.scaler.state_dict())
-        if accelerator.is_main_process:
-            weights = adapter_weights(self.vlm.model)
-            if not all(bool(torch.isfinite(each).all()) for each in weights.values()):
-                self._broken(state.step)
-            assert self.log is not None
-            state.history = self.log.flush()
-            held = {**standing(state), "optimizer": plain, "key": self.key}
-            write_checkpoint(
-                self.folder, "step", Checkpoint(state.step, {"model": weights, "optimizer": moments}, held)
-            )
-            prune(self.folder)
-        accelerator.wait_for_everyone()
+    def _weights(self) -> Tensors:
+        return adapter_weights(self.vlm.model)
 
 
 if __name__ == "__main__":

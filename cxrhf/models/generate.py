@@ -12,7 +12,7 @@ their last digits: float32 gives the same words, in bf16 two words that are all 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +22,14 @@ import torch
 
 from cxrhf.encode.processes import barrier, n_processes, rank
 from cxrhf.errors import CxrhfError
-from cxrhf.models.generate_journal import Journal, Written, read_journal, report_key
+from cxrhf.models.generate_journal import Journal, Report, read_journal, report_key
 from cxrhf.models.generate_sampling import processors
 from cxrhf.models.images import Pictures
-from cxrhf.models.meter import EVERY, Progress, shown
+from cxrhf.models.meter import Meter, Progress
 from cxrhf.models.seeding import number
 from cxrhf.models.strategies import Strategy
-from cxrhf.models.vlm import Vlm, question_batch, question_lengths, question_text
+from cxrhf.models.vlm import Vlm
+from cxrhf.models.vlm_batches import question_batch, question_lengths, question_text, stop_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def write_reports(
     *,
     batch_size: int,
     progress: Progress,
-) -> dict[str, Written]:
+) -> dict[str, Report]:
     """Every report by its key, from the journal or made now; in the first process. Every process must call it."""
     done, damaged = read_journal(folder)
     prompts = list(dict.fromkeys(each.prompt for each in asks))
@@ -101,15 +102,17 @@ def write_reports(
     if damaged and left:
         progress(f"{damaged:,} damaged lines in the journal do not count: their reports are written again")
     barrier()  # nobody adds to the journal before all have read it
-    meter = _Meter(sum(map(len, mine)), progress)
+    meter = Meter(sum(map(len, mine)), progress, "reports")
+    whose = f" (process 1 of {n_processes()})" if n_processes() > 1 else ""
     journal = Journal(folder, rank())
     try:
         for batch in mine:
             texts = decode(vlm, [pictures[each.row] for each in batch], batch)
             journal.add(
-                Written(each.key, *text) for each, text in zip(batch, texts, strict=True) if each.key not in done
+                Report(each.key, *text) for each, text in zip(batch, texts, strict=True) if each.key not in done
             )
-            meter.add(len(batch), batch[0].strategy.name)
+            name = batch[0].strategy.name
+            meter.add(len(batch), lambda name=name: f"{name}: {meter.done:,} of {meter.total:,}{whose}")  # type: ignore[misc]
     finally:
         journal.close()
     barrier()
@@ -166,8 +169,11 @@ def _only_ours(vlm: Vlm, strategy: Strategy) -> Iterator[Any]:
     holders = [bare] if bare is vlm.model else [bare, vlm.model]
     before = [each.generation_config for each in holders]
     stops = stop_tokens(vlm)
-    padding = vlm.tokenizer.pad_token_id if vlm.tokenizer.pad_token_id is not None else stops[0]
-    ends = {"eos_token_id": stops, "pad_token_id": padding, "bos_token_id": vlm.tokenizer.bos_token_id}
+    ends = {
+        "eos_token_id": stops,
+        "pad_token_id": vlm.tokenizer.pad_token_id,
+        "bos_token_id": vlm.tokenizer.bos_token_id,
+    }
     settings = GenerationConfig(
         do_sample=False, num_beams=strategy.num_beams, num_return_sequences=1, use_cache=True,
         max_new_tokens=strategy.max_new_tokens, length_penalty=strategy.length_penalty,
@@ -180,37 +186,6 @@ def _only_ours(vlm: Vlm, strategy: Strategy) -> Iterator[Any]:
     finally:
         for each, own in zip(holders, before, strict=True):
             each.generation_config = own
-
-
-def stop_tokens(vlm: Vlm) -> list[int]:
-    """The tokens that end a text: the model's own and its tokenizer's."""
-    said = getattr(vlm.model.generation_config, "eos_token_id", None)
-    own = list(said) if isinstance(said, (list, tuple)) else [said]
-    stops = [each for each in (*own, vlm.tokenizer.eos_token_id) if isinstance(each, int)]
-    if not stops:
-        raise CxrhfError("the model has no token that ends a text", next_step="take a model that follows instructions")
-    return list(dict.fromkeys(stops))
-
-
-class _Meter:
-    """Reports done -> a line now and then: how far, how fast, how long still."""
-
-    def __init__(self, total: int, progress: Callable[[str], None]) -> None:
-        import time
-
-        self.clock, self.total, self.progress, self.done = time.monotonic, total, progress, 0
-        self.start = self.told = self.clock()
-
-    def add(self, reports: int, what: str) -> None:
-        self.done += reports
-        now = self.clock()
-        if now - self.told < EVERY and self.done < self.total:
-            return
-        self.told = now
-        speed = self.done / max(now - self.start, 1e-9)
-        whose = f" (process 1 of {n_processes()})" if n_processes() > 1 else ""
-        left = f", {shown((self.total - self.done) / speed)} left" if self.done < self.total else ""
-        self.progress(f"{what}: {self.done:,} of {self.total:,} reports{whose}, {60 * speed:,.0f} a minute{left}")
 
 
 if __name__ == "__main__":

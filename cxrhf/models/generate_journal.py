@@ -23,7 +23,7 @@ FOLDER = "local/generating"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Report:
     """A finished report. `ended`: by itself, not by the limit of its length."""
 
     key: str
@@ -42,9 +42,9 @@ def report_key(**made_of: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def read_journal(folder: Path) -> tuple[dict[str, Written], int]:
+def read_journal(folder: Path) -> tuple[dict[str, Report], int]:
     """Every whole line of every process by its key, and how many lines were damaged."""
-    found: dict[str, Written] = {}
+    found: dict[str, Report] = {}
     damaged = 0
     for path in sorted(folder.glob("part-*.jsonl")):
         for line in path.read_bytes().split(b"\n"):
@@ -58,12 +58,12 @@ def read_journal(folder: Path) -> tuple[dict[str, Written], int]:
     return found, damaged
 
 
-def _entry(line: bytes) -> Written | None:
+def _entry(line: bytes) -> Report | None:
     said, _, body = line.partition(b" ")
     if said.decode("ascii", "replace") != _checksum(body):
         return None
     values: Mapping[str, Any] = json.loads(body)
-    return Written(str(values["key"]), str(values["text"]), int(values["tokens"]), bool(values["ended"]))
+    return Report(str(values["key"]), str(values["text"]), int(values["tokens"]), bool(values["ended"]))
 
 
 def _checksum(body: bytes) -> str:
@@ -85,7 +85,7 @@ class Journal:
         except OSError as error:
             raise self._unusable(error) from None
 
-    def add(self, entries: Iterable[Written]) -> None:
+    def add(self, entries: Iterable[Report]) -> None:
         """Write reports and wait until they are on the disk."""
         lines = []
         for each in entries:

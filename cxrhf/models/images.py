@@ -30,7 +30,7 @@ class Pictures(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SomePictures:
     """Some pictures of others, in a new order."""
 
     whole: Pictures
@@ -64,7 +64,7 @@ class Images:
 
     def take(self, rows: NDArray[np.int64]) -> Images:
         """These rows, in this order."""
-        return Images(self.table.take(pa.array(rows)), Part(self.pictures, np.asarray(rows, dtype=np.int64)))
+        return Images(self.table.take(pa.array(rows)), SomePictures(self.pictures, np.asarray(rows, dtype=np.int64)))
 
 
 def unique_ids(images: Images) -> None:

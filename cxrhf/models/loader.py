@@ -9,7 +9,7 @@ Pictures are read once and kept as grey levels where the memory allows; else in 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -151,7 +151,7 @@ class Plan:
 def looking(n: int, batch_size: int, processes: int = 1, process: int = 0) -> list[Ask]:
     """Every row once over all processes, in batches, without augmentation: for validation and prediction.
 
-    A process that has a batch less than others looks at one image once more and throws it away (no row in `counts`):
+    A process that has a batch less than others looks at one image once more and throws it away (`counts` is false):
     where each holds a part of the weights (FSDP), all must look equally often.
     """
     batches = [np.arange(start, min(start + batch_size, n)) for start in range(0, n, batch_size)]
@@ -167,7 +167,7 @@ def read_batches(
     *,
     workers: int,
     pin: bool = False,
-) -> Iterator[torch.Tensor]:
+) -> Generator[torch.Tensor, None, None]:
     """The squares of each ask, in order; `workers` processes read ahead. What fails there is raised here."""
     source = _Reader(squares, augment)
     if workers == 0:

@@ -33,7 +33,7 @@ def loss_sums(
 ) -> torch.Tensor:
     """The sum of the losses of each task over the labels that are known here.
 
-    `weight` (of classes_weight) multiplies the loss of a positive label, or of an image of that class.
+    `weight` (of `class_weights`) multiplies the loss of a positive label, or of an image of that class.
     """
     logits = logits.float()
     found = []

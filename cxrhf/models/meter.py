@@ -10,22 +10,24 @@ EVERY = 2.0  # seconds between lines
 
 
 class Meter:
-    """Counts images; says nothing more often than every few seconds. Time left goes by the speed since it began."""
+    """Counts what is done, with a line every few seconds. Time left goes by the speed since it began."""
 
-    def __init__(self, total: int, progress: Progress, *, every: float = EVERY) -> None:
-        self.total, self.progress, self.every = total, progress, every
+    def __init__(self, total: int, progress: Progress, unit: str = "images") -> None:
+        self.total, self.progress, self.unit = total, progress, unit
         self.done = 0
         self.start = self.told = time.monotonic()
 
-    def add(self, images: int, say: Callable[[], str], *, now: bool = False) -> None:
-        """So many more images are done; `say` is asked only when a line is due."""
-        self.done += images
+    def add(self, more: int, say: Callable[[], str]) -> None:
+        """So many more are done; `say` is asked only when a line is due."""
+        self.done += more
         clock = time.monotonic()
-        if now or clock - self.told >= self.every:
-            self.told = clock
-            speed = self.done / max(clock - self.start, 1e-9)
-            left = shown((self.total - self.done) / speed) if speed and self.total > self.done else ""
-            self.progress(f"{say()}, {speed:,.0f} images/s" + (f", {left} left" if left else ""))
+        if clock - self.told < EVERY:
+            return
+        self.told = clock
+        speed = self.done / max(clock - self.start, 1e-9)
+        fast = f"{speed:,.0f} {self.unit}/s" if speed >= 10 else f"{60 * speed:,.0f} {self.unit}/min"
+        left = f", {shown((self.total - self.done) / speed)} left" if speed and self.done < self.total else ""
+        self.progress(f"{say()}, {fast}{left}")
 
 
 def shown(seconds: float) -> str:

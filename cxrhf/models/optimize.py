@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import torch
 
+from cxrhf.config_finetune import FinetuneConfig
 from cxrhf.config_train import TrainConfig
 
 
@@ -20,7 +21,7 @@ def make_optimizer(parameters: Iterable[torch.nn.Parameter], config: TrainConfig
     return kind(learning, lr=rate, weight_decay=decay)
 
 
-def learning_rate(config: TrainConfig, step: int, steps: int, epoch: int, falls: int) -> float:
+def learning_rate(config: TrainConfig | FinetuneConfig, step: int, steps: int, epoch: int, falls: int = 0) -> float:
     """The rate of a step (from 1) of so many, in an epoch (from 0); `falls`: how often a plateau was met.
 
     >>> cosine = TrainConfig("b", learning_rate=1.0, schedule="cosine", warmup=10)
@@ -33,6 +34,8 @@ def learning_rate(config: TrainConfig, step: int, steps: int, epoch: int, falls:
     if config.schedule == "cosine":
         share = (step - config.warmup) / max(steps - config.warmup, 1)
         return rate * (1 + math.cos(math.pi * min(share, 1.0))) / 2
+    if not isinstance(config, TrainConfig):
+        return rate
     if config.schedule == "step":
         return rate * config.factor ** (epoch // config.step_every)
     if config.schedule == "plateau":

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cxrhf.config_train import FITS, PIXELS
 from cxrhf.errors import ConfigError
 
+SCALES = tuple(each for each in PIXELS if each != "auto")
 # Mean and spread of grey levels between 0 and 1, for each colour.
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
@@ -30,7 +31,7 @@ class Look:
     channels: int = 3
 
     def __post_init__(self) -> None:
-        if self.fit not in FITS or self.pixels not in PIXELS or self.pixels == "auto" or self.channels not in (1, 3):
+        if self.fit not in FITS or self.pixels not in SCALES or self.channels not in (1, 3):
             raise ConfigError("not a way to look at a picture", got=asdict(self))
 
     def mean_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:

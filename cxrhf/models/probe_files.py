@@ -17,8 +17,8 @@ import torch
 
 from cxrhf.errors import RunError
 from cxrhf.models.probe import Layer, Probed
-from cxrhf.models.safe import read_tensors, write_tensors
 from cxrhf.models.tasks import from_json, to_json
+from cxrhf.models.tensor_files import read_tensors, sha256, write_tensors
 from cxrhf.tables.files import write_atomically
 
 FORMAT = 1
@@ -59,6 +59,8 @@ def load_probe(folder: Path) -> tuple[list[dict[str, Layer]], dict[str, Any]]:
         raise RunError(f"{folder / ABOUT} is damaged ({error})", next_step=_AGAIN) from None
     if number != FORMAT:
         raise RunError(f"{folder} was written by another cxrhf", got=f"format {number}", allowed=str(FORMAT))
+    if (folder / LAYERS).is_file() and sha256(folder / LAYERS) != about["sha256"]:
+        raise RunError(f"{folder / LAYERS} was damaged or changed after it was written", next_step=_AGAIN)
     tensors = {name: each.numpy() for name, each in read_tensors(folder / LAYERS, _AGAIN).items()}
     found: list[dict[str, Layer]] = []
     for at in range(parts):

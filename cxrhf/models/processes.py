@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,26 +76,6 @@ def summed(accelerator: Accelerator, values: torch.Tensor) -> torch.Tensor:
     found = values.detach().clone()
     torch.distributed.all_reduce(found)
     return found
-
-
-def flushed(
-    accelerator: Accelerator, losses: list[tuple[Any, float, torch.Tensor]], log: Any, broken: Callable[[int], None]
-) -> None:
-    """Losses of the last steps (step, rate, loss) into the history and the trackers; one that is no number is `broken`.
-
-    They are brought from the device together: asking for each would stop it at every step.
-    """
-    if not losses:
-        return
-    values = summed(accelerator, torch.stack([each for _, _, each in losses])).tolist()
-    for (step, rate, _), value in zip(losses, values, strict=True):
-        if not math.isfinite(value):
-            broken(step.number)
-        if log is not None:
-            log.add(step=step.number, epoch=step.epoch + 1, loss=value, learning_rate=rate)
-    if accelerator.trackers:
-        last, rate, _ = losses[-1]
-        accelerator.log({"train/loss": values[-1], "train/learning_rate": rate}, step=last.number)
 
 
 def gathered(accelerator: Accelerator, rows: torch.Tensor, values: torch.Tensor, n: int) -> NDArray[np.float32]:

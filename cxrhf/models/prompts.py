@@ -74,10 +74,6 @@ class Pair:
     positive: tuple[str, ...]
     negative: tuple[str, ...]
 
-    def swapped(self) -> Pair:
-        """The pair of "not the finding"."""
-        return Pair(self.negative, self.positive)
-
 
 # "No finding" is about the whole picture, not about something in it, so the templates do not fit.
 _WHOLE = {

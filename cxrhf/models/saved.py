@@ -24,7 +24,7 @@ from torch import nn
 
 from cxrhf.errors import CxrhfError, RunError
 from cxrhf.models.backbone import last_layer, make_model, timm_args, timm_facts
-from cxrhf.models.safe import read_tensors, sha256, write_tensors
+from cxrhf.models.tensor_files import read_tensors, sha256, write_tensors
 from cxrhf.tables.folders import replacing
 
 FORMAT = 1

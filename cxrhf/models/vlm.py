@@ -16,15 +16,6 @@ from typing import Any
 
 from cxrhf.encode.loading import explained, quiet
 from cxrhf.errors import ConfigError, CxrhfError, shorten
-from cxrhf.models.vlm_batches import (
-    AnswerBatch,
-    answer_batch,
-    answer_tokens,
-    kept_tokens,
-    question_batch,
-    question_lengths,
-    question_text,
-)
 from cxrhf.models.vlm_files import (
     ABOUT,
     ADAPTER_CONFIG,
@@ -37,13 +28,8 @@ from cxrhf.models.vlm_files import (
     read_json,
     weight_files,
 )
-from cxrhf.models.vlm_pictures import bound_tokens, rgb
-from cxrhf.models.vlm_prompts import DEFAULT_PROMPT, check_template, prompt_for, report_of
-
-__all__ = [
-    "DEFAULT_PROMPT", "SIZE", "AnswerBatch", "Vlm", "answer_batch", "answer_tokens", "check_template", "kept_tokens",
-    "load_vlm", "prompt_for", "question_batch", "question_lengths", "question_text", "report_of", "rgb",
-]  # fmt: skip
+from cxrhf.models.vlm_pictures import bound_tokens
+from cxrhf.models.vlm_prompts import DEFAULT_PROMPT
 
 SIZE = 512
 _INSTALL = 'pip install "cxrhf[vlm]"'

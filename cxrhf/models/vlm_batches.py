@@ -22,10 +22,9 @@ _MARK = "ANSWER-BEGINS-HERE"
 
 @dataclass(frozen=True, slots=True)
 class AnswerBatch:
-    """`inputs` for the model with `labels`; how many tokens are learned, and how many answers did not fit."""
+    """`inputs` for the model with `labels`, and how many answers did not fit."""
 
     inputs: dict[str, torch.Tensor]
-    n_learned: int
     n_cut: int
 
 
@@ -78,7 +77,7 @@ def answer_batch(
         at = int(mask.sum())
         labels[row, at : at + len(tail)] = tail
     inputs["labels"] = labels
-    return AnswerBatch(inputs, sum(map(len, tails)), n_cut)
+    return AnswerBatch(inputs, n_cut)
 
 
 def _filled(key: str, rows: list[torch.Tensor], tails: list[torch.Tensor], width: int, padding: int) -> torch.Tensor:
@@ -133,7 +132,7 @@ def _fits(room: int, max_length: int) -> None:
 
 def _around(vlm: Any) -> tuple[str, int]:
     """What the template puts before an answer, and the token that ends one."""
-    return _found_around(vlm.processor, vlm.tokenizer, _stops(vlm))
+    return _found_around(vlm.processor, vlm.tokenizer, tuple(stop_tokens(vlm)))
 
 
 @lru_cache(maxsize=16)
@@ -145,21 +144,18 @@ def _found_around(processor: Any, tokenizer: Any, stops: tuple[int, ...]) -> tup
     before, found, after = whole.partition(_MARK)
     lead = before.removeprefix(question) if found and before.startswith(question) else ""
     tail = tokenizer(after, add_special_tokens=False)["input_ids"] if found else []
-    end = next((each for each in tail if each in stops), stops[0] if stops else None)
-    if end is None:
-        raise CxrhfError(
-            "the model has no token that ends an answer", next_step="take a model that follows instructions"
-        )
-    return lead, int(end)
+    return lead, next((each for each in tail if each in stops), stops[0])
 
 
-def _stops(vlm: Any) -> tuple[int, ...]:
-    """Tokens at which the model stops writing, the tokenizer's own first."""
+def stop_tokens(vlm: Any) -> list[int]:
+    """Tokens that end a text: the tokenizer's own first, then the model's."""
     settings = getattr(vlm.model, "generation_config", None)
     said = getattr(settings, "eos_token_id", None)
     named = list(said) if isinstance(said, (list, tuple)) else [said]
     found = [each for each in (vlm.tokenizer.eos_token_id, *named) if isinstance(each, int)]
-    return tuple(dict.fromkeys(found))
+    if not found:
+        raise CxrhfError("the model has no token that ends a text", next_step="take a model that follows instructions")
+    return list(dict.fromkeys(found))
 
 
 def _rendered(vlm: Any, messages: list[dict[str, Any]], *, ask: bool) -> str:

@@ -8,7 +8,7 @@ batch teaches.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -88,7 +88,9 @@ class LengthPlan(Plan):
         return np.concatenate([*(batches[at] for at in places), drawn[whole:]])
 
 
-def read_examples(vlm: Any, examples: Examples, asks: Iterable[Integers], *, workers: int) -> Iterator[AnswerBatch]:
+def read_examples(
+    vlm: Any, examples: Examples, asks: Iterable[Integers], *, workers: int
+) -> Generator[AnswerBatch, None, None]:
     """The batch of each ask, in order; made ahead by a thread, whose pictures `workers` threads decode."""
     if workers == 0:
         for rows in asks:

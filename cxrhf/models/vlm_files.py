@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cxrhf.encode.files import CONFIG, SAFE, TOKENIZER, Files, model_hash
 from cxrhf.errors import ConfigError, CxrhfError
-from cxrhf.models.clip_files import PROCESSOR, Need, hub_files
+from cxrhf.models.clip_files import PROCESSOR
+from cxrhf.models.hub_files import HUB_ID, Need, hub_files
 from cxrhf.run import public_path
 from cxrhf.tables.places import meant, what_is
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS, ABOUT = "adapter_config.json", "adapter_model.safetensors", "cxrhf.json"
 _BESIDE = ("chat_template.jinja", "chat_template.json", "generation_config.json", "video_preprocessor_config.json")
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]*/[\w.\-]+")
 
 
 class Place(NamedTuple):
@@ -49,7 +48,7 @@ def model_place(source: str) -> Place:
                 or "cxrhf finetune BUILD --config tiny_qwen --out runs/writer makes one",
             )
         return Place(folder.resolve().name, public_path(given), folder.resolve())
-    if folder.is_file() or not _HUB_ID.fullmatch(given):
+    if folder.is_file() or not HUB_ID.fullmatch(given):
         raise ConfigError(
             "no such vision-language model", got=source,
             allowed="a model folder, a run of cxrhf finetune, an adapter folder, ORG/NAME of the Hugging Face Hub",
@@ -71,7 +70,7 @@ def fetched_adapter(source: str | Path) -> Path:
     """The folder of an adapter that was named as one, from the Hub if it must be."""
     found = adapter_place(source)
     given = str(source).strip()
-    if found is None and not Path(given).expanduser().exists() and _HUB_ID.fullmatch(given):
+    if found is None and not Path(given).expanduser().exists() and HUB_ID.fullmatch(given):
         found = hub_files(Need(given, ADAPTER_CONFIG, ((ADAPTER_WEIGHTS,),), (), (), given))
     if found is None:
         raise ConfigError(

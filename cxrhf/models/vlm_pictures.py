@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,24 +11,14 @@ from numpy.typing import NDArray
 from cxrhf.errors import TableError
 from cxrhf.models.pictures import Look, square
 
-Picture = NDArray[np.uint8] | bytes | Any  # grey levels, a coded file, or an image of Pillow
+Picture = NDArray[np.uint8] | Any  # grey levels, or an image of Pillow
 
 
 def rgb(picture: Picture, size: int) -> Any:
     """One picture as Pillow's RGB image; it is squeezed to the square, so that nothing of the film is cut off."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
-    if isinstance(picture, (bytes, bytearray, memoryview)):
-        try:
-            grey = np.asarray(Image.open(io.BytesIO(picture)).convert("L"), dtype=np.uint8)
-        except (UnidentifiedImageError, OSError, ValueError) as error:
-            raise TableError(
-                f"a picture cannot be read ({' '.join(str(error).split()[:8])})", next_step="build the dataset again"
-            ) from None
-    elif isinstance(picture, Image.Image):
-        grey = np.asarray(picture.convert("L"), dtype=np.uint8)
-    else:
-        grey = np.asarray(picture, dtype=np.uint8)
+    grey = np.asarray(picture.convert("L") if isinstance(picture, Image.Image) else picture, dtype=np.uint8)
     if grey.ndim != 2 or not grey.size:
         raise TableError("a picture has no rows and columns of grey levels", got=f"shape {grey.shape}")
     return Image.fromarray(np.ascontiguousarray(square(grey, Look(size, "squash")))).convert("RGB")

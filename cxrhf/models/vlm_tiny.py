@@ -18,8 +18,8 @@ from cxrhf.models.seeding import drawing, number
 
 END, START, STOP, PICTURE = "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|image_pad|>"
 SPECIAL = (END, START, STOP, "<|vision_start|>", "<|vision_end|>", PICTURE, "<|video_pad|>")
-# Every message between marks, pictures as one mark that the processor repeats for each of its tokens.
 SPREAD = 0.5  # of the embeddings
+# Every message between marks, pictures as one mark that the processor repeats for each of its tokens.
 CHAT_TEMPLATE = (
     "{%- for message in messages -%}"
     "<|im_start|>{{ message.role }}{{ '\n' }}"

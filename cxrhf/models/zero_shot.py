@@ -12,43 +12,23 @@ common a finding is. The order of pictures within a finding is what there is to 
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from cxrhf.encode.reading import ahead
-from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning, TableError
-from cxrhf.models.clip import Clip, Grey, Tensors, Vectors
+from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning
+from cxrhf.models.clip import Clip, Tensors, Vectors
+from cxrhf.models.images import Images
+from cxrhf.models.meter import Meter, Progress
 from cxrhf.models.prompts import Pair
 
-PAIRS = ("softmax", "difference")
-EVERY = 3.0  # seconds between lines of progress
 SAME = 1e-6  # directions closer than this tell nothing apart in float32
 
 Floats = NDArray[np.float64]
-
-
-class Pictures(Protocol):
-    """Grey levels by row."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, row: int) -> Grey: ...
-
-
-class Images(Protocol):
-    """Rows and the picture of each."""
-
-    @property
-    def table(self) -> pa.Table: ...
-
-    @property
-    def pictures(self) -> Pictures: ...
 
 
 class ZeroShot(NamedTuple):
@@ -64,36 +44,28 @@ def zero_shot(
     prompts: Mapping[str, Pair],
     *,
     batch_size: int = 32,
-    pairs: str = "softmax",
-    progress: Callable[[str], None] | None = None,
+    progress: Progress = lambda _: None,
 ) -> ZeroShot:
     """A logit for each picture and finding.
 
-    `pairs="difference"` leaves the scale out: the plain difference of cosines, in -2..2, in the same order.
     Only one batch of prepared pictures is held, and the next one in the making. `progress` hears a line now and then.
     """
-    n = len(images.pictures)
-    if n != images.table.num_rows:
-        raise TableError("rows and pictures differ", got=f"{images.table.num_rows:,} rows, {n:,} pictures")
+    n = len(images)
     if batch_size < 1:
         raise ConfigError("batch_size is out of range", got=batch_size, allowed="1 or more")
-    if pairs not in PAIRS:
-        raise ConfigError("pairs: not known", got=pairs, allowed=", ".join(PAIRS))
-    contrast = (clip.scale if pairs == "softmax" else 1.0) * directions(clip, prompts)
+    contrast = clip.scale * directions(clip, prompts)
     logits = np.zeros((n, len(prompts)), dtype=np.float64)
     embeddings = np.zeros((n, clip.dim), dtype=np.float32)
 
     def prepared(start: int) -> list[Tensors]:
         return [_prepare(images, clip, row) for row in range(start, min(start + batch_size, n))]
 
-    say = _Lines(clip.name, n, progress)
-    done = 0
+    meter = Meter(n, progress, "pictures")
     for batch in ahead(prepared, range(0, n, batch_size)):
-        rows = slice(done, done + len(batch))
+        rows = slice(meter.done, meter.done + len(batch))
         embeddings[rows] = clip.vectors(batch)
         logits[rows] = embeddings[rows].astype(np.float64) @ contrast.T
-        done += len(batch)
-        say(done)
+        meter.add(len(batch), lambda: f"{clip.name}: {meter.done:,} of {n:,}")
     return ZeroShot(logits, embeddings)
 
 
@@ -132,21 +104,3 @@ def _prepare(images: Images, clip: Clip, row: int) -> Tensors:
         return clip.prepare(images.pictures[row])
     except CxrhfError as error:  # the row, never the image's id: messages end up in logs
         raise CxrhfError(f"the picture of row {row + 1:,}: {error}") from None
-
-
-class _Lines:
-    """Pictures done -> a line every few seconds, and a last one."""
-
-    def __init__(self, name: str, n: int, tell: Callable[[str], None] | None) -> None:
-        self.name, self.n, self.tell = name, n, tell
-        self.start = self.told = time.monotonic()
-
-    def __call__(self, done: int) -> None:
-        now = time.monotonic()
-        if self.tell is None or (done < self.n and now - self.told < EVERY):
-            return
-        self.told = now
-        seconds = max(now - self.start, 1e-9)
-        speed = f"{done / seconds:.3g} pictures/s"
-        left = f", {seconds * (self.n - done) / done:.0f} s left" if done < self.n else f", {seconds:.0f} s"
-        self.tell(f"{self.name}: {done:,} of {self.n:,} pictures, {speed}{left}")

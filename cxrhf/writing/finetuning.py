@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from cxrhf.config import to_mapping
 from cxrhf.config_finetune import TINY, FinetuneConfig
-from cxrhf.errors import ConfigError, RunError, need_packages
+from cxrhf.errors import ConfigError, need_packages
 from cxrhf.imaging.opened import splits_there
-from cxrhf.imaging.training import open_training
+from cxrhf.imaging.training import finished, open_training
 from cxrhf.writing.reports import Reports, open_reports
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def finetune_run(config: FinetuneConfig, show: Progress) -> FinetunedRun | None:
     split = splits_there(config.build, [config.train_split], all_of=True)[0]
     from cxrhf.models.finetune import whole_weights  # torch, which takes seconds
     from cxrhf.models.processes import make_accelerator
-    from cxrhf.models.vlm import DEFAULT_PROMPT, check_template
+    from cxrhf.models.vlm_prompts import DEFAULT_PROMPT, check_template
 
     prompt = config.prompt or DEFAULT_PROMPT
     check_template(prompt)
@@ -223,16 +223,3 @@ def _about(
         "confidential": "Adapters can give back parts of the reports they learned from: treat them as the dataset.",
         "examples": train.counts(), "trained": facts, "settings": public(settings),
     }  # fmt: skip
-
-
-def finished(adapter: Path, key: str) -> dict[str, Any] | None:
-    """The facts of an adapter that is trained; one of other settings is an error."""
-    path = adapter / "cxrhf.json"
-    if not path.is_file():
-        return None
-    about = json.loads(path.read_text(encoding="utf-8"))
-    if about.get("key") != key:
-        raise RunError(f"{adapter} was trained with other settings or on another base model",
-                       next_step="choose another --out, or say --overwrite")  # fmt: skip
-    facts: dict[str, Any] = about["trained"]
-    return facts

@@ -24,6 +24,7 @@ from cxrhf.writing.finetuning import check_vlm_packages
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cxrhf.models.generate_journal import Report
     from cxrhf.models.strategies import Strategy
     from cxrhf.models.vlm import Vlm
     from cxrhf.run import Input, Run
@@ -50,7 +51,8 @@ def _write(config: GenerateConfig, show: Progress) -> Written | None:
     from cxrhf.encode.loading import choose_device  # torch, which takes seconds
     from cxrhf.encode.processes import barrier, first, main_process
     from cxrhf.models.strategies import find_strategies
-    from cxrhf.models.vlm import check_template, load_vlm, prompt_for
+    from cxrhf.models.vlm import load_vlm
+    from cxrhf.models.vlm_prompts import check_template, prompt_for
 
     strategies = find_strategies(config.strategies, max_new_tokens=config.max_new_tokens)
     if config.prompt is not None:
@@ -94,28 +96,30 @@ def _write(config: GenerateConfig, show: Progress) -> Written | None:
     )
     if run is None:
         return None
-    lines, notes, counts = list[str](), list(sample.notes), dict[str, Any]()
-    tables = []
-    for at, strategy in enumerate(strategies):
-        own = [written[each.key] for each in asks[at * len(prompts) : (at + 1) * len(prompts)]]
-        texts = [each.text for each in own]
-        tables.append(_rows(sample, texts, name, strategy.name))
-        empty, cut = texts.count(""), sum(not each.ended for each in own)
-        counts[strategy.name] = {
-            "settings": strategy.settings(), "reports": len(own), "different": len(set(texts)), "empty": empty,
-            "cut": cut, "tokens": sum(each.tokens for each in own),
-        }  # fmt: skip
+    tables, lines, notes, counts = [], list[str](), list(sample.notes), dict[str, Any]()
+    for strategy in strategies:
+        own = [written[each.key] for each in asks if each.strategy == strategy]
+        tables.append(_rows(sample, [each.text for each in own], name, strategy.name))
+        counts[strategy.name] = count = _counts(strategy, own)
         lines.append(
-            f"{name}, {strategy.name} ({strategy.said()}): {len(own):,} reports, {len(set(texts)):,} different, "
-            f"{sum(each.tokens for each in own) / max(len(own), 1):,.0f} tokens each"
+            f"{name}, {strategy.name} ({strategy.said()}): {len(own):,} reports, {count['different']:,} different, "
+            f"{count['tokens'] / max(len(own), 1):,.0f} tokens each"
         )
-        if empty:
-            notes.append(f"{strategy.name}: {empty:,} of {len(own):,} reports are empty")
-        if cut:
+        if count["empty"]:
+            notes.append(f"{strategy.name}: {count['empty']:,} of {len(own):,} reports are empty")
+        if count["cut"]:
             most = f"{strategy.max_new_tokens:,} tokens"
-            notes.append(f"{strategy.name}: {cut:,} of {len(own):,} reports reached {most} and are cut there")
+            notes.append(f"{strategy.name}: {count['cut']:,} of {len(own):,} reports reached {most} and are cut there")
     _add(run, tables, {name: {**facts, "strategies": counts}}, notes)
     return Written(folder, lines, notes)
+
+
+def _counts(strategy: Strategy, reports: list[Report]) -> dict[str, Any]:
+    texts = [each.text for each in reports]
+    return {
+        "settings": strategy.settings(), "reports": len(texts), "different": len(set(texts)), "empty": texts.count(""),
+        "cut": sum(not each.ended for each in reports), "tokens": sum(each.tokens for each in reports),
+    }  # fmt: skip
 
 
 def _facts(config: GenerateConfig, vlm: Vlm, template: str, sample: Sample, build: Input) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,8 @@ class Plugin:
     encoder: str
     compute: Callable[[list[tuple[str, str]]], Iterator[tuple[Sequence[int], Scores]]]
     key: Mapping[str, Any] | None = None  # of the cache; None: not kept
-    empty: float = float("nan")  # score of an empty generated report; it is not asked about
-    asks_empty: bool = field(default=False)  # or it is
+    empty: float = float("nan")  # score of an empty generated report
+    asks_empty: bool = False  # empty generated reports are scored by `compute` too, and have no fixed score
 
 
 def open_plugin(name: str, device: str = "auto", progress: Callable[[str], None] = lambda line: None) -> Plugin:

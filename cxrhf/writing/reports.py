@@ -1,22 +1,24 @@
-"""A build and settings -> images with a prompt and a report each, to learn from and to validate on."""
+"""A build -> images with the sections of their reports; with settings, examples to learn from and to validate on."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cxrhf.config_finetune import FinetuneConfig
-from cxrhf.errors import ConfigError, RunError
-from cxrhf.imaging.opened import open_images
+from cxrhf.errors import ConfigError, RunError, TableError
+from cxrhf.imaging.opened import CARRIED
 
 if TYPE_CHECKING:
     import numpy as np
 
     from cxrhf.models.images import Images
 
-TEXTS = ("indication", "comparison", "findings", "impression")
-FRONTAL = ("AP", "PA")
+FRONTAL = ("PA", "AP")
+SECTIONS = ("indication", "comparison", "findings", "impression")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,30 @@ class Reports:
         sexes = Counter(each or "unknown" for each in table["sex"].to_pylist())
         patients = len(set(table["patient_id"].to_pylist()))
         return {"images": len(self), "patients": patients, **dict(sorted(sexes.items()))}
+
+
+def images_with_reports(build: str | Path, splits: Sequence[str]) -> Images:
+    """The images of these splits with the sections of their reports; every image id once."""
+    import pyarrow as pa
+
+    from cxrhf.data.load import RAW, load_images
+    from cxrhf.data.pixels import Pixels, open_shards
+    from cxrhf.models.images import Images, unique_ids
+
+    tables = []
+    for split in splits:
+        table = load_images(build, split=split, labels=RAW)
+        tables.append(table.select([name for name in (*CARRIED, *SECTIONS) if name in table.column_names]))
+    files = [file for split in splits for file in open_shards(Path(build) / "images", split).files]
+    table = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    if not {"findings", "impression"} & set(table.column_names):
+        raise TableError(
+            f"{build} has no reports: neither findings nor impression",
+            next_step="build a dataset that has them: rexgradient, chexpert_plus, mimic_cxr_context",
+        )
+    images = Images(table.replace_schema_metadata(None), Pixels(files))
+    unique_ids(images)
+    return images
 
 
 def open_reports(config: FinetuneConfig, split: str) -> tuple[Reports, Reports | None, list[str]]:
@@ -67,33 +93,19 @@ def _with_reports(config: FinetuneConfig, split: str, notes: list[str]) -> Repor
     """All images of a split that are of the views asked for and have a report; the others are counted."""
     import numpy as np
 
-    from cxrhf.models.vlm import DEFAULT_PROMPT, prompt_for, report_of
+    from cxrhf.models.vlm_prompts import DEFAULT_PROMPT, prompt_for, report_of
 
-    images = open_images(config.build, [split])
-    texts = _texts(config.build, split)
-    views = images.table["view"].to_pylist()
-    seen = [config.views == "all" or view in FRONTAL for view in views]
-    answers = [report_of(text) if use else "" for text, use in zip(texts, seen, strict=True)]
+    images = images_with_reports(config.build, [split])
+    known = images.table.to_pylist()
+    seen = [config.views == "all" or row["view"] in FRONTAL for row in known]
+    answers = [report_of(row) if use else "" for row, use in zip(known, seen, strict=True)]
     rows = np.array([at for at, answer in enumerate(answers) if answer], dtype=np.int64)
     if other := len(seen) - sum(seen):
         notes.append(f"split {split}: {other:,} of {len(seen):,} images are not frontal and were left out")
     if without := sum(seen) - len(rows):
         notes.append(f"split {split}: {without:,} images have no report and were left out")
-    chosen = images.take(rows)
-    known = chosen.table.select(["age", "sex", "view"]).to_pylist()
     template = config.prompt or DEFAULT_PROMPT
-    prompts = [prompt_for(template, {**texts[at], **row}) for at, row in zip(rows.tolist(), known, strict=True)]
-    return Reports(chosen, prompts, [answers[at] for at in rows])
-
-
-def _texts(build: str, split: str) -> list[dict[str, Any]]:
-    """Report sections of every row; a build may lack some of the columns."""
-    from cxrhf.data.load import load_images
-
-    table = load_images(build, split=split, labels="raw")
-    columns = [each for each in TEXTS if each in table.column_names]
-    rows: list[dict[str, Any]] = table.select(columns).to_pylist() if columns else [{}] * table.num_rows
-    return rows
+    return Reports(images.take(rows), [prompt_for(template, known[at]) for at in rows], [answers[at] for at in rows])
 
 
 def _mixed(reports: Reports, config: FinetuneConfig, notes: list[str]) -> Reports:
@@ -121,10 +133,10 @@ def _fewer(reports: Reports, most: int | None, seed: int) -> Reports:
 
     from cxrhf.models.images import Images, fewer
 
-    numbers = np.arange(len(reports))
     if most is None or len(reports) <= most:
         return reports
-    kept = fewer(Images(reports.images.table.append_column("at", [numbers]), reports.images.pictures), most, seed)
+    numbered = reports.images.table.append_column("at", [np.arange(len(reports))])
+    kept = fewer(Images(numbered, reports.images.pictures), most, seed)
     return _taken(reports, np.asarray(kept.table["at"]))
 
 

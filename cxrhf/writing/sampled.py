@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cxrhf.errors import ConfigError, TableError
-from cxrhf.imaging.opened import CARRIED, splits_there
+from cxrhf.imaging.opened import splits_there
+from cxrhf.writing.reports import FRONTAL, images_with_reports
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from cxrhf.models.images import Images, Integers
-
-FRONTAL = ("PA", "AP")
-SECTIONS = ("indication", "comparison", "findings", "impression")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +31,6 @@ class Sample:
     images: Images
     references: list[str]
     notes: list[str]
-
-
-def open_reports(build: str | Path, splits: Sequence[str]) -> Images:
-    """The images of these splits with the sections of their reports; every image id once."""
-    import pyarrow as pa
-
-    from cxrhf.data.load import RAW, load_images
-    from cxrhf.data.pixels import Pixels, open_shards
-    from cxrhf.models.images import Images, unique_ids
-
-    tables = []
-    for split in splits:
-        table = load_images(build, split=split, labels=RAW)
-        tables.append(table.select([name for name in (*CARRIED, *SECTIONS) if name in table.column_names]))
-    files = [file for split in splits for file in open_shards(Path(build) / "images", split).files]
-    table = pa.concat_tables(tables, promote_options="default").combine_chunks()
-    if not {"findings", "impression"} & set(table.column_names):
-        raise TableError(
-            f"{build} has no reports: neither findings nor impression",
-            next_step="build a dataset that has them: rexgradient, chexpert_plus, mimic_cxr_context",
-        )
-    images = Images(table.replace_schema_metadata(None), Pixels(files))
-    unique_ids(images)
-    return images
 
 
 def sample_images(
@@ -73,19 +47,17 @@ def sample_images(
     import numpy as np
 
     from cxrhf.models.seeding import number
-    from cxrhf.models.vlm import report_of
+    from cxrhf.models.vlm_prompts import report_of
 
-    images = open_reports(build, splits_there(build, [split], all_of=split != "all"))
+    images = images_with_reports(build, splits_there(build, [split], all_of=split != "all"))
     table, notes = images.table, list[str]()
     rows = np.arange(len(images))
     said = [f"{len(rows):,} images of split {split}"]
     if views == "frontal":
         rows = _frontal(table, build)
         said.append(f"{len(rows):,} frontal")
-    sections = [
-        table[name].to_pylist() if name in table.column_names else [None] * len(images) for name in SECTIONS[2:]
-    ]
-    references = [report_of({"findings": one, "impression": two}) for one, two in zip(*sections, strict=True)]
+    there = [name for name in ("findings", "impression") if name in table.column_names]
+    references = [report_of(row) for row in table.select(there).to_pylist()]
     written = np.array([bool(each) for each in references], dtype=bool)
     if missing := int((~written[rows]).sum()):
         notes.append(f"{missing:,} images without a reference report are left out")
@@ -107,10 +79,10 @@ def sample_images(
     if balance == "sex":
         order, more = _balanced(table, order, n)
         notes += more
-    elif n and len(order) > n:
-        order = order[:n]
     elif n:
-        notes.append(f"{n:,} images were asked for, {len(order):,} are there")
+        if len(order) < n:
+            notes.append(f"{n:,} images were asked for, {len(order):,} are there")
+        order = order[:n]
     kept = np.sort(order)
     said.append(f"{len(kept):,} taken")
     return Sample(images.take(kept), [references[row] for row in kept], [", ".join(said), *notes])

@@ -49,7 +49,7 @@ class Scored:
 def score_run(config: ScoreConfig, show: Progress) -> Written | None:
     """Score the reports of a run and add the rows to it. None in processes that only help."""
     from cxrhf.run import open_run, public_path
-    from cxrhf.schema import SCORE, read_table
+    from cxrhf.schema import read_table
 
     generations = read_generations(Path(config.run))
     done = score_table(generations, config, show)
@@ -73,9 +73,8 @@ def score_run(config: ScoreConfig, show: Progress) -> Written | None:
     for table, rows in whole.items():
         run.add(table, rows)
     run.finish(**({"encoder": done.identity} if done.identity else {}))
-    scores = done.scores if done.scores.num_rows else SCORE.empty_table()
     vectors = f"{done.vectors.num_rows:,} vectors of reports" if done.vectors.num_rows else None
-    return Written(folder, [*mean_lines(scores), *filter(None, [vectors])], done.notes)
+    return Written(folder, [*mean_lines(done.scores), *filter(None, [vectors])], done.notes)
 
 
 def read_generations(folder: Path) -> pa.Table:

@@ -55,6 +55,7 @@ def probed(twin: Path, networks: Path, tmp_path_factory: pytest.TempPathFactory)
         "--backbones", f"full={networks},random", "--targets", "sex,view,race,findings",
         "--findings", "edema,support_devices",
         "--reduce", "6", "--architecture", "test_resnet", "--size", "32", "--n-resamples", "100", "--device", "cpu",
+        "--epochs", "20",
     ]  # fmt: skip
     assert cli.main(["probe", str(twin), "--out", str(folder), *words]) == 0
     return folder

@@ -35,6 +35,9 @@ TINY = [
 ]  # fmt: skip
 
 
+FEW = [*TINY, "--max-images", "64"]  # where it does not matter what is learned
+
+
 def run(*words: object) -> int:
     return cli.main([str(word) for word in words])
 
@@ -169,6 +172,17 @@ def test_calibration_is_saved_and_applied(trained: Path, twin: Path, tmp_path: P
     np.testing.assert_allclose(back["prob"], raw["prob"], atol=1e-5)
 
 
+def test_a_model_folder_is_calibrated_too(
+    trained: Path, twin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(trained / "models/seed-0", tmp_path / "net")
+    monkeypatch.chdir(tmp_path)
+    assert run("calibrate", "net", "--build", twin, "--method", "platt", "--split", "train") == 0
+    assert (tmp_path / "net/calibration.json").is_file()
+    rows = read_table(tmp_path / f"runs/net-on-{twin.name}/predictions.parquet", PREDICTION)
+    assert rows.num_rows == 3 * load_images(twin, split="train").num_rows
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -184,7 +198,8 @@ def test_calibration_is_saved_and_applied(trained: Path, twin: Path, tmp_path: P
         (["predict", "nowhere"], "nowhere is not a folder"),
         (["predict", "{run}", "--build", "{twin}", "--splits", "tset"], "did you mean 'test'?"),
         (["predict", "{run}", "--build", "{twin}", "--seeds", "7"], "no model of seed 7"),
-        (["predict", "{run}"], "name the build"),
+        (["predict", "{run}"], "name the build: cxrhf predict"),
+        (["calibrate", "{run}"], "name the build: cxrhf calibrate"),
         (["calibrate", "{run}", "--split", "test"], "never fitted on test"),
         (["train", "{twin}", "--out", "{run}", *TINY], "holds a training with other settings"),
     ],
@@ -220,6 +235,24 @@ def test_a_finding_without_positives_is_left_out_and_said(
     assert "nothing can be learned" in capsys.readouterr().err
 
 
+def test_a_validation_split_without_labels_chooses_nothing(
+    twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(twin, folder)
+    for path in (folder / "images").glob("validate-*.parquet"):
+        table = pq.read_table(path)
+        for name in ("edema", "no_finding"):  # an image without any finding has no edema
+            unknown = pa.nulls(table.num_rows, pa.int8())
+            table = table.set_column(table.column_names.index(name), name, unknown)
+        pq.write_table(table, path)
+    words = ["--findings", "edema", "--epochs", "1", "--labels", "masked"]
+    assert run("train", folder, "--out", tmp_path / "run", *FEW, *words) == 0
+    said = capsys.readouterr().out
+    assert "note: no validation image has a label of what is learned: the last epoch is kept" in said
+    assert "kept the last weights" in said
+
+
 @pytest.mark.parametrize("memory", ["0", "1"])
 def test_a_missing_picture_is_named(
     memory: str, twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -244,7 +277,7 @@ def test_a_missing_picture_is_named(
 def test_the_same_command_goes_on_and_then_leaves_it(
     twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["train", twin, "--out", tmp_path / "run", *TINY, "--findings", "edema", "--epochs", "1"]
+    words = ["train", twin, "--out", tmp_path / "run", *FEW, "--findings", "edema", "--epochs", "1"]
     assert run(*words) == 0
     weights = (tmp_path / "run/models/seed-0/model.safetensors").stat().st_mtime_ns
     assert run(*words) == 0
@@ -276,7 +309,7 @@ for _ in sys.stdin:
 
 def test_kill_9_at_random_steps(twin: Path, tmp_path: Path) -> None:
     """The process is gone without a word, twice, at moments nobody chose; the loss curve continues exactly."""
-    words = [twin, *TINY, "--findings", "edema,support_devices", "--epochs", "3", "--save-every", "3"]
+    words = [twin, *FEW, "--findings", "edema,support_devices", "--epochs", "6", "--save-every", "3"]
     words += ["--flip", "0.5", "--rotation", "10"]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     assert run("train", *words, "--out", tmp_path / "whole") == 0
@@ -314,7 +347,7 @@ def test_kill_9_at_random_steps(twin: Path, tmp_path: Path) -> None:
 
 def test_curves_for_tensorboard_stay_on_the_disk(twin: Path, tmp_path: Path) -> None:
     words = ["--findings", "edema", "--epochs", "1", "--tracker", "tensorboard"]
-    assert run("train", twin, "--out", tmp_path / "run", *TINY, *words) == 0
+    assert run("train", twin, "--out", tmp_path / "run", *FEW, *words) == 0
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     event = next(path for path in (tmp_path / "run").rglob("events.out.tfevents*") if path.parent.name == "cxrhf")
@@ -337,6 +370,7 @@ def test_python_can_do_the_same(twin: Path, tmp_path: Path) -> None:
     import cxrhf
 
     options = {"backbone": "test_resnet", "weights": "random", "size": 32, "epochs": 1, "findings": ("edema",)}
+    options |= {"max_images": 64}
     done = cxrhf.train(twin, out=tmp_path / "run", config="quick", **options)
     assert done.path == tmp_path / "run"
     written = cxrhf.predict(tmp_path / "run", build=twin, splits=("test",), out=tmp_path / "run")
@@ -350,7 +384,7 @@ def test_an_audit_does_not_make_a_run_forget_its_training(
 ) -> None:
     monkeypatch.chdir(twin.parent)  # where the build lies as it was named
     folder = tmp_path / "run"
-    words = ["train", twin.name, "--out", folder, *TINY, "--findings", "support_devices", "--epochs", "1"]
+    words = ["train", twin.name, "--out", folder, *FEW, "--findings", "support_devices", "--epochs", "1"]
     assert run(*words) == 0
     assert run("predict", folder) == 0
     for _ in range(2):
@@ -365,7 +399,7 @@ def test_an_audit_does_not_make_a_run_forget_its_training(
 
 def test_labels_of_the_training_are_those_of_its_predictions(twin: Path, tmp_path: Path) -> None:
     words = ["--findings", "edema", "--epochs", "1", "--labels", "masked"]
-    assert run("train", twin, "--out", tmp_path / "run", *TINY, *words) == 0
+    assert run("train", twin, "--out", tmp_path / "run", *FEW, *words) == 0
     assert run("predict", tmp_path / "run", "--build", twin, "--splits", "test") == 0
     rows = read_table(tmp_path / "run/predictions.parquet", PREDICTION)
     masked = load_images(twin, split="test", labels="masked")
@@ -375,7 +409,7 @@ def test_labels_of_the_training_are_those_of_its_predictions(twin: Path, tmp_pat
 def test_a_build_may_be_named_otherwise(
     twin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--out", tmp_path / "run", *TINY, "--findings", "edema", "--epochs", "1"]
+    words = ["--out", tmp_path / "run", *FEW, "--findings", "edema", "--epochs", "1"]
     assert run("train", twin, *words) == 0
     monkeypatch.chdir(twin)
     assert run("train", ".", *words) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from transformers import (
 )
 
 from cxrhf.models.clip import Clip, load_clip
+from cxrhf.models.images import Images
 from cxrhf.models.prompts import PROMPTED, shipped_pair
 
 SIDE = 32
@@ -46,16 +46,13 @@ SIDES = [getattr(shipped_pair(name, ensemble=True), side) for name in PROMPTED f
 TEXTS = [text for side in SIDES for text in side]
 
 
-@dataclass(frozen=True)
-class Some:
-    """Rows and pictures, as `zero_shot` asks for them."""
-
-    table: pa.Table
-    pictures: Sequence[NDArray[np.uint8]]
+def some(pictures: Sequence[NDArray[np.uint8]]) -> Images:
+    return Images(pa.table({"image_id": [f"i{at}" for at in range(len(pictures))]}), pictures)
 
 
-def some(pictures: Sequence[NDArray[np.uint8]]) -> Some:
-    return Some(pa.table({"image_id": [f"i{at}" for at in range(len(pictures))]}), pictures)
+def seen_by(clip: Clip, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
+    """The vectors of pictures, in one pass."""
+    return clip.vectors([clip.prepare(each) for each in pictures])
 
 
 def films(n: int, seed: int = 0) -> list[NDArray[np.uint8]]:
@@ -207,7 +204,7 @@ def plant(folder: Path, weights: str, key: str, transposed: bool, positive: str,
     save_file(stored, folder / weights, metadata={"format": "pt"})
     plain = load_clip(str(folder), "cpu")
     pictures, y = bright_and_dark(40, seed=9)
-    seen = plain.image_features(pictures).astype(np.float64)
+    seen = seen_by(plain, pictures).astype(np.float64)
     wanted = plain.text_features([negative, positive]).astype(np.float64)[y]
     fitted = np.linalg.solve(seen.T @ seen + 1e-3 * np.eye(DIM), seen.T @ wanted)  # in x out
     turned = fitted if transposed else fitted.T

@@ -11,15 +11,7 @@ import torch
 from torch import nn
 
 from cxrhf.errors import CxrhfError
-from cxrhf.models.backbone import (
-    has_batch_statistics,
-    kaiming,
-    last_layer,
-    last_layer_name,
-    make_model,
-    new_head,
-    penultimate,
-)
+from cxrhf.models.backbone import kaiming, last_layer, last_layer_name, make_model, new_head, penultimate
 
 SMALL = ("resnet18", "vit_tiny_patch16_224", "convnext_atto", "tf_efficientnet_lite0", "mobilenetv3_small_050")
 
@@ -170,10 +162,6 @@ def test_checkpointing_changes_nothing_but_memory(name: str) -> None:
 def test_checkpointing_that_is_not_there_is_said() -> None:
     with pytest.raises(CxrhfError, match="convit_tiny cannot save memory"):
         make_model("convit_tiny", 1, checkpointing=True)
-
-
-def test_who_has_batch_statistics() -> None:
-    assert [has_batch_statistics(make_model(name, 1, size=64)) for name in SMALL] == [True, False, False, True, True]
 
 
 def test_kaiming_is_normal_with_two_over_the_inputs() -> None:

@@ -31,7 +31,7 @@ from cxrhf.models.clip_files import PRESETS, locate_clip
 from cxrhf.models.clip_open import _published, _shorter
 from tests.encode.test_download import Hub
 from tests.encode.tiny import save_tiny
-from tests.models.clip_tiny import SAVED, SIDE, TEXTS, films, save_biomed_like, save_clip, save_open_clip
+from tests.models.clip_tiny import SAVED, SIDE, TEXTS, films, save_biomed_like, save_clip, save_open_clip, seen_by
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = tuple(SAVED)
@@ -59,18 +59,18 @@ def copied(folder: Path, to: Path) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_vectors_have_unit_length_and_do_not_depend_on_the_batch(loaded: dict[str, Clip], kind: str) -> None:
     clip, pictures = loaded[kind], films(7)
-    seen, read = clip.image_features(pictures), clip.text_features(TEXTS[:40])
+    seen, read = seen_by(clip, pictures), clip.text_features(TEXTS[:40])
     assert seen.shape == (7, clip.dim)
     assert read.shape == (40, clip.dim)
     for each in (seen, read):
         assert each.dtype == np.float32
         np.testing.assert_allclose(np.linalg.norm(each, axis=1), 1, atol=1e-6)
-    np.testing.assert_allclose(seen, np.concatenate([clip.image_features([each]) for each in pictures]), atol=1e-5)
+    np.testing.assert_allclose(seen, np.concatenate([seen_by(clip, [each]) for each in pictures]), atol=1e-5)
     np.testing.assert_allclose(read, np.concatenate([clip.text_features([each]) for each in TEXTS[:40]]), atol=1e-5)
-    np.testing.assert_array_equal(seen, clip.image_features(pictures))
+    np.testing.assert_array_equal(seen, seen_by(clip, pictures))
     assert not np.allclose(seen[0], seen[1], atol=1e-4)
     assert len({each.tobytes() for each in read}) > 1
-    assert clip.image_features([]).shape == clip.text_features([]).shape == (0, clip.dim)
+    assert seen_by(clip, []).shape == clip.text_features([]).shape == (0, clip.dim)
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip", "siglip2"])
@@ -88,7 +88,7 @@ def test_as_transformers_gives_it(loaded: dict[str, Clip], folders: dict[str, Pa
         inputs = {"input_ids": tokens, **processor.image_processor(rgb, return_tensors="pt")}
     with torch.no_grad():
         wanted = model(**inputs).logits_per_image.numpy()
-    got = clip.scale * clip.image_features(pictures) @ clip.text_features(texts).T + (clip.bias or 0)
+    got = clip.scale * seen_by(clip, pictures) @ clip.text_features(texts).T + (clip.bias or 0)
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
     assert (clip.bias is None) == (kind == "clip")
     assert clip.library == "transformers"
@@ -102,7 +102,7 @@ def test_as_open_clip_gives_it(loaded: dict[str, Clip], folders: dict[str, Path]
     batch = torch.stack([transform(Image.fromarray(each)) for each in pictures])
     with torch.no_grad():
         wanted = model.eval().get_logits(batch, tokens)[0].numpy()
-    got = clip.scale * clip.image_features(pictures) @ clip.text_features(texts).T
+    got = clip.scale * seen_by(clip, pictures) @ clip.text_features(texts).T
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
     assert clip.library == "open_clip"
     assert clip.bias is None
@@ -137,9 +137,9 @@ def test_long_prompts_are_not_cut(loaded: dict[str, Clip], kind: str) -> None:
 def test_pictures_must_be_grey(loaded: dict[str, Clip]) -> None:
     for bad in (np.zeros((4, 4), np.float32), np.zeros((4, 4, 3), np.uint8), np.zeros((0, 4), np.uint8)):
         with pytest.raises(CxrhfError, match="not a table of grey levels"):
-            loaded["clip"].image_features([bad])
+            seen_by(loaded["clip"], [bad])
     turned = films(1)[0].T  # not contiguous
-    assert loaded["clip"].image_features([turned]).shape == (1, loaded["clip"].dim)
+    assert seen_by(loaded["clip"], [turned]).shape == (1, loaded["clip"].dim)
 
 
 @pytest.mark.parametrize("kind", ["clip", "open_clip"])
@@ -197,10 +197,10 @@ def test_an_architecture_with_a_weights_file(folders: dict[str, Path], loaded: d
         np.testing.assert_allclose(
             clip.text_features(TEXTS[:3]), loaded["open_clip"].text_features(TEXTS[:3]), atol=1e-6
         )
-        assert clip.image_features(films(1)).shape == (1, clip.dim)
+        assert seen_by(clip, films(1)).shape == (1, clip.dim)
     torch.save({"state_dict": load_file(file)}, tmp_path / "mine.pt")
     again = load_clip(f"open_clip:cxrhf-tiny@{tmp_path / 'mine.pt'}", "cpu")
-    np.testing.assert_array_equal(again.image_features(films(2)), clip.image_features(films(2)))
+    np.testing.assert_array_equal(seen_by(again, films(2)), seen_by(clip, films(2)))
     with pytest.raises(CxrhfError, match="several files of weights"):
         load_clip(f"open_clip:cxrhf-tiny@{tmp_path}", "cpu")
     with pytest.raises(ConfigError, match=r"no such architecture\. Got: cxrhf-tony\. Next: did you mean 'cxrhf-tiny'"):
@@ -261,7 +261,7 @@ def test_vectors_without_direction_are_refused(folders: dict[str, Path], tmp_pat
     weights["visual_projection.weight"][:] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(CxrhfError, match="gave vectors without a direction"):
-        load_clip(str(folder), "cpu").image_features(films(1))
+        seen_by(load_clip(str(folder), "cpu"), films(1))
 
 
 def test_other_models_and_code_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from cxrhf.models.finetune import Finetuned, answer_loss, fit, whole_weights
 from cxrhf.models.history import read_history
 from cxrhf.models.images import Images
 from cxrhf.models.processes import make_accelerator
-from cxrhf.models.vlm import Vlm, load_vlm, question_batch
+from cxrhf.models.vlm import Vlm, load_vlm
+from cxrhf.models.vlm_batches import question_batch
 from cxrhf.models.vlm_examples import Examples, LengthPlan, make_examples, read_examples
 from cxrhf.models.vlm_lora import add_lora
 from cxrhf.models.vlm_tiny import tiny_qwen3_vl
@@ -110,8 +111,8 @@ def test_one_step_is_the_plain_loss_over_all_answer_tokens(tiny: Path, tmp_path:
     for row in rows:  # one by one: no filling up, the model's own loss
         batch = next(read_examples(vlm, made, [np.array([row])], workers=0))
         with torch.no_grad():
-            total += float(vlm.model(**batch.inputs).loss) * batch.n_learned
-        count += batch.n_learned
+            total += float(vlm.model(**batch.inputs).loss) * made.learned[row]
+        count += int((batch.inputs["labels"] >= 0).sum())
     assert count == made.learned[rows].sum()
     assert losses(tmp_path)[0] == pytest.approx(total / count, rel=1e-5)
 

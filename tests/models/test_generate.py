@@ -16,13 +16,14 @@ import torch
 from scipy import stats
 
 from cxrhf.errors import CxrhfError, RunError
-from cxrhf.models import generate
+from cxrhf.models import generate, meter
 from cxrhf.models.generate import Ask, batches, decode, plan_asks, write_reports
-from cxrhf.models.generate_journal import Journal, Written, read_journal, report_key
+from cxrhf.models.generate_journal import Journal, Report, read_journal, report_key
 from cxrhf.models.generate_sampling import gumbel, processors
 from cxrhf.models.seeding import number
 from cxrhf.models.strategies import BUILT_IN, Strategy, find_strategies
-from cxrhf.models.vlm import Vlm, load_vlm, question_batch
+from cxrhf.models.vlm import Vlm, load_vlm
+from cxrhf.models.vlm_batches import question_batch, stop_tokens
 from cxrhf.models.vlm_tiny import tiny_qwen3_vl
 
 TEXTS = [
@@ -72,7 +73,7 @@ def texts(vlm: Vlm, pictures: list[np.ndarray], asks: list[Ask], size: int) -> l
 def by_hand(vlm: Vlm, picture: np.ndarray, prompt: str, n: int) -> list[int]:
     """The likeliest token again and again, without cache, padding or generate."""
     inputs = question_batch(vlm, [picture], [prompt])
-    stops = generate.stop_tokens(vlm)
+    stops = stop_tokens(vlm)
     made: list[int] = []
     while len(made) < n:
         with torch.no_grad():
@@ -263,7 +264,7 @@ def test_a_stopped_run_goes_on_and_does_only_what_is_missing(
 
 def test_the_journal_survives_damage_and_is_for_its_owner(tmp_path: Path) -> None:
     folder = tmp_path / "local" / "journal"
-    entries = [Written(report_key(n=n), "größe\n\u2028 \x00" * n, n, n % 2 == 0) for n in range(4)]
+    entries = [Report(report_key(n=n), "größe\n\u2028 \x00" * n, n, n % 2 == 0) for n in range(4)]
     journal = Journal(folder, 0)
     journal.add(entries[:2])
     journal.close()
@@ -299,11 +300,14 @@ def test_reports_that_another_process_lost_are_missed(
         write_reports(vlm, pictures, planned(vlm, short("greedy")), tmp_path, batch_size=2, progress=lambda _: None)
 
 
-def test_strategies_of_the_command_line_all_run(vlm: Vlm, pictures: list[np.ndarray], tmp_path: Path) -> None:
+def test_strategies_of_the_command_line_all_run(
+    vlm: Vlm, pictures: list[np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meter, "EVERY", 0.0)
     lines: list[str] = []
     asks = planned(vlm, *find_strategies("all", max_new_tokens=8))
     found = write_reports(vlm, pictures, asks, tmp_path, batch_size=4, progress=lines.append)
     assert len(found) == 6 * 5
     assert {each.ended for each in found.values()} <= {True, False}
-    assert "of 30 reports" in lines[-1]
-    assert "a minute" in lines[-1]
+    assert "30 of 30, " in lines[-1]
+    assert " reports/" in lines[-1]

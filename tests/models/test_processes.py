@@ -114,7 +114,7 @@ def test_two_processes_give_the_numbers_of_one(tmp_path: Path, launcher: list[st
         seen = np.load(two / f"seen-{rank}.npz")
         count, facts = json.loads((two / f"done-{rank}.json").read_text())
         assert count == 2
-        assert facts["best_step"] == one.best_step
+        assert facts["best_step"] == one.facts["best_step"]
         np.testing.assert_allclose(seen["arr_0"], alone[0], atol=2e-3)  # after training apart
         for at in (1, 2):
             np.testing.assert_allclose(seen[f"arr_{at}"], alone[at], atol=1e-5)  # of the same weights

@@ -20,8 +20,8 @@ from transformers import AutoConfig, AutoImageProcessor, AutoModelForImageClassi
 from cxrhf.errors import CxrhfError, RunError
 from cxrhf.models.backbone import last_layer, last_layer_name, make_model
 from cxrhf.models.pictures import Look, look_facts, numbers_of, square
-from cxrhf.models.safe import write_tensors
 from cxrhf.models.saved import load_saved, read_about, save_model
+from cxrhf.models.tensor_files import write_tensors
 
 BACKBONES = ("densenet121", "resnet18", "vit_tiny_patch16_224", "convnext_atto", "tf_efficientnet_lite0")
 NAMES = ["edema", "sex=F", "sex=M"]

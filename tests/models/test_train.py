@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +86,7 @@ def test_stopped_at_any_step_it_goes_on_exactly(tmp_path: Path, name: str, monke
     settings = config(epochs=3, save_every=4, **SETTINGS[name])
     what, _ = material(80)
     whole = trained(tmp_path / "whole", settings, what)
-    at = iter([3, 7, 11])
+    stops = [7] if name == "workers" else [3, 7, 11]  # starting a worker takes longer than all steps
     step = module._Loop._step
     stop_at = [0]
 
@@ -95,7 +96,7 @@ def test_stopped_at_any_step_it_goes_on_exactly(tmp_path: Path, name: str, monke
         step(self, now, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module._Loop, "_step", stopping)
-    for each in at:
+    for each in stops:
         stop_at[0] = each
         with pytest.raises(RuntimeError):
             trained(tmp_path / "parts", settings, what)
@@ -134,10 +135,11 @@ def test_a_damaged_checkpoint_costs_steps_not_the_training(tmp_path: Path) -> No
     what, _ = material(80)
     whole = trained(tmp_path / "whole", settings, what)
     trained(tmp_path / "parts", settings, what)
-    newest = checkpoints(tmp_path / "parts/checkpoints")[0]
-    (newest / "optimizer.safetensors").write_bytes(b"damaged")
-    parts = trained(tmp_path / "parts", settings, what)
-    assert any("step-00000010: optimizer.safetensors is damaged" in note for note in parts.notes)
+    for _ in range(2):  # a disk that does it once does it again
+        newest = checkpoints(tmp_path / "parts/checkpoints")[0]
+        (newest / "optimizer.safetensors").write_bytes(b"damaged")
+        parts = trained(tmp_path / "parts", settings, what)
+        assert any("step-00000010: optimizer.safetensors is damaged" in note for note in parts.notes)
     np.testing.assert_array_equal(logits(whole.model, what), logits(parts.model, what))
     assert (tmp_path / "whole/history.jsonl").read_bytes() == (tmp_path / "parts/history.jsonl").read_bytes()
 
@@ -181,7 +183,7 @@ def test_best_is_kept_and_patience_ends(tmp_path: Path) -> None:
     done = trained(tmp_path, config(epochs=30, learning_rate=0.05, early_stop=2), what)
     rows = [row for row in read_history(tmp_path / "history.jsonl") if "validate_loss" in row]
     best = min(rows, key=lambda row: row["validate_loss"])
-    assert done.best_step == best["step"]
+    assert done.facts["best_step"] == best["step"]
     assert done.facts["best"] == best["validate_loss"]
     assert len(rows) == rows.index(best) + 3 < 30
     assert what.validate is not None
@@ -189,10 +191,21 @@ def test_best_is_kept_and_patience_ends(tmp_path: Path) -> None:
     assert seen == pytest.approx(best["validate_loss"], rel=1e-6)
 
 
+def test_where_no_auroc_is_defined_the_best_is_that_by_loss(tmp_path: Path) -> None:
+    what, _ = material(80)
+    assert what.validate is not None
+    one_class = replace(what, validate=(what.validate[0], np.zeros_like(what.validate[1])))
+    done = trained(tmp_path, config(epochs=2, best_by="auroc"), one_class)
+    rows = [row for row in read_history(tmp_path / "history.jsonl") if "validate_loss" in row]
+    assert [row["validate_auroc"] for row in rows] == [None, None]
+    assert (done.facts["best_by"], done.facts["best"]) == ("loss", min(row["validate_loss"] for row in rows))
+    assert any("all of one class" in note for note in done.notes)
+
+
 def test_without_validation_the_last_weights_are_kept(tmp_path: Path) -> None:
     what, _ = material(48, validate=False)
     done = trained(tmp_path, config(epochs=2, max_steps=4), what)
-    assert (done.step, done.best_step) == (4, None)
+    assert (done.facts["steps"], done.facts["best_step"]) == (4, None)
     newest = read_checkpoint(checkpoints(tmp_path / "checkpoints")[0])
     assert all(torch.equal(each, done.model.state_dict()[name]) for name, each in newest.tensors["model"].items())
 

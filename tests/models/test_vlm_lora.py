@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from cxrhf.errors import CxrhfError
-from cxrhf.models.vlm import load_vlm, question_batch
+from cxrhf.models.vlm import load_vlm
+from cxrhf.models.vlm_batches import question_batch
 from cxrhf.models.vlm_lora import (
     adapter_weights,
     add_lora,

@@ -17,11 +17,11 @@ from torch import nn
 from transformers import AutoModelForImageClassification
 
 from cxrhf.errors import ConfigError, CxrhfError
-from cxrhf.models import weights as weights_module
+from cxrhf.models import lite0
 from cxrhf.models.backbone import last_layer, make_model
 from cxrhf.models.pictures import Look, look_facts
 from cxrhf.models.saved import save_model
-from cxrhf.models.weights import check_start, expected_pixels, lite0_name, load_weights
+from cxrhf.models.weights import check_start, expected_pixels, load_weights
 
 SMALL = "mobilenetv3_small_050"
 
@@ -85,10 +85,10 @@ def test_the_package_is_loaded_whole_and_under_the_right_names() -> None:
     )
     assert torch.equal(last_layer(model).weight, head)
     # Slow twin: both libraries write their layers in the order in which they run.
-    path = weights_module._package("tf_efficientnet_lite0")
+    path = lite0.package_file("tf_efficientnet_lite0")
     given = torch.load(path, weights_only=True)
     named = dict(zip(model.state_dict(), given, strict=True))
-    assert {mine: lite0_name(theirs) for mine, theirs in named.items()} == {mine: mine for mine in named}
+    assert {mine: lite0.timm_name(theirs) for mine, theirs in named.items()} == {mine: mine for mine in named}
     for mine, theirs in named.items():
         if not mine.startswith("classifier"):
             assert torch.equal(model.state_dict()[mine], given[theirs])
@@ -99,9 +99,9 @@ def test_the_package_knows_photographs() -> None:
     """Real photographs: the flower is a daisy, the pagoda a palace. With other pixels or names they are not."""
     from sklearn.datasets import load_sample_images
 
-    found = weights_module._lite0(weights_module._package("tf_efficientnet_lite0"))
+    tensors, _ = lite0.package_tensors(lite0.package_file("tf_efficientnet_lite0"))
     model = timm.create_model("tf_efficientnet_lite0", num_classes=1000).eval()
-    model.load_state_dict(found.tensors)
+    model.load_state_dict(tensors)
     china, flower = load_sample_images().images
     classes = timm.data.ImageNetInfo()
     for photo, name in ((china, "palace"), (flower, "daisy")):
@@ -163,7 +163,7 @@ def test_folders_of_timm_and_of_transformers(tmp_path: Path) -> None:
         said = load_weights(model, str(tmp_path / name), backbone=SMALL, channels=3)
         assert torch.equal(below(model, pixels()), below(source, pixels()))
         assert f"Weights of {name} ({SMALL})" in said
-        assert expected_pixels(str(tmp_path / name), SMALL) == (scale if scale == "imagenet" else None)
+        assert expected_pixels(str(tmp_path / name), SMALL) == scale
 
 
 def test_a_vit_of_another_size_gets_its_positions_resized(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_without_network_the_answer_comes_at_once(offline: bool, monkeypatch: py
     start = time.monotonic()
     why = "HF_HUB_OFFLINE is set" if offline else "the Hub cannot be reached"
     said = (
-        f"timm/resnet18.a1_in1k are not on this machine, and {why}.*`hf download timm/resnet18.a1_in1k "
+        f"timm/resnet18.a1_in1k is not on this machine, and {why}.*`hf download timm/resnet18.a1_in1k "
         "model.safetensors`.*--weights random.*tf_efficientnet_lite0"
     )
     with pytest.raises(CxrhfError, match=said):

@@ -65,7 +65,8 @@ def test_a_run(twin: Path, done: Path) -> None:
     from peft import PeftModel
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    from cxrhf.models.vlm import load_vlm, question_batch
+    from cxrhf.models.vlm import load_vlm
+    from cxrhf.models.vlm_batches import question_batch
 
     found = losses(done)
     assert len(found) == 12

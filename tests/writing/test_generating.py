@@ -23,7 +23,7 @@ from cxrhf.config_generate import GenerateConfig
 from cxrhf.data.build import build
 from cxrhf.data.load import load_images
 from cxrhf.errors import ConfigError, RunError, TableError
-from cxrhf.models.vlm import report_of
+from cxrhf.models.vlm_prompts import report_of
 from cxrhf.models.vlm_tiny import tiny_qwen3_vl
 from cxrhf.schema import GENERATION
 from cxrhf.writing.generating import generate_run
@@ -195,6 +195,9 @@ def test_the_sample(twin: Path) -> None:
     many = sample_images(twin, split="all", n=100_000, per="study")
     assert many.images.ids == full.images.ids
     assert any("100,000 images were asked for" in note for note in many.notes)
+    all_of = sample_images(twin, split="all", n=0, balance="none")
+    exactly = sample_images(twin, split="all", n=len(all_of.images), balance="none")
+    assert (exactly.images.ids, exactly.notes) == (all_of.images.ids, all_of.notes)
     every = sample_images(twin, split="all", n=0, balance="none", views="all", per="image")
     assert len(every.images) == load_images(twin, labels="raw").num_rows
     with pytest.raises(ConfigError, match="too small for both sexes"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,15 @@ class State:
 _STATE = ("falls", "since", "waited", "best", "best_step", "history", "scaler")
 
 
-def standing(state: State) -> dict[str, Any]:
+def as_values(state: State) -> dict[str, Any]:
     """A state as plain values."""
     return {name: getattr(state, name) for name in _STATE}
 
 
-def stand(found: Checkpoint) -> State:
-    """The state that a checkpoint holds."""
+def state_of(found: Checkpoint | None) -> State:
+    """The state that a checkpoint holds; without one, that of a beginning."""
+    if found is None:
+        return State()
     return State(step=found.step, **{name: found.state[name] for name in _STATE if name in found.state})
 
 
@@ -48,14 +51,17 @@ def earlier(folder: Path, key: str, accelerator: Any) -> tuple[Checkpoint | None
         )
     notes = [f"{each} The one before it was taken instead." for each in damaged]
     accelerator.wait_for_everyone()  # nobody tidies up before all have read
-    if accelerator.is_main_process:
+    if accelerator.is_main_process and found is not None:
         for path in checkpoints(folder):
-            if found is None or path.name > f"step-{found.step:08d}":
-                path.rename(path.with_name(f"damaged-{path.name}"))
+            if path.name > f"step-{found.step:08d}":
+                aside = path.with_name(f"damaged-{path.name}")
+                shutil.rmtree(aside, ignore_errors=True)  # of the same step, damaged before
+                path.rename(aside)
     return found, notes
 
 
 def best_weights(folder: Path, state: State) -> dict[str, torch.Tensor] | None:
+    """The weights of the best validation; None without one."""
     if state.best_step is None:
         return None
     path = folder / f"best-{state.best_step:08d}"
