@@ -8,6 +8,7 @@ characteristic is neither good nor bad, so `higher_is_better` is null.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -50,10 +51,13 @@ class Output(NamedTuple):
 
 
 def sample_of(context: Context, dataset: str | None, model: str, name: str, data: PredictionArrays) -> Sample:
-    """Classes as findings, with draws of patients that are the same for every network on these images."""
+    """Classes as findings, with draws of patients that are the same for every network on these images.
+
+    The weight column is that of findings and is not used.
+    """
     settings = context.settings
     return Sample(
-        dataset, model, data, draw(data.patients, y=data.y, n_resamples=settings.n_resamples, seed=settings.seed),
+        dataset, model, replace(data, weight=None), draw(data.patients, y=data.y, n_resamples=settings.n_resamples, seed=settings.seed),
         settings, context.workers, context.progress, name=name, keep=True,
     )  # fmt: skip
 

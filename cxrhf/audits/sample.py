@@ -265,18 +265,25 @@ def _of(table: pa.Table, key: dict[str, Any]) -> pa.Table:
 
 
 def _evaluated(predictions: pa.Table, notes: list[str]) -> tuple[pa.Table, pa.Table | None]:
-    """What is evaluated, and the validation split."""
-    splits = sorted(str(each) for each in pc.unique(predictions["split"]).to_pylist() if each)
+    """What is evaluated, and the validation split; a model that has no splits at all is evaluated whole."""
+    split = pc.fill_null(predictions["split"], "")
+    blank = pc.equal(split, "")
+    whole = pc.invert(pc.is_in(predictions["model"], value_set=pc.unique(predictions.filter(pc.invert(blank))["model"])))
+    splits = sorted(each for each in pc.unique(split).to_pylist() if each)
+    if pc.any(pc.and_not(blank, whole)).as_py():
+        splits.append("no split")
     if len(splits) < 2:
         return predictions, None
     if "test" not in splits:
         notes.append(f"the splits {', '.join(splits)} are evaluated together: no split is called test")
         return predictions, None
-    kept = predictions.filter(pc.equal(predictions["split"], "test"))
+    kept = predictions.filter(pc.or_(pc.equal(split, "test"), whole))
     tuning = [each for each in splits if each.lower() in TUNING]
     others = ", ".join(each for each in splits if each != "test")
     used = f"; thresholds come from {tuning[0]} where an audit says so" if tuning else ""
     notes.append(
         f"only the split test is evaluated; {predictions.num_rows - kept.num_rows:,} rows of {others} are not{used}"
     )
-    return kept, predictions.filter(pc.equal(predictions["split"], tuning[0])) if tuning else None
+    unsplit = pc.unique(predictions.filter(whole)["model"]).to_pylist()
+    notes.extend(f"{model}: its rows have no split: all of them are evaluated" for model in unsplit)
+    return kept, predictions.filter(pc.equal(split, tuning[0])) if tuning else None

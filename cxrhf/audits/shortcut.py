@@ -97,11 +97,11 @@ def _marks(sample: Sample, said: list[str]) -> dict[str, Integers]:
 
 def _sexes(data: PredictionArrays, said: list[str]) -> _Sexes | None:
     """The two sexes with most patients, in the order of the alphabet."""
-    if "sex" not in data.groups:
+    text = data.groups["sex"].astype(str) if "sex" in data.groups else np.zeros(0, dtype=str)
+    values = sorted(set(text.tolist()) - {""})
+    if not values:
         said.append("shortcut: left out, the table has no sex (name the column with --sex COLUMN)")
         return None
-    text = data.groups["sex"].astype(str)
-    values = sorted(set(text.tolist()) - {""})
     if len(values) < 2:
         said.append(f"shortcut: left out, there is only one sex, {values[0]}: nothing to compare")
         return None

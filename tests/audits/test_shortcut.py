@@ -297,6 +297,8 @@ def test_without_two_sexes_there_is_nothing_to_compare() -> None:
     data = planted(300, seed=0)
     made = block("x", data.y, data.patient, prob=expit(data.score))
     assert "the table has no sex" in found_in(made, marks=data.drain).notes
+    made = block("x", data.y, data.patient, prob=expit(data.score), sex="")
+    assert "the table has no sex" in found_in(made, marks=data.drain).notes
     made = block("x", data.y, data.patient, prob=expit(data.score), sex="F")
     found = found_in(made, marks=data.drain)
     assert "only one sex, F" in found.notes

@@ -122,6 +122,27 @@ def test_numbers_are_those_of_the_held_out_patients(found: AuditOutput, planted:
     assert sum(shares) <= 1 + 1e-9
 
 
+def test_the_weight_column_is_not_used_and_that_is_said() -> None:
+    table, beside = material(slices(1200, seed=1))
+    weight = pa.array(np.random.default_rng(0).choice([1.0, 3.0], len(table)))
+    weighted = table.set_column(table.schema.get_field_index("weight"), table.schema.field("weight"), weight)
+    config = settings(50, only=("slices",))
+    one, two = (run_audits(each, config, material=beside) for each in (table, weighted))
+    rows = [[row for row in each.results.to_pylist() if row["metric"] != "seconds"] for each in (one, two)]
+    assert rows[0] == rows[1]
+    assert any("do not use the weight column" in note for note in two.notes)
+
+
+def test_what_is_not_a_value_of_three_is_not_called_one_of_the_others() -> None:
+    """`size=1` against `size=0` would be another comparison than `size=1` against all others."""
+    made = slices(1200, seed=1)
+    table, beside = material(made, extra={"size": np.where(made.hidden == 1, 1, 2 * (np.arange(1200) % 2))})
+    output = run_audits(table, settings(50, only=("slices",)), material=beside)
+    gaps = {row["slice"]: row["versus"] for row in output.results.to_pylist() if row["metric"] == "brier_gap"}
+    assert gaps["positive & size=1"] == "positive & not size=1"
+    assert gaps["positive & hidden=1"] == "positive & hidden=0"
+
+
 def test_rows_do_not_depend_on_their_order(found: AuditOutput, planted: PlantedSlices) -> None:
     other = audited(planted, rows=np.random.default_rng(3).permutation(len(planted.y)))
     timed = lambda rows: [row for row in rows if row["metric"] != "seconds"]  # noqa: E731

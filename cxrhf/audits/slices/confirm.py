@@ -45,7 +45,6 @@ class Tried(NamedTuple):
     trait: Trait
     enriched: Enrichment
     gap: MeanGap
-    p_gap: float
     p_value: float
 
 
@@ -109,7 +108,7 @@ def tried(inside: Flags, rows: Rows, trait: Trait, worse: bool, level: float) ->
     gap = mean_gap(rows.error[known], has, patients, level=level)
     few = min(gap.patients_with, gap.patients_without) < FEW
     p_gap = float("nan") if few else (gap.p_more if worse else gap.p_less)
-    return Tried(trait, found, gap, p_gap, float(np.maximum(found.p_value, p_gap)))
+    return Tried(trait, found, gap, float(np.maximum(found.p_value, p_gap)))
 
 
 def _patients(rows: Rows, which: Flags) -> int:
