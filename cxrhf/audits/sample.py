@@ -187,7 +187,7 @@ class Sample:
 
     @property
     def curve_model(self) -> str:
-        """The model's name in CURVE, which has no column for the dataset."""
+        """The model's name in CURVE, POINT and SLICE, which have no column for the dataset."""
         return f"{self.model} on {self.dataset}" if self.several_datasets else self.model
 
     @property
