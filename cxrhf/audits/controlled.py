@@ -37,8 +37,7 @@ class Study(NamedTuple):
     @property
     def prevalence(self) -> float:
         """Share of positives among these rows, kept off 0 and 1, where no weight is defined."""
-        y, weight = self.finding.y, self.finding.weight
-        return float(np.clip((weight * y).sum() / max(weight.sum(), 1e-300), 1e-6, 1 - 1e-6))
+        return float(np.clip(self.finding.prevalence, 1e-6, 1 - 1e-6))
 
 
 class Threshold(NamedTuple):

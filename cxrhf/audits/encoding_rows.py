@@ -55,9 +55,9 @@ def sample_of(context: Context, dataset: str | None, model: str, name: str, data
 
     The weight column is that of findings and is not used.
     """
-    settings = context.settings
+    settings, data = context.settings, replace(data, weight=None)
     return Sample(
-        dataset, model, replace(data, weight=None), draw(data.patients, y=data.y, n_resamples=settings.n_resamples, seed=settings.seed),
+        dataset, model, data, draw(data.patients, y=data.y, n_resamples=settings.n_resamples, seed=settings.seed),
         settings, context.workers, context.progress, name=name, keep=True,
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ def measure(output: Output) -> Measured:
 
 def _rows(output: Output) -> list[Row]:
     sample = output.sample
-    findings = [sample.finding(k) for k in range(len(sample.data.findings))]
+    findings = sample.findings()
     thresholds = [output.thresholds[finding.name] for finding in findings]
     at = {name: {} if name == "auroc" else {"threshold": thresholds} for name in NUMBERS}
     replicates = drawn(sample, findings, at)

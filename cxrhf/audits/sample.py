@@ -80,6 +80,12 @@ class Finding:
     is_probability: bool
     counts: Counts
 
+    @property
+    def prevalence(self) -> float:
+        """Share of positives, by weight; NaN without rows."""
+        total = self.weight.sum()
+        return float((self.weight * self.y).sum() / total) if total > 0 else np.nan
+
     def only(self, inside: NDArray[np.bool_]) -> Finding:
         """The same finding in a part of its rows."""
         y, weight, patients = self.y[inside], self.weight[inside], self.patients[inside]
@@ -130,6 +136,10 @@ class Sample:
     beside: Beside = field(default_factory=Beside)
     # (metric, finding) -> replicates of whole-sample numbers that an audit has computed and another may want.
     memory: dict[tuple[str, str], Floats] = field(default_factory=dict)
+
+    def findings(self) -> list[Finding]:
+        """The labelled rows of every finding."""
+        return [self.finding(k) for k in range(len(self.data.findings))]
 
     def finding(self, k: int, *, needs_pretest: bool = False) -> Finding:
         """The rows of finding k that have a label (and, where asked, a pre-test probability)."""
@@ -268,7 +278,8 @@ def _evaluated(predictions: pa.Table, notes: list[str]) -> tuple[pa.Table, pa.Ta
     """What is evaluated, and the validation split; a model that has no splits at all is evaluated whole."""
     split = pc.fill_null(predictions["split"], "")
     blank = pc.equal(split, "")
-    whole = pc.invert(pc.is_in(predictions["model"], value_set=pc.unique(predictions.filter(pc.invert(blank))["model"])))
+    with_splits = pc.unique(predictions.filter(pc.invert(blank))["model"])
+    whole = pc.invert(pc.is_in(predictions["model"], value_set=with_splits))
     splits = sorted(each for each in pc.unique(split).to_pylist() if each)
     if pc.any(pc.and_not(blank, whole)).as_py():
         splits.append("no split")

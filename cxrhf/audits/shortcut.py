@@ -115,7 +115,7 @@ def _sexes(data: PredictionArrays, said: list[str]) -> _Sexes | None:
 
 def _chosen(sample: Sample, marks: Mapping[str, Integers], sexes: _Sexes, said: list[str]) -> dict[str, list[Marked]]:
     """What is looked at, attribute by attribute; what is not is said once."""
-    findings = [sample.finding(k) for k in range(len(sample.data.findings))]
+    findings = sample.findings()
     asked, least = bool(sample.settings.shortcuts), 1 if sample.settings.shortcuts else FEW
     chosen: dict[str, list[Marked]] = {}
     left: list[str] = []

@@ -34,9 +34,9 @@ def gallery(
     if importlib.util.find_spec("PIL") is None:
         notes.append("no thumbnails: pillow is not installed (pip install 'cxrhf[data]')")
         return None
-    from cxrhf.data.pixels import Pixels, open_shards
+    from cxrhf.data.pixels import open_shards
 
-    pixels: Pixels = open_shards(build / "images")
+    pixels = open_shards(build / "images")
     place = {image: at for at, image in enumerate(pixels.table["image_id"].to_pylist())}
     there = [row for row in rows if row["image_id"] in place]
     if not there:
@@ -49,7 +49,7 @@ def gallery(
     if len(shown) > MOST:
         notes.append(f"{len(shown) - MOST} thumbnails are left out: the page holds {MOST}")
     made: dict[str, bytes] = {}
-    out = []
+    out: list[dict[str, Any]] = []
     for k, row in enumerate(shown[:MOST]):
         if k % 100 == 0:
             progress(f"thumbnails: {k} of {min(len(shown), MOST)}")
