@@ -108,6 +108,13 @@ def count(y: Floats, patients: NDArray[np.int64], weight: Floats | None = None) 
     return Counts(len(y), int((y == 1).sum()), len(np.unique(patients)), count_units(y, patients, weight))
 
 
+def patients_in(code: NDArray[np.int64], patients: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
+    """Patients with a row in each group; `code`: the group of each row, -1 = none."""
+    inside, width = code >= 0, int(patients.max(initial=0)) + 1
+    pairs = np.unique(code[inside] * width + patients[inside])
+    return np.bincount(pairs // width, minlength=n_groups).astype(np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """Labelled rows of one finding in the validation split."""

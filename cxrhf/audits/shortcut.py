@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cxrhf.audits.rows import Part, Row, RowMaker
-from cxrhf.audits.sample import Finding, Sample
+from cxrhf.audits.sample import Finding, Sample, patients_in
 from cxrhf.audits.shortcut_rows import Marked, confidence_curves, shortcut_rows
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.metrics.balancing import cells_of
@@ -141,6 +141,4 @@ def _marked(finding: Finding, name: str, mark: Integers, sexes: _Sexes) -> Marke
     own = finding.only(inside)
     sex, marks = sexes.code[own.at], mark[own.at]
     cell = cells_of(own.y, sex, marks, 2).astype(np.int64)
-    n = int(own.patients.max(initial=0)) + 1
-    patients = np.bincount(np.unique(cell * n + own.patients) // n, minlength=8).reshape(2, 2, 2)
-    return Marked(own, name, sexes.names, sex, marks, patients)
+    return Marked(own, name, sexes.names, sex, marks, patients_in(cell, own.patients, 8).reshape(2, 2, 2))
