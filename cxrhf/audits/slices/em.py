@@ -57,6 +57,7 @@ class Mixture:
     covariance: Floats
     kinds: Floats | None = None
     log_likelihood: float = float("nan")  # of all rows it was fitted to
+    rounds: int = 0
 
     @property
     def full(self) -> bool:
@@ -158,7 +159,7 @@ def fit(
         if now - before < tolerance or done >= rounds:
             smallest = int(belonging.sum(axis=0).argmin())
             if belonging[:, smallest].sum() >= least or belonging.shape[1] == 1:
-                return replace(found, log_likelihood=now * n)
+                return replace(found, log_likelihood=now * n, rounds=done)
             belonging = np.delete(belonging, smallest, axis=1)
             belonging /= np.maximum(belonging.sum(axis=1, keepdims=True), _TINY)
             now, done = -np.inf, 0

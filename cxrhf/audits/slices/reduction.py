@@ -19,6 +19,7 @@ from cxrhf.audits.sample import Progress
 from cxrhf.audits.slices.found import Floats, own_order, ticker
 from cxrhf.errors import CxrhfError
 
+SIZE = 128
 HELD_OUT = 0.2  # of the patients
 EPOCHS, PATIENCE = 100, 6
 BATCH, STEP = 64, 1e-3
@@ -26,7 +27,7 @@ LEAST_PATIENTS = 10
 
 
 def fit_reduction(
-    vectors: Floats, y: Floats, patients: ArrayLike, *, size: int, seed: int, progress: Progress
+    vectors: Floats, y: Floats, patients: ArrayLike, *, size: int = SIZE, seed: int, progress: Progress
 ) -> Callable[[Floats], Floats]:
     """The function from vectors to the activations of the layer, all between 0 and 1.
 

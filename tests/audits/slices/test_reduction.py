@@ -65,6 +65,6 @@ def test_patients_are_held_out_whole() -> None:
 def test_too_little_is_said() -> None:
     x = np.random.default_rng(0).standard_normal((60, 5))
     with pytest.raises(CxrhfError, match="too few patients"):
-        fit_reduction(x, np.arange(60) % 2, np.arange(60) // 10, size=8, seed=0, progress=silent)
+        fit_reduction(x, np.arange(60) % 2, np.arange(60) // 10, seed=0, progress=silent)
     with pytest.raises(CxrhfError, match="one class"):
-        fit_reduction(x, np.ones(60), np.arange(60), size=8, seed=0, progress=silent)
+        fit_reduction(x, np.ones(60), np.arange(60), seed=0, progress=silent)
