@@ -109,8 +109,13 @@ def _named(group: Class, method: str, code: np.ndarray, weights: np.ndarray, n_s
 
 def _clusters(make: RowMaker, group: Class, out: Collected) -> None:
     """Whether there are clusters at all in the vectors of a class."""
-    found = gap_statistic(group.vectors[group.found_on], seed=make.sample.settings.seed)
     name, counts = group.finding.name, group.finding.only(group.found_on).counts
+    text = f"{make.sample.model}: {name}, {group.side}s"
+    found = gap_statistic(
+        group.vectors[group.found_on],
+        seed=make.sample.settings.seed,
+        progress=lambda said: make.sample.progress(f"{text}: {said}"),
+    )
     note = "clusters by the gap statistic where slices were found; 1 = none"
     row = make.row("gap_statistic.k", name, counts, float(found.k), slice=group.side, note=note)
     out.rows.append(row | {"higher_is_better": None})

@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 MOST = 5  # traits tried for a slice
+LEAST_INSIDE = 3  # patients of a slice who have a trait that describes it
 SCREENED = 0.2  # p value on the discovery half above which a trait is not tried
 
 
@@ -75,11 +76,11 @@ def candidates(rows: Rows, traits: Sequence[Trait]) -> list[Candidate]:
     return found
 
 
-def choose(inside: Flags, rows: Rows, among: Sequence[Candidate], worse: bool, least: int = 3) -> Chosen:
+def choose(inside: Flags, rows: Rows, among: Sequence[Candidate], worse: bool) -> Chosen:
     """The traits of a slice from the rows it was discovered on. `worse`: it has more error than its class."""
     frequent, both = list[tuple[float, float, Trait]](), list[tuple[float, float, Trait]]()
     for trait, known, has, gap in among:
-        if _patients(rows, known & has & inside) < least:
+        if _patients(rows, known & has & inside) < LEAST_INSIDE:
             continue
         found = enrichment(inside[known], has[known], rows.patients[known])
         if found.odds_ratio <= 1 or not found.p_value < SCREENED:
