@@ -109,7 +109,7 @@ def _remembered(sample: Sample, study: Study) -> bool:
 
 def common_threshold(sample: Sample, study: Study, point: OperatingPoint) -> Threshold:
     """The threshold that all weightings share: that of the validation rows, if there are any, else the sample's own."""
-    tuning = sample.tuning_like(study.finding.name, study.finding.is_probability)
+    tuning = sample.tuning_like(study.finding)
     if tuning is not None:
         chosen = sensitivity_at_specificity(tuning.y, tuning.p, SPECIFICITY, tuning.weight).threshold
         if not np.isnan(chosen):

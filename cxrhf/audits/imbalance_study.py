@@ -69,7 +69,7 @@ def choose_threshold(sample: Sample, finding: Finding) -> Threshold:
         absent = "there is no validation split"
     elif tuning is None:
         absent = "the validation split has no labels of it"
-    elif bool(sample.tuning.is_probability[sample.tuning.findings.index(finding.name)]) != finding.is_probability:
+    elif sample.tuning_like(finding) is None:
         absent = "its scores in the validation split are of another kind"
     elif np.isnan(value := max_f1_threshold(tuning.y, tuning.p, tuning.weight)):
         absent = "the validation split has no positives of it"

@@ -182,12 +182,13 @@ class Sample:
         weight = np.ones(len(at)) if data.weight is None else np.nan_to_num(data.weight[at, k], nan=1.0)
         return Tuning(data.y[at, k], data.p[at, k], weight)
 
-    def tuning_like(self, name: str, is_probability: bool) -> Tuning | None:
+    def tuning_like(self, finding: Finding) -> Tuning | None:
         """The same, unless its scores are of another kind: a threshold among logits is none among probabilities."""
-        found = self.tuning_of(name)
+        found = self.tuning_of(finding.name)
         if found is None or self.tuning is None:
             return None
-        return found if bool(self.tuning.is_probability[self.tuning.findings.index(name)]) == is_probability else None
+        kind = bool(self.tuning.is_probability[self.tuning.findings.index(finding.name)])
+        return found if kind == finding.is_probability else None
 
     def ticking(self, text: str, rounds: int) -> Callable[[int], None]:
         """A function for the engine's progress: every few seconds the share of `rounds` bootstraps that is done."""

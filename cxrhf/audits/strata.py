@@ -140,7 +140,7 @@ class Common(NamedTuple):
 
 def common_threshold(sample: Sample, finding: Finding, fpr: float) -> Common:
     """The lowest threshold with at most this false positive rate: in the validation split, else among all rows."""
-    tuning = sample.tuning_like(finding.name, finding.is_probability)
+    tuning = sample.tuning_like(finding)
     if tuning is not None:
         value = threshold_at_fpr(tuning.y, tuning.p, fpr, tuning.weight, "conservative")
         if not np.isnan(value):

@@ -101,20 +101,21 @@ def subgroups(sample: Sample) -> Part:
 
 def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
     """All findings by score, with the thresholds of the validation split where there is one."""
-    data = sample.data
+    data, findings = sample.data, sample.findings()
     thresholds = []
-    for name, is_probability in zip(data.findings, data.is_probability.tolist(), strict=True):
-        tuning = sample.tuning_like(name, is_probability)
+    for finding in findings:
+        tuning = sample.tuning_like(finding)
         at = np.nan if tuning is None else threshold_at_fpr(tuning.y, tuning.p, FPR, tuning.weight)
         if tuning is not None and np.isnan(at):
-            said.append(f"{name}: no negatives in the validation split: the threshold is set on the evaluated images")
+            why = "no negatives in the validation split: the threshold is set on the evaluated images"
+            said.append(f"{finding.name}: {why}")
         thresholds.append(at)
     weight = None if data.weight is None else np.nan_to_num(data.weight, nan=1.0)
     ranked = rank_findings(data.y, data.p, weight, sample.draws.unit, threshold=thresholds, fpr=FPR)
     tick = sample.ticking(f"{sample.model}: subgroups, resamples", rounds + 2)
     return _Work(
         RowMaker("subgroups", sample),
-        sample.findings(),
+        findings,
         ranked,
         sample_starts(ranked),
         drawn_starts(ranked, sample.draws, sample.workers, tick),
