@@ -149,8 +149,8 @@ def _walked(
             values[k][name] = float(value_of(name, sums, option))
             replicates[k][name] = value_of(name, sums_drawn, option)
         if "fpr" in sources:
-            for each in (values[k], replicates[k]):
-                each["specificity"] = 1 - each["fpr"]
+            values[k]["specificity"] = 1 - values[k]["fpr"]
+            replicates[k]["specificity"] = 1 - replicates[k]["fpr"]
     return within, within_drawn
 
 
