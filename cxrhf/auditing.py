@@ -34,7 +34,7 @@ def run_all(
     """The audits of predictions and of reports, as far as there are any and they are asked for."""
     import pyarrow as pa
 
-    from cxrhf.audits import AuditOutput, run_audits
+    from cxrhf.audits import run_audits
     from cxrhf.audits.reports import AUDITS as OF_REPORTS
     from cxrhf.errors import ConfigError
 
@@ -48,15 +48,13 @@ def run_all(
         from cxrhf.audits.reports.audit import audit_reports
 
         words = audit_reports(prepared.reports.tables, config, say, may_show=looked.terms.may_show, only=of_reports)
-    if output is None and words is None:
+    found = output or words
+    if found is None:
         what = "predictions" if prepared.table is None else "generated reports"
         raise ConfigError(f"only: there are no {what} to audit", got=", ".join(config.only),
                           next_step="leave --only out, or name audits of what is there")  # fmt: skip
     if words is None or output is None:
-        found = output or words
-        assert found is not None
-        return AuditOutput(found.results, found.curves, found.notes, getattr(found, "points", None),
-                           getattr(found, "slices", None), words=None if words is None else words.words)  # fmt: skip
+        return found
     return replace(
         output,
         results=pa.concat_tables([output.results, words.results]),

@@ -229,7 +229,7 @@ WORD = pa.schema(
 SLICE = pa.schema(
     [
         _need("image_id", _TEXT),
-        _may("model", _TEXT),  # as RESULT names it
+        _may("model", _TEXT),  # as CURVE names it
         _need("method", _TEXT),
         _may("finding", _TEXT),
         _need("slice", _TEXT),

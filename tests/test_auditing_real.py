@@ -12,6 +12,8 @@ from tests.browser import page
 from tests.real_data import real_data
 from tests.report.parsing import Page
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -58,9 +58,8 @@ def run_audits(
     The values depend on the table and the seed, not on row order, threads or which other audits run; p values are
     corrected for what was run.
     """
-    from cxrhf.audits.compare import compare
     from cxrhf.audits.correction import correct
-    from cxrhf.audits.rows import Audited, plain
+    from cxrhf.audits.rows import Audited, Gathered, plain
     from cxrhf.audits.runs import over_runs
     from cxrhf.audits.sample import samples
     from cxrhf.errors import ConfigError, TableError
@@ -73,67 +72,69 @@ def run_audits(
     if predictions.num_rows == 0:
         raise TableError("the predictions have no rows", next_step="check the file and the findings asked for")
     say = progress or (lambda _: None)
-    rows, curves, notes = list[dict[str, Any]](), list[dict[str, Any]](), list[str]()
-    points, slices = list[dict[str, Any]](), list[dict[str, Any]]()
-
-    def add(part: Part) -> None:
-        rows.extend(part.rows)
-        curves.extend(part.curves)
-        notes.extend(part.notes)
-        points.extend(part.points)
-        slices.extend(part.slices)
-
+    whole = Gathered()
     # With compare alone there would be nothing to compare.
     single = tuple(name for name in wanted if name in PREDICTIONS) or (PREDICTIONS if "compare" in wanted else ())
     looked = tuple(name for name in wanted if name in REPRESENTATIONS and has_material(name, material))
     baselines: dict[Any, dict[Any, Audited]] = {}  # dataset -> training seed -> the first model
     runs: dict[tuple[Any, str], list[Audited]] = {}
-    for sample in samples(predictions, config, workers, say, notes, material):
+    for sample in samples(predictions, config, workers, say, whole.notes, material):
         found = audit_sample(sample, single)
-        audited = Audited(sample, found.rows)
         if any(name in wanted for name in PREDICTIONS):
-            add(found)
+            whole.add(found)
         else:
-            notes.extend(found.notes)
+            whole.notes.extend(found.notes)
         # Maps and slices of every run would say the same ten times over; distributions over runs are the shortcut's.
         first_run = (sample.dataset, sample.name) not in runs
         seen = audit_sample(sample, looked if first_run else tuple(name for name in looked if name == "shortcut"))
-        add(seen)
-        audited = audited._replace(rows=[*audited.rows, *(row for row in seen.rows if row["audit"] == "shortcut")])
+        whole.add(seen)
+        audited = Audited(sample, [*found.rows, *(row for row in seen.rows if row["audit"] == "shortcut")])
         if "compare" in wanted and sample.several_models:
-            firsts = baselines.setdefault(sample.dataset, {})
-            if not firsts or next(iter(firsts.values())).sample.name == sample.name:
-                firsts[sample.data.seed] = audited
-            elif first := firsts.get(sample.data.seed, next(iter(firsts.values())) if len(firsts) == 1 else None):
-                say(f"{first.sample.model} against {sample.model}")
-                add(compare(first, audited, lambda each: audit_sample(each, single).rows))
-            else:
-                notes.append(f"{sample.model}: not compared, no run of the first model has the seed {sample.data.seed}")
+            whole.add(_against_first(audited, baselines.setdefault(sample.dataset, {}), single))
         if sample.model != sample.name:  # one of several runs
             runs.setdefault((sample.dataset, sample.name), []).append(audited)
     for several in runs.values():
         if "imbalance" in wanted:
-            add(over_runs(several))
+            whole.add(over_runs(several))
         if "shortcut" in looked:
             from cxrhf.audits.shortcut_runs import shortcut_runs
 
-            add(shortcut_runs(several))
+            whole.add(shortcut_runs(several))
     if "encoding" in wanted and has_material("encoding", material):
         from cxrhf.audits.encoding import encoding
 
         assert material is not None
-        add(encoding(material, predictions, config, workers, say))
+        whole.add(encoding(material, predictions, config, workers, say))
     if wanted == ("compare",) and len(predictions["model"].unique()) == 1:
-        notes.append("nothing to compare: the predictions hold one model; give a second file, or a model column")
-    correct(rows, config.correction)
-    results = table_of(plain(rows), RESULT, source="results")
+        whole.notes.append("nothing to compare: the predictions hold one model; give a second file, or a model column")
+    correct(whole.rows, config.correction)
     return AuditOutput(
-        results,
-        table_of(curves, CURVE, source="curves"),
-        list(dict.fromkeys(notes)),
-        table_of(points, POINT, source="points") if points else None,
-        table_of(slices, SLICE, source="slices") if slices else None,
+        table_of(plain(whole.rows), RESULT, source="results"),
+        table_of(whole.curves, CURVE, source="curves"),
+        list(dict.fromkeys(whole.notes)),
+        table_of(whole.points, POINT, source="points") if whole.points else None,
+        table_of(whole.slices, SLICE, source="slices") if whole.slices else None,
     )
+
+
+def _against_first(audited: Audited, firsts: dict[Any, Audited], names: tuple[str, ...]) -> Part:
+    """A model compared with the first of its dataset, run by run; a run of the first itself is added to `firsts`.
+
+    `names`: the audits to repeat where both must be brought to common ground.
+    """
+    from cxrhf.audits.compare import compare
+    from cxrhf.audits.rows import Part
+
+    sample = audited.sample
+    if not firsts or next(iter(firsts.values())).sample.name == sample.name:
+        firsts[sample.data.seed] = audited
+        return Part([], [], [])
+    first = firsts.get(sample.data.seed, next(iter(firsts.values())) if len(firsts) == 1 else None)
+    if first is None:
+        note = f"{sample.model}: not compared, no run of the first model has the seed {sample.data.seed}"
+        return Part([], [], [note])
+    sample.progress(f"{first.sample.model} against {sample.model}")
+    return compare(first, audited, lambda each: audit_sample(each, names).rows)
 
 
 def has_material(audit: str, material: Material | None) -> bool:
@@ -149,16 +150,10 @@ def has_material(audit: str, material: Material | None) -> bool:
 
 def audit_sample(sample: Sample, names: tuple[str, ...]) -> Part:
     """The named audits of one model."""
-    from cxrhf.audits.rows import Part
+    from cxrhf.audits.rows import Gathered
 
-    points, slices = list[dict[str, Any]](), list[dict[str, Any]]()
-    whole = Part([], [], [], points, slices)
+    whole = Gathered()
     where = f" (dataset {sample.dataset})" if sample.several_datasets and sample.dataset else ""
     for name in names:
-        part = getattr(importlib.import_module(f"cxrhf.audits.{name}"), name)(sample)
-        whole.rows.extend(part.rows)
-        whole.curves.extend(part.curves)
-        whole.notes.extend(note + where for note in part.notes)
-        points.extend(part.points)
-        slices.extend(part.slices)
-    return whole
+        whole.add(getattr(importlib.import_module(f"cxrhf.audits.{name}"), name)(sample), where)
+    return whole.part()

@@ -10,14 +10,14 @@ values too frequent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.audits.rows import KEPT, Audited, Part, Row, RowMaker
+from cxrhf.audits.rows import KEPT, MACRO, Audited, Part, Row, RowMaker
 from cxrhf.audits.sample import Floats, Sample
 from cxrhf.metrics.draws import draw
 from cxrhf.metrics.estimates import settled
@@ -68,6 +68,7 @@ def compare(first: Audited, second: Audited, again: Callable[[Sample], list[Row]
         first, second = Audited(one, again(one)), Audited(two, again(two))
     make = RowMaker("compare", one)
     others = {_key(row): row for row in second.rows if KEPT in row}
+    ours, theirs = _findings_of_means(first.rows), _findings_of_means(second.rows)
     rows: dict[Any, Row] = {}
     for row in first.rows:
         other = others.get(_key(row))
@@ -75,23 +76,24 @@ def compare(first: Audited, second: Audited, again: Callable[[Sample], list[Row]
         place = (name, row["finding"], row["slice"])
         if KEPT not in row or other is None or name not in COMPARED or place in rows:
             continue
-        if row["finding"] == "macro" and _mean_of(row) != _mean_of(other):
+        means = row["finding"] == MACRO
+        if means and (_counted(row) != _counted(other) or ours.get(_key(row)) != theirs.get(_key(other))):
             continue  # means over different findings are not one number
-        mine, theirs = row[KEPT], other[KEPT]
+        kept = row[KEPT]
         rows[place] = make.row(
             name,
             row["finding"],
-            mine.counts,
+            kept.counts,
             float(settled(row["value"] - other["value"])),
-            settled(mine.replicates - theirs.replicates),
-            known=mine.known,
-            weighting=mine.weighting,
+            settled(kept.replicates - other[KEPT].replicates),
+            known=kept.known,
+            weighting=kept.weighting,
             slice=row["slice"],
             versus=f"model={two.model}",
             tested=name in TESTED and row["slice"] == "all",
-            units=mine.units,
+            units=kept.units,
             how=f"from the audit {row['audit']}",  # a rate is at the threshold of its audit
-            note=row["note"] if row["finding"] == "macro" else None,
+            note=row["note"] if means else None,
         )
     return Part(list(rows.values()), [], notes)
 
@@ -100,8 +102,18 @@ def _key(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("audit", "metric", "finding", "slice", "versus"))
 
 
-def _mean_of(row: Row) -> str:
+def _counted(row: Row) -> str:
+    """How many findings a mean says that it is over."""
     return (row["note"] or "").partition(";")[0]
+
+
+def _findings_of_means(rows: Sequence[Row]) -> dict[tuple[Any, ...], set[str]]:
+    """The findings that have the number of each mean, by the key of the mean."""
+    found: dict[tuple[Any, ...], set[str]] = {}
+    for row in rows:
+        if row["finding"] != MACRO and np.isfinite(row["value"]):
+            found.setdefault(_key(row | {"finding": MACRO}), set()).add(row["finding"])
+    return found
 
 
 def _same_cases(one: PredictionArrays, two: PredictionArrays) -> bool:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cxrhf.audits.rates import ENOUGH_NEGATIVES, SPECIFICITY, capped, directed
 from cxrhf.audits.rows import MACRO, Part, Row, RowMaker, everything
 from cxrhf.audits.sample import Counts, Finding, Floats, Sample
 from cxrhf.audits.strata import (
@@ -28,7 +29,6 @@ from cxrhf.audits.strata import (
     ERROR,
     GROUPS,
     LOCAL,
-    SPECIFICITY,
     Cell,
     Study,
     divide,
@@ -37,11 +37,9 @@ from cxrhf.audits.strata import (
 )
 from cxrhf.metrics.checks import undefined
 from cxrhf.metrics.estimates import FEW, ROUNDING, mean_over, settled
-from cxrhf.metrics.intervals import MANY, UnitCount
+from cxrhf.metrics.intervals import UnitCount
 from cxrhf.metrics.operating import sensitivity_at_specificity
 
-# Below so many negatives the conservative rule keeps noticeably less specificity than asked on new patients.
-ENOUGH_NEGATIVES = 400
 RANKING = ("auroc", LOCAL, "sensitivity_global", "specificity_global", "prevalence")
 PROBABILITY = (ERROR, "expected_ace", "brier_skill_score")
 DIFFERENCES = ("auroc", LOCAL, "sensitivity_global", "specificity_global", "brier_skill_score", "ace_excess")
@@ -58,7 +56,7 @@ _DIFFERENCE_NOTES = {
 
 def context(sample: Sample) -> Part:
     """Numbers within strata of what was known before the image, and their differences."""
-    findings = [sample.finding(k) for k in range(len(sample.data.findings))]
+    findings = sample.findings()
     divided = {by: [strata for each in findings if (strata := divide(each, by)) is not None] for by in GROUPS}
     notes = [note for by, found in divided.items() for note in strata_notes(sample, by, found)]
     rounds = sum(map(len, divided.values()))
@@ -97,21 +95,8 @@ def _how(study: Study, name: str, prevalence: float | None) -> str | None:
 
 
 def _behind(name: str, units: UnitCount) -> UnitCount:
-    """Below MANY effective patients an interval is made from the spread of the replicates, above from their order.
-
-    The spread is right for rates near 0 or 1, which hang on a handful of errors however many patients there are, and
-    for calibration errors, whose replicates lie above the value.
-    """
-    if name not in _KNOWN:
-        return units
-    few = [min(each, MANY - 1) for each in units[3:]]
-    return UnitCount(*units[:3], *few)
-
-
-def _directed(row: Row) -> Row:
-    """A specificity has the range and the patients of the false positive rate, but the other direction."""
-    up = row["metric"] == "specificity_global" and row["versus"] is None
-    return row | {"higher_is_better": True} if up else row
+    """The patients behind an interval, capped for rates and for calibration errors, whose replicates lie above."""
+    return capped(units) if name in _KNOWN else units
 
 
 def _cell_rows(make: RowMaker, study: Study, cell: Cell) -> list[Row]:
@@ -122,7 +107,7 @@ def _cell_rows(make: RowMaker, study: Study, cell: Cell) -> list[Row]:
     def add(metric: str, value: float, note: str | None = None, **options: Any) -> None:
         if np.isnan(value):
             note = stratum.note if finding.counts.n == 0 else None  # else the row itself knows why
-        rows.append(_directed(make.of(metric, finding, value, slice=stratum.slice, note=note, **options)))
+        rows.append(directed(make.of(metric, finding, value, slice=stratum.slice, note=note, **options)))
 
     for metric in (each for each in ("share", *RANKING, *PROBABILITY) if each in cell.values):
         add(
@@ -137,7 +122,7 @@ def _cell_rows(make: RowMaker, study: Study, cell: Cell) -> list[Row]:
     silent = "no threshold keeps the specificity: nothing is called positive" if np.isinf(point.threshold) else None
     add(f"{LOCAL}.threshold", point.threshold, silent)
     add(f"{LOCAL}.specificity", point.specificity)
-    negatives = int(((finding.y == 0) & (finding.weight > 0)).sum())
+    negatives = finding.counts.n - finding.counts.n_pos
     if negatives < ENOUGH_NEGATIVES and not np.isnan(point.sensitivity):
         careful = sensitivity_at_specificity(finding.y, finding.p, SPECIFICITY, finding.weight, "plus_one")
         note = f"{negatives} negatives: one more false alarm is counted, to keep the specificity on new patients"
@@ -167,7 +152,7 @@ def _macro_rows(make: RowMaker, studies: Sequence[Study]) -> list[Row]:
                     units = _behind(metric, finding.counts.units)
                     items.append(_Item(finding, cell.values[metric], cell.drawn.get(metric), units))
             if items:
-                rows.append(_directed(_mean(make, metric, items, known, slice=name)))
+                rows.append(directed(_mean(make, metric, items, known, slice=name)))
     return rows
 
 
@@ -178,9 +163,9 @@ def _macro_differences(make: RowMaker, by: str, studies: Sequence[Study]) -> lis
     known: dict[tuple[str, ...], Counts] = {}
     for metric in DIFFERENCES:
         items = []
-        for strata, found in ((study.strata, study) for study in studies if metric in _compared(study)):
-            value, drawn = _difference(found, metric)
-            items.append(_Item(strata.pair, value, drawn, _behind(metric, strata.units)))
+        for study in (study for study in studies if metric in _compared(study)):
+            value, drawn = _difference(study, metric)
+            items.append(_Item(study.strata.pair, value, drawn, _behind(metric, study.strata.units)))
         if items:
             several = sum(not np.isnan(item.value) for item in items) > 1
             rows.append(

@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 
 STANDARD = ("auroc", AT)
 ERROR_NOTE = "above 0 even when calibrated: compare with expected_ace_{}"
+BINS = 10  # of the adaptive calibration error
 NOISE = "from the spread of the residuals over patients"
 
 
@@ -37,8 +38,7 @@ class Study(NamedTuple):
     @property
     def prevalence(self) -> float:
         """Share of positives among these rows, kept off 0 and 1, where no weight is defined."""
-        y, weight = self.finding.y, self.finding.weight
-        return float(np.clip((weight * y).sum() / max(weight.sum(), 1e-300), 1e-6, 1 - 1e-6))
+        return float(np.clip(self.finding.prevalence, 1e-6, 1 - 1e-6))
 
 
 class Threshold(NamedTuple):
@@ -109,7 +109,7 @@ def _remembered(sample: Sample, study: Study) -> bool:
 
 def common_threshold(sample: Sample, study: Study, point: OperatingPoint) -> Threshold:
     """The threshold that all weightings share: that of the validation rows, if there are any, else the sample's own."""
-    tuning = sample.tuning_like(study.finding.name, study.finding.is_probability)
+    tuning = sample.tuning_like(study.finding)
     if tuning is not None:
         chosen = sensitivity_at_specificity(tuning.y, tuning.p, SPECIFICITY, tuning.weight).threshold
         if not np.isnan(chosen):
@@ -140,7 +140,7 @@ def global_rates(
     return out
 
 
-def calibration_noise(y: Floats, p: Floats, weight: Floats, patients: NDArray[np.int64], bins: int = 10) -> float:
+def calibration_noise(y: Floats, p: Floats, weight: Floats, patients: NDArray[np.int64]) -> float:
     """What the adaptive calibration error of these rows is by chance alone: E|N(0, s)| of each bin, added up.
 
     s is the spread over patients of the bin's weighted residuals around their mean. Weights that depend on the label
@@ -153,13 +153,13 @@ def calibration_noise(y: Floats, p: Floats, weight: Floats, patients: NDArray[np
     ranked = rank_rows(y, p, weight)
     run = np.cumsum(np.r_[True, ranked.last[:-1]]) - 1
     mass = np.bincount(run, ranked.weight)
-    end = np.cumsum(mass) / total * bins
-    begin = end - mass / total * bins
+    end = np.cumsum(mass) / total * BINS
+    begin = end - mass / total * BINS
     unit = np.unique(patients, return_inverse=True)[1].reshape(-1)[ranked.order]
     residual = ranked.y - ranked.p
     noise = 0.0
-    for k in range(bins):
-        inside = np.clip(np.minimum(end, k + 1) - np.maximum(begin, k), 0, None) * (total / bins)
+    for k in range(BINS):
+        inside = np.clip(np.minimum(end, k + 1) - np.maximum(begin, k), 0, None) * (total / BINS)
         share = np.divide(inside, mass, out=np.zeros(len(mass)), where=mass > 0)[run]
         there = np.flatnonzero(share)
         part = ranked.weight[there] * share[there]

@@ -30,7 +30,7 @@ PENALTIES = (3000.0, 300.0, 30.0, 3.0, 0.3)
 PLENTY = 100
 
 
-def deal_patients(y: Floats, patients: Integers, seed: int, folds: int = FOLDS) -> Integers:
+def deal_patients(y: Floats, patients: Integers, seed: int) -> Integers:
     """The fold of each row: patients whole, positives and negatives spread as evenly as that allows.
 
     Patients with most positives first, each into the fold that has fewest so far. Even folds matter: where a fold has
@@ -45,7 +45,7 @@ def deal_patients(y: Floats, patients: Integers, seed: int, folds: int = FOLDS) 
     fold = np.zeros(n_patients, dtype=np.int64)
     order = np.lexsort((chance, -negative, -positive))
     n_holders = int((positive > 0).sum())
-    heap = [(0.0, 0.0, at) for at in range(folds)]
+    heap = [(0.0, 0.0, at) for at in range(FOLDS)]
     for patient in order[:n_holders]:
         held, free, at = heap[0]
         fold[patient] = at

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from cxrhf.audits.encoding_rows import Context, Output, sample_of
 from cxrhf.audits.encoding_split import Network, networks_of, rows_of
-from cxrhf.audits.imbalance_study import OPTIMISTIC
+from cxrhf.audits.rates import OPTIMISTIC
 from cxrhf.audits.sample import TUNING, Sample
 from cxrhf.metrics.estimates import FEW
 from cxrhf.metrics.intervals import count_units

@@ -8,6 +8,7 @@ characteristic is neither good nor bad, so `higher_is_better` is null.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -50,8 +51,11 @@ class Output(NamedTuple):
 
 
 def sample_of(context: Context, dataset: str | None, model: str, name: str, data: PredictionArrays) -> Sample:
-    """Classes as findings, with draws of patients that are the same for every network on these images."""
-    settings = context.settings
+    """Classes as findings, with draws of patients that are the same for every network on these images.
+
+    The weight column is that of findings and is not used.
+    """
+    settings, data = context.settings, replace(data, weight=None)
     return Sample(
         dataset, model, data, draw(data.patients, y=data.y, n_resamples=settings.n_resamples, seed=settings.seed),
         settings, context.workers, context.progress, name=name, keep=True,
@@ -76,7 +80,7 @@ def measure(output: Output) -> Measured:
 
 def _rows(output: Output) -> list[Row]:
     sample = output.sample
-    findings = [sample.finding(k) for k in range(len(sample.data.findings))]
+    findings = sample.findings()
     thresholds = [output.thresholds[finding.name] for finding in findings]
     at = {name: {} if name == "auroc" else {"threshold": thresholds} for name in NUMBERS}
     replicates = drawn(sample, findings, at)

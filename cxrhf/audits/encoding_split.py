@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 from cxrhf.audits.encoding_rows import Context, Output, sample_of
 from cxrhf.audits.encoding_sides import Sides, sides_of
 from cxrhf.audits.linear_probe import FOLDS, Axes, learn_layer, turn
-from cxrhf.audits.material import Vectors, vectors_of
+from cxrhf.audits.material import vectors_by_image
 from cxrhf.audits.one_thread import one_thread
-from cxrhf.audits.people import TARGETS, People, Texts
+from cxrhf.audits.people import TARGETS, People
 from cxrhf.audits.sample import Floats
-from cxrhf.errors import TableError
 from cxrhf.schema import PredictionArrays
 
 _AT = f"threshold with the largest J in {FOLDS} folds of the learning patients, held fixed"
@@ -66,7 +65,7 @@ def split_outputs(
     embeddings: pa.Table, network: Network, people: Sequence[People], context: Context, notes: list[str]
 ) -> Iterator[Output]:
     """What new layers on one network say of every target, dataset by dataset."""
-    ids, vectors = _vectors(rows_of(embeddings, network), network.shown)
+    ids, vectors = vectors_by_image(rows_of(embeddings, network), network.shown)
     seed = context.settings.seed
     for group in people:
         at = np.flatnonzero(np.isin(group.image_ids, ids))
@@ -97,18 +96,6 @@ def split_outputs(
                 f"linear layer, ridge penalty {layer.penalty:g}, learned on {learned}",
                 _AT,
             )
-
-
-def _vectors(rows: pa.Table, shown: str) -> tuple[Texts, Vectors]:
-    """Image ids in order, and their vectors."""
-    ids = np.array(rows["image_id"].to_pylist(), dtype=str)
-    order = np.argsort(ids, kind="stable")
-    if (ids[order][1:] == ids[order][:-1]).any():
-        raise TableError(
-            f"embeddings: an image of {shown} has two vectors",
-            next_step="keep one row for each image, model, seed and finding",
-        )
-    return ids[order], vectors_of(rows)[order]
 
 
 def _said(

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cxrhf.audits.sample import patients_in
 from cxrhf.metrics.balancing import age_bins
 from cxrhf.schema import PredictionArrays
 from cxrhf.tables.ages import AGE_BANDS, age_band
@@ -87,7 +88,7 @@ def _single(data: People, name: str, notes: list[str]) -> Groups | None:
     unknown, n = int((code < 0).sum()), len(code)
     if unknown:
         notes.append(f"{name}: {unknown:,} of {n:,} images have no {name} and are in no group")
-    patients = _patients(data, code, len(values))
+    patients = patients_in(code, data.patients, len(values))
     kept = _largest(patients, MOST, least=LEAST)
     there = int((patients > 0).sum())
     if there > len(kept):
@@ -106,19 +107,13 @@ def _crossed(data: People, one: Groups, other: Groups, notes: list[str]) -> Grou
     name, width = f"{one.name} & {other.name}", len(other.slices)
     code = np.where((one.group >= 0) & (other.group >= 0), one.group * width + other.group, -1)
     slices = [f"{a} & {b}" for a in one.slices for b in other.slices]
-    patients = _patients(data, code, len(slices))
+    patients = patients_in(code, data.patients, len(slices))
     kept = _largest(patients, MOST_CROSSED, least=LEAST_CROSSED)
     there = int((patients > 0).sum())
     if there > len(kept):
         why = f"fewer than {LEAST_CROSSED} patients" if len(kept) < MOST_CROSSED else "fewer patients than the others"
         notes.append(f"{name}: {there - len(kept)} of {there} groups are left out: {why}")
     return _kept(name, slices, code, kept) if len(kept) > 1 else None
-
-
-def _patients(data: People, code: Integers, n_groups: int) -> Integers:
-    """Patients of each group."""
-    pairs = np.unique(code[code >= 0] * (int(data.patients.max(initial=0)) + 1) + data.patients[code >= 0])
-    return np.bincount(pairs // (int(data.patients.max(initial=0)) + 1), minlength=n_groups).astype(np.int64)
 
 
 def _largest(patients: Integers, most: int, least: int) -> list[int]:

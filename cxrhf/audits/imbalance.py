@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cxrhf.audits.columns import drawn
 from cxrhf.audits.imbalance_study import (
     Macro,
     Study,
     Threshold,
     choose_threshold,
-    prevalence_of,
     threshold_notes,
     units_behind,
 )
@@ -31,7 +31,6 @@ from cxrhf.audits.sample import Finding, Sample
 from cxrhf.metrics import calibration, ranking
 from cxrhf.metrics.prevalence import Walk, bootstrap_walk, net_benefit_at_prevalence, walk
 from cxrhf.metrics.reliability import pav_decomposition
-from cxrhf.metrics.resample import bootstrap_many
 from cxrhf.metrics.sums import value_of
 
 Floats = NDArray[np.float64]
@@ -67,13 +66,13 @@ _NOTES = {
 
 def imbalance(sample: Sample) -> Part:
     """Numbers of one model that prevalence moves, beside those it does not, here and at other prevalences."""
-    findings = [sample.finding(k) for k in range(len(sample.data.findings))]
+    findings = sample.findings()
     sample.progress(f"{sample.model}: imbalance, {len(findings)} finding{'s' * (len(findings) != 1)}")
     thresholds = [choose_threshold(sample, finding) for finding in findings]
-    values, drawn = [_values(finding) for finding in findings], _replicates(sample, findings)
-    here, there = _walked(sample, findings, thresholds, values, drawn)
+    values, replicates = [_values(finding) for finding in findings], _replicates(sample, findings)
+    here, there = _walked(sample, findings, thresholds, values, replicates)
     studies = [
-        Study(finding, at, prevalence_of(finding), values[k], drawn[k], units_behind(finding, at.value))
+        Study(finding, at, finding.prevalence, values[k], replicates[k], units_behind(finding, at.value))
         for k, (finding, at) in enumerate(zip(findings, thresholds, strict=True))
     ]
     make = RowMaker("imbalance", sample)
@@ -86,7 +85,7 @@ def imbalance(sample: Sample) -> Part:
 def _values(finding: Finding) -> dict[str, float]:
     y, p, weight = finding.y, finding.p, finding.weight
     values = {name: function(y, p, weight) for name, function in RANKING.items()}
-    values["prevalence"] = prevalence_of(finding)
+    values["prevalence"] = finding.prevalence
     if finding.is_probability:
         values |= {name: function(y, p, weight) for name, function in PROBABILITY.items()}
         parts = pav_decomposition(y, p, weight)
@@ -96,31 +95,19 @@ def _values(finding: Finding) -> dict[str, float]:
 
 def _replicates(sample: Sample, findings: Sequence[Finding]) -> list[dict[str, Floats]]:
     """Replicates of the same numbers: those the overview has, the rest computed."""
-    drawn: list[dict[str, Floats]] = []
+    found: list[dict[str, Floats]] = []
     missing: dict[tuple[str, ...], list[int]] = {}
     for k, finding in enumerate(findings):
         names = [*RANKING, "prevalence", *(PROBABILITY if finding.is_probability else ())]
-        drawn.append({name: known for name in names if (known := sample.memory.get((name, finding.name))) is not None})
-        if absent := tuple(name for name in names if name not in drawn[k]):
+        found.append({name: known for name in names if (known := sample.memory.get((name, finding.name))) is not None})
+        if absent := tuple(name for name in names if name not in found[k]):
             missing.setdefault(absent, []).append(k)
-    weight = sample.data.weight
-    calls = list(missing.items())
-    if weight is not None:  # which may differ between findings
-        calls = [(names, [k]) for names, columns in calls for k in columns]
-    tick = sample.ticking(f"{sample.model}: imbalance, resamples", max(1, len(calls)))
-    for asked, columns in calls:
-        found = bootstrap_many(
-            asked,
-            sample.data.y[:, columns],
-            sample.data.p[:, columns],
-            None if weight is None else np.nan_to_num(weight[:, columns[0]], nan=1.0),
-            draws=sample.draws,
-            workers=sample.workers,
-            progress=tick,
-        )
-        for place, k in enumerate(columns):
-            drawn[k] |= {name: replicates[:, place] for name, replicates in found.items()}
-    return drawn
+    for absent, places in missing.items():
+        chosen = [findings[k] for k in places]
+        made = drawn(sample, chosen, {name: {} for name in absent}, text="imbalance, resamples")
+        for k, own in zip(places, made, strict=True):
+            found[k] |= own
+    return found
 
 
 def _walked(
@@ -128,7 +115,7 @@ def _walked(
     findings: Sequence[Finding],
     chosen: Sequence[Threshold],
     values: Sequence[dict[str, float]],
-    drawn: Sequence[dict[str, Floats]],
+    replicates: Sequence[dict[str, Floats]],
 ) -> tuple[Walk, Walk]:
     """What passes down the scores give along prevalence, value and replicates; rates here are put in with the others.
 
@@ -137,7 +124,7 @@ def _walked(
     data = sample.data
     weight = np.ones(data.y.shape) if data.weight is None else np.nan_to_num(data.weight, nan=1.0)
     at = np.array([np.inf if np.isnan(each.value) else each.value for each in chosen])
-    own = [prevalence_of(finding) for finding in findings]
+    own = [finding.prevalence for finding in findings]
     risks = [
         net_benefit_thresholds(source_of(sample, finding.name, prevalence), prevalence)
         for finding, prevalence in zip(findings, own, strict=True)
@@ -158,16 +145,17 @@ def _walked(
             sources = {}
         if finding.is_probability:
             sources["net_benefit"] = here.sums[k, 1], here_drawn.sums[:, k, 1], RISK
-        for name, (sums, replicates, option) in sources.items():
+        for name, (sums, sums_drawn, option) in sources.items():
             values[k][name] = float(value_of(name, sums, option))
-            drawn[k][name] = value_of(name, replicates, option)
+            replicates[k][name] = value_of(name, sums_drawn, option)
         if "fpr" in sources:
-            values[k]["specificity"], drawn[k]["specificity"] = 1 - values[k]["fpr"], 1 - drawn[k]["fpr"]
+            values[k]["specificity"] = 1 - values[k]["fpr"]
+            replicates[k]["specificity"] = 1 - replicates[k]["fpr"]
     return within, within_drawn
 
 
 def _finding_rows(make: RowMaker, study: Study) -> list[Row]:
-    finding, values, drawn, own = study.finding, study.values, study.drawn, study.prevalence
+    finding, values, replicates, own = study.finding, study.values, study.drawn, study.prevalence
     notes = dict(_NOTES)
     if 0 < own < 1:
         everybody = float(net_benefit_at_prevalence(1, 1, own, RISK))
@@ -183,7 +171,8 @@ def _finding_rows(make: RowMaker, study: Study) -> list[Row]:
         if name in values:
             how = f"risk threshold {RISK:g}" if name == "net_benefit" else None
             note = notes.get(name) if np.isfinite(values[name]) else None
-            rows.append(make.of(name, finding, values[name], drawn.get(name), known=_known(name), how=how, note=note))
+            options = {"known": _known(name), "how": how, "note": note}
+            rows.append(make.of(name, finding, values[name], replicates.get(name), **options))
     at = study.threshold
     rows.append(
         make.of("max_f1_threshold", finding, at.value, how=at.how, note=None if np.isnan(at.value) else at.note)
@@ -191,8 +180,9 @@ def _finding_rows(make: RowMaker, study: Study) -> list[Row]:
     for name in RATES:
         value = values.get(name, np.nan)
         note = study.why(name) if np.isnan(value) else at.note
-        options = {"known": _known(name), "units": study.units_of(name), "how": at.at, "note": note}
-        rows.append(make.of(name, finding, value, drawn.get(name, _NOTHING), **options))
+        behind = study.units_of(name)
+        options = {"known": _known(name), "how": at.at, "note": note}
+        rows.append(make.of(name, finding, value, replicates.get(name, _NOTHING), units=behind, **options))
     return rows
 
 

@@ -9,14 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cxrhf.audits.rates import OPTIMISTIC, capped
 from cxrhf.audits.rows import MACRO, Row, RowMaker, everything
 from cxrhf.audits.sample import Counts, Finding, Floats, Sample
 from cxrhf.metrics.checks import undefined
 from cxrhf.metrics.estimates import mean_over
-from cxrhf.metrics.intervals import MANY, UnitCount, count_units
+from cxrhf.metrics.intervals import UnitCount, count_units
 from cxrhf.metrics.operating import max_f1_threshold
-
-OPTIMISTIC = "threshold chosen on these rows: optimistic"
 
 
 class Threshold(NamedTuple):
@@ -63,12 +62,6 @@ class Study:
         return f"{name} is undefined: no row is called {side} at the threshold {at:.6g}"
 
 
-def prevalence_of(finding: Finding) -> float:
-    """Share of positives, by weight."""
-    total = finding.weight.sum()
-    return float((finding.weight * finding.y).sum() / total) if total > 0 else np.nan
-
-
 def choose_threshold(sample: Sample, finding: Finding) -> Threshold:
     """The threshold with the largest F1 in the validation split; without one, on the evaluated rows."""
     tuning = sample.tuning_of(finding.name)
@@ -76,7 +69,7 @@ def choose_threshold(sample: Sample, finding: Finding) -> Threshold:
         absent = "there is no validation split"
     elif tuning is None:
         absent = "the validation split has no labels of it"
-    elif bool(sample.tuning.is_probability[sample.tuning.findings.index(finding.name)]) != finding.is_probability:
+    elif sample.tuning_like(finding) is None:
         absent = "its scores in the validation split are of another kind"
     elif np.isnan(value := max_f1_threshold(tuning.y, tuning.p, tuning.weight)):
         absent = "the validation split has no positives of it"
@@ -109,10 +102,10 @@ def units_behind(finding: Finding, threshold: float) -> dict[str, UnitCount]:
     # Specificity is the true rate of the other class: its patients stand where those of the positives do.
     other = units._replace(positive=units.negative, effective_positive=units.effective_negative)
     return {
-        "tpr": _capped(units),
-        "specificity": _capped(other),
-        "precision": _capped(_of(finding, called)),
-        "npv": _capped(_of(finding, ~called)),
+        "tpr": capped(units),
+        "specificity": capped(other),
+        "precision": capped(_of(finding, called)),
+        "npv": capped(_of(finding, ~called)),
     }
 
 
@@ -121,17 +114,6 @@ def _of(finding: Finding, rows: NDArray[np.bool_]) -> UnitCount:
     there = count_units(finding.y[rows], finding.patients[rows], finding.weight[rows])
     few = there.effective_total
     return UnitCount(there.total, there.total, there.total, few, few, few)
-
-
-def _capped(units: UnitCount) -> UnitCount:
-    """Rates near 0 or 1 hang on a handful of errors, however many patients there are: with 5 false alarms among 4,000
-    negatives a percentile interval covered 89%. Below MANY the engine works on the log-odds scale: 97%."""
-    most = MANY - 1
-    return units._replace(
-        effective_positive=min(units.effective_positive, most),
-        effective_negative=min(units.effective_negative, most),
-        effective_total=min(units.effective_total, most),
-    )
 
 
 @dataclass(frozen=True, slots=True)

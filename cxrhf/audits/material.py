@@ -40,7 +40,6 @@ class Material:
 class Layer(NamedTuple):
     """Vectors of some rows of a sample: `at` are their places, in rising order."""
 
-    model: str
     at: NDArray[np.intp]
     vectors: Vectors
 
@@ -64,7 +63,7 @@ class Beside:
 def beside(material: Material, data: PredictionArrays, name: str, seed: int | None, notes: list[str]) -> Beside:
     """What lies beside one sample; what had to be taken from elsewhere is said in `notes`."""
     layers: dict[str | None, Layer] = {}
-    if material.embeddings is not None:
+    if material.embeddings is not None and material.embeddings.num_rows:
         chosen, whose = _of_model(material.embeddings, name, seed, notes)
         for finding in pc.unique(chosen["finding"]).to_pylist():
             column = chosen["finding"]
@@ -100,19 +99,24 @@ def _of_model(table: pa.Table, name: str, seed: int | None, notes: list[str]) ->
 
 
 def _layer(rows: pa.Table, data: PredictionArrays, whose: str) -> Layer:
+    ids, vectors = vectors_by_image(rows, whose)
+    at = np.flatnonzero(np.isin(data.image_ids, ids))
+    return Layer(at, vectors[np.searchsorted(ids, data.image_ids[at])])
+
+
+def vectors_by_image(rows: pa.Table, whose: str) -> tuple[NDArray[np.str_], Vectors]:
+    """Image ids in order, and their vectors, of one network and layer; an image with two of them is an error."""
     ids = np.array(rows["image_id"].to_pylist(), dtype=str)
-    if len(np.unique(ids)) < len(ids):
+    order = np.argsort(ids, kind="stable")
+    if (ids[order][1:] == ids[order][:-1]).any():
         raise TableError(
             f"embeddings: an image of {whose} has two vectors",
             next_step="keep one row for each image, model, seed and finding",
         )
-    place = {name: at for at, name in enumerate(ids.tolist())}
-    at = np.array([k for k, name in enumerate(data.image_ids.tolist()) if name in place], dtype=np.intp)
-    matrix = vectors_of(rows)
-    return Layer(whose, at, matrix[[place[name] for name in data.image_ids[at].tolist()]])
+    return ids[order], _vectors(rows)[order]
 
 
-def vectors_of(rows: pa.Table) -> Vectors:
+def _vectors(rows: pa.Table) -> Vectors:
     """The vectors of EMBEDDING rows as one matrix; lengths that differ and numbers that are none are errors."""
     column = rows["vector"].combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # no rows

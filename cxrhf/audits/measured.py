@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,15 +65,19 @@ def number_rows(
 
 
 def _row(make: RowMaker, finding: Finding, metric: str, number: Measured, versus: str | None = None) -> Row:
-    options: dict[str, Any] = {
-        "known": number.known,
-        "weighting": number.weighting,
-        "units": number.units,
-        "how": number.how,
-    }
-    options["tested"] = versus not in UNTESTED
-    note = number.note if np.isfinite(number.value) else None
-    row = make.of(metric, finding, number.value, number.replicates, versus=versus, note=note, **options)
+    row = make.of(
+        metric,
+        finding,
+        number.value,
+        number.replicates,
+        known=number.known,
+        weighting=number.weighting,
+        versus=versus,
+        tested=versus not in UNTESTED,
+        units=number.units,
+        how=number.how,
+        note=number.note if np.isfinite(number.value) else None,
+    )
     return directed(row)
 
 

@@ -55,8 +55,6 @@ PROBABILITY = (
     "calibration_intercept",
     "calibration_in_the_large",
 )
-
-
 _BRIER: Mapping[str, Callable[..., float]] = {
     "brier": calibration.brier,
     "brier_positive": calibration.brier_positive,
@@ -79,7 +77,7 @@ class _Point(NamedTuple):
 
 def overview(sample: Sample) -> Part:
     """All metrics of one model."""
-    findings = [sample.finding(k) for k in range(len(sample.data.findings))]
+    findings = sample.findings()
     sample.progress(f"{sample.model}: overview, point estimates of {len(findings)} findings")
     points = [_point(sample, finding) for finding in findings]
     sample.progress(
@@ -90,7 +88,7 @@ def overview(sample: Sample) -> Part:
     rows: list[Row] = []
     for finding, point, own in zip(findings, points, replicates, strict=True):
         rows += _finding_rows(make, finding, point, own)
-    rows += _macro_rows(make, sample, findings, points, replicates)
+    rows += _macro_rows(make, findings, points, replicates)
     sample.progress(f"{sample.model}: overview, curves")
     curves = [row for finding in findings for row in curves_of(sample, finding)]
     for finding, own in zip(findings, replicates, strict=True):
@@ -101,13 +99,12 @@ def overview(sample: Sample) -> Part:
 def _point(sample: Sample, finding: Finding) -> _Point:
     y, p, weight = finding.y, finding.p, finding.weight
     points = points_of(finding)
-    total = weight.sum()
     values = {
         "auroc": ranking.auroc(y, p, weight),
         "average_precision": ranking.average_precision(y, p, weight),
         "auprc_trapezoid": ranking.auprc_trapezoid(y, p, weight),
         AT: points.asked.sensitivity,
-        "prevalence": float((weight * y).sum() / total) if total > 0 else np.nan,
+        "prevalence": finding.prevalence,
     }
     values |= points.values
     expected = np.nan
@@ -118,7 +115,7 @@ def _point(sample: Sample, finding: Finding) -> _Point:
         line = calibration_line(y, p, weight)
         values["calibration_slope"], values["calibration_intercept"] = line.slope, line.intercept
         values["calibration_in_the_large"] = line.in_the_large
-        if total > 0:
+        if weight.sum() > 0:
             expected = calibration.expected_ace(p, weight, seed=sample.settings.seed)
     return _Point(values, points, expected)
 
@@ -178,11 +175,11 @@ def verdict(finding: Finding) -> tuple[str, float]:
 
 def _macro_rows(
     make: RowMaker,
-    sample: Sample,
     findings: Sequence[Finding],
     points: Sequence[_Point],
     replicates: Sequence[Mapping[str, Floats]],
 ) -> list[Row]:
+    sample = make.sample
     rows = []
     names = dict.fromkeys(name for point in points for name in point.values)
     for name in names:

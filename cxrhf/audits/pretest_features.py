@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cxrhf.audits.prior_labels import PriorLabels, prior_labels
+from cxrhf.audits.sample import patients_in
 from cxrhf.errors import TableError
 from cxrhf.tables.columns import PRETEST_SOURCES
 
@@ -169,8 +170,7 @@ def _age(age: Floats) -> dict[str, Floats]:
 def _levels(source: str, values: NDArray[np.str_], patients: Integers) -> dict[str, Floats]:
     """An indicator for each group but the commonest; missing is a group, rare ones are put together."""
     levels, codes = np.unique(values, return_inverse=True)
-    held = np.bincount(np.unique(np.column_stack([codes, patients]), axis=0)[:, 0], minlength=len(levels))
-    rare = (held < RARE) & (levels != "")
+    rare = (patients_in(codes, patients, len(levels)) < RARE) & (levels != "")
     names = np.where(rare, "other", np.where(levels == "", "missing", levels))[codes]
     groups, counts = np.unique(names, return_counts=True)
     commonest = groups[np.argmax(counts)]

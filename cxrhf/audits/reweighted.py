@@ -124,8 +124,8 @@ def _add_ranking(sample: Sample, cases: Sequence[_Case], numbers: Sequence[dict[
 def _add_global(sample: Sample, cases: Sequence[_Case], numbers: Sequence[dict[str, Measured]]) -> None:
     """Sensitivity and specificity at the threshold that all weightings share."""
     weights = [[case.overlap.weights[kind] for case in cases] for kind in KINDS]
-    drawn = global_rates(sample, [case.study for case in cases], [case.threshold for case in cases], weights)
-    for kind, rates in zip(KINDS, drawn, strict=True):
+    found = global_rates(sample, [case.study for case in cases], [case.threshold for case in cases], weights)
+    for kind, rates in zip(KINDS, found, strict=True):
         name = weighting_of(sample, kind)
         for k, (case, each) in enumerate(zip(cases, numbers, strict=True)):
             finding, weight, at = case.study.finding, case.overlap.weights[kind], case.threshold

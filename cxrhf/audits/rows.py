@@ -19,7 +19,7 @@ by max-T, comparison of models); `plain` takes it off.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +45,29 @@ class Part(NamedTuple):
     notes: list[str]
     points: Sequence[Row] = ()
     slices: Sequence[Row] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What several audits found together."""
+
+    rows: list[Row] = field(default_factory=list)
+    curves: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    points: list[Row] = field(default_factory=list)
+    slices: list[Row] = field(default_factory=list)
+
+    def add(self, part: Part, where: str = "") -> None:
+        """One part more; `where` is put behind its notes."""
+        self.rows.extend(part.rows)
+        self.curves.extend(part.curves)
+        self.notes.extend(note + where for note in part.notes)
+        self.points.extend(part.points)
+        self.slices.extend(part.slices)
+
+    def part(self) -> Part:
+        """All of it as one part."""
+        return Part(self.rows, self.curves, self.notes, self.points, self.slices)
 
 
 class Kept(NamedTuple):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.audits.imbalance_study import OPTIMISTIC
+from cxrhf.audits.rates import OPTIMISTIC
 from cxrhf.audits.rows import Audited, Part, Row, plain
 from cxrhf.audits.sample import Finding, Sample
 from cxrhf.metrics.operating import TOLERANCE, roc_at

@@ -80,6 +80,12 @@ class Finding:
     is_probability: bool
     counts: Counts
 
+    @property
+    def prevalence(self) -> float:
+        """Share of positives, by weight; NaN without rows."""
+        total = self.weight.sum()
+        return float((self.weight * self.y).sum() / total) if total > 0 else np.nan
+
     def only(self, inside: NDArray[np.bool_]) -> Finding:
         """The same finding in a part of its rows."""
         y, weight, patients = self.y[inside], self.weight[inside], self.patients[inside]
@@ -100,6 +106,13 @@ class Finding:
 def count(y: Floats, patients: NDArray[np.int64], weight: Floats | None = None) -> Counts:
     """How much data these labelled rows are."""
     return Counts(len(y), int((y == 1).sum()), len(np.unique(patients)), count_units(y, patients, weight))
+
+
+def patients_in(code: NDArray[np.int64], patients: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
+    """Patients with a row in each group; `code`: the group of each row, -1 = none."""
+    inside, width = code >= 0, int(patients.max(initial=0)) + 1
+    pairs = np.unique(code[inside] * width + patients[inside])
+    return np.bincount(pairs // width, minlength=n_groups).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +143,10 @@ class Sample:
     beside: Beside = field(default_factory=Beside)
     # (metric, finding) -> replicates of whole-sample numbers that an audit has computed and another may want.
     memory: dict[tuple[str, str], Floats] = field(default_factory=dict)
+
+    def findings(self) -> list[Finding]:
+        """The labelled rows of every finding."""
+        return [self.finding(k) for k in range(len(self.data.findings))]
 
     def finding(self, k: int, *, needs_pretest: bool = False) -> Finding:
         """The rows of finding k that have a label (and, where asked, a pre-test probability)."""
@@ -165,12 +182,13 @@ class Sample:
         weight = np.ones(len(at)) if data.weight is None else np.nan_to_num(data.weight[at, k], nan=1.0)
         return Tuning(data.y[at, k], data.p[at, k], weight)
 
-    def tuning_like(self, name: str, is_probability: bool) -> Tuning | None:
+    def tuning_like(self, finding: Finding) -> Tuning | None:
         """The same, unless its scores are of another kind: a threshold among logits is none among probabilities."""
-        found = self.tuning_of(name)
+        found = self.tuning_of(finding.name)
         if found is None or self.tuning is None:
             return None
-        return found if bool(self.tuning.is_probability[self.tuning.findings.index(name)]) == is_probability else None
+        kind = bool(self.tuning.is_probability[self.tuning.findings.index(finding.name)])
+        return found if kind == finding.is_probability else None
 
     def ticking(self, text: str, rounds: int) -> Callable[[int], None]:
         """A function for the engine's progress: every few seconds the share of `rounds` bootstraps that is done."""
@@ -187,7 +205,7 @@ class Sample:
 
     @property
     def curve_model(self) -> str:
-        """The model's name in CURVE, which has no column for the dataset."""
+        """The model's name in CURVE, POINT and SLICE, which have no column for the dataset."""
         return f"{self.model} on {self.dataset}" if self.several_datasets else self.model
 
     @property
@@ -265,18 +283,26 @@ def _of(table: pa.Table, key: dict[str, Any]) -> pa.Table:
 
 
 def _evaluated(predictions: pa.Table, notes: list[str]) -> tuple[pa.Table, pa.Table | None]:
-    """What is evaluated, and the validation split."""
-    splits = sorted(str(each) for each in pc.unique(predictions["split"]).to_pylist() if each)
+    """What is evaluated, and the validation split; a model that has no splits at all is evaluated whole."""
+    split = pc.fill_null(predictions["split"], "")
+    blank = pc.equal(split, "")
+    with_splits = pc.unique(predictions.filter(pc.invert(blank))["model"])
+    whole = pc.invert(pc.is_in(predictions["model"], value_set=with_splits))
+    splits = sorted(each for each in pc.unique(split).to_pylist() if each)
+    if pc.any(pc.and_not(blank, whole)).as_py():
+        splits.append("no split")
     if len(splits) < 2:
         return predictions, None
     if "test" not in splits:
         notes.append(f"the splits {', '.join(splits)} are evaluated together: no split is called test")
         return predictions, None
-    kept = predictions.filter(pc.equal(predictions["split"], "test"))
+    kept = predictions.filter(pc.or_(pc.equal(split, "test"), whole))
     tuning = [each for each in splits if each.lower() in TUNING]
     others = ", ".join(each for each in splits if each != "test")
     used = f"; thresholds come from {tuning[0]} where an audit says so" if tuning else ""
     notes.append(
         f"only the split test is evaluated; {predictions.num_rows - kept.num_rows:,} rows of {others} are not{used}"
     )
-    return kept, predictions.filter(pc.equal(predictions["split"], tuning[0])) if tuning else None
+    unsplit = pc.unique(predictions.filter(whole)["model"]).to_pylist()
+    notes.extend(f"{model}: its rows have no split: all of them are evaluated" for model in unsplit)
+    return kept, predictions.filter(pc.equal(split, tuning[0])) if tuning else None

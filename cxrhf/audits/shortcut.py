@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cxrhf.audits.rows import Part, Row, RowMaker
-from cxrhf.audits.sample import Finding, Sample
+from cxrhf.audits.sample import Finding, Sample, patients_in
 from cxrhf.audits.shortcut_rows import Marked, confidence_curves, shortcut_rows
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.metrics.balancing import cells_of
@@ -97,11 +97,11 @@ def _marks(sample: Sample, said: list[str]) -> dict[str, Integers]:
 
 def _sexes(data: PredictionArrays, said: list[str]) -> _Sexes | None:
     """The two sexes with most patients, in the order of the alphabet."""
-    if "sex" not in data.groups:
+    text = data.groups["sex"].astype(str) if "sex" in data.groups else np.zeros(0, dtype=str)
+    values = sorted(set(text.tolist()) - {""})
+    if not values:
         said.append("shortcut: left out, the table has no sex (name the column with --sex COLUMN)")
         return None
-    text = data.groups["sex"].astype(str)
-    values = sorted(set(text.tolist()) - {""})
     if len(values) < 2:
         said.append(f"shortcut: left out, there is only one sex, {values[0]}: nothing to compare")
         return None
@@ -115,7 +115,7 @@ def _sexes(data: PredictionArrays, said: list[str]) -> _Sexes | None:
 
 def _chosen(sample: Sample, marks: Mapping[str, Integers], sexes: _Sexes, said: list[str]) -> dict[str, list[Marked]]:
     """What is looked at, attribute by attribute; what is not is said once."""
-    findings = [sample.finding(k) for k in range(len(sample.data.findings))]
+    findings = sample.findings()
     asked, least = bool(sample.settings.shortcuts), 1 if sample.settings.shortcuts else FEW
     chosen: dict[str, list[Marked]] = {}
     left: list[str] = []
@@ -141,6 +141,4 @@ def _marked(finding: Finding, name: str, mark: Integers, sexes: _Sexes) -> Marke
     own = finding.only(inside)
     sex, marks = sexes.code[own.at], mark[own.at]
     cell = cells_of(own.y, sex, marks, 2).astype(np.int64)
-    n = int(own.patients.max(initial=0)) + 1
-    patients = np.bincount(np.unique(cell * n + own.patients) // n, minlength=8).reshape(2, 2, 2)
-    return Marked(own, name, sexes.names, sex, marks, patients)
+    return Marked(own, name, sexes.names, sex, marks, patients_in(cell, own.patients, 8).reshape(2, 2, 2))

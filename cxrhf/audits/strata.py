@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cxrhf.audits.rates import AT, SPECIFICITY
 from cxrhf.audits.sample import Finding, Floats, Sample
 from cxrhf.metrics.calibration import adaptive_calibration_error, brier_skill_score, expected_ace
 from cxrhf.metrics.grouped import Grouping, drawn_groups, drawn_starts, rank_findings
@@ -21,8 +22,7 @@ from cxrhf.metrics.ranking import auroc
 from cxrhf.metrics.resample import bootstrap_many
 from cxrhf.metrics.weighting import quantile_groups
 
-SPECIFICITY = 0.95
-LOCAL = "sensitivity_at_specificity"
+LOCAL = AT  # its threshold is set inside the stratum
 ERROR = "adaptive_calibration_error"
 
 # The groups of each division with the shares they should have, and the two that are compared, the lower first.
@@ -140,7 +140,7 @@ class Common(NamedTuple):
 
 def common_threshold(sample: Sample, finding: Finding, fpr: float) -> Common:
     """The lowest threshold with at most this false positive rate: in the validation split, else among all rows."""
-    tuning = sample.tuning_like(finding.name, finding.is_probability)
+    tuning = sample.tuning_like(finding)
     if tuning is not None:
         value = threshold_at_fpr(tuning.y, tuning.p, fpr, tuning.weight, "conservative")
         if not np.isnan(value):
@@ -180,14 +180,13 @@ def _cell(sample: Sample, stratum: Stratum, threshold: Common, drawn: dict[str, 
     finding = stratum.finding
     y, p, weight = finding.y, finding.p, finding.weight
     point = sensitivity_at_specificity(y, p, SPECIFICITY, weight)
-    total = float(weight.sum())
     values = {
         "share": stratum.share,
         "auroc": auroc(y, p, weight),
         LOCAL: point.sensitivity,
         "sensitivity_global": np.nan,
         "specificity_global": np.nan,
-        "prevalence": float((weight * y).sum()) / total if total > 0 else np.nan,
+        "prevalence": finding.prevalence,
     }
     if not np.isnan(threshold.value):
         rates = rates_at(y, p, threshold.value, weight)

@@ -101,20 +101,21 @@ def subgroups(sample: Sample) -> Part:
 
 def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
     """All findings by score, with the thresholds of the validation split where there is one."""
-    data = sample.data
+    data, findings = sample.data, sample.findings()
     thresholds = []
-    for name, is_probability in zip(data.findings, data.is_probability.tolist(), strict=True):
-        tuning = sample.tuning_like(name, is_probability)
+    for finding in findings:
+        tuning = sample.tuning_like(finding)
         at = np.nan if tuning is None else threshold_at_fpr(tuning.y, tuning.p, FPR, tuning.weight)
         if tuning is not None and np.isnan(at):
-            said.append(f"{name}: no negatives in the validation split: the threshold is set on the evaluated images")
+            why = "no negatives in the validation split: the threshold is set on the evaluated images"
+            said.append(f"{finding.name}: {why}")
         thresholds.append(at)
     weight = None if data.weight is None else np.nan_to_num(data.weight, nan=1.0)
     ranked = rank_findings(data.y, data.p, weight, sample.draws.unit, threshold=thresholds, fpr=FPR)
     tick = sample.ticking(f"{sample.model}: subgroups, resamples", rounds + 2)
     return _Work(
         RowMaker("subgroups", sample),
-        [sample.finding(k) for k in range(len(data.findings))],
+        findings,
         ranked,
         sample_starts(ranked),
         drawn_starts(ranked, sample.draws, sample.workers, tick),
@@ -129,12 +130,12 @@ def _everybody_rows(work: _Work) -> list[Row]:
     point, drawn = work.measured(Grouping(np.zeros(n, dtype=np.int64), 1))
     groups = Groups("all", ("all",), np.zeros(n, dtype=np.int64))
     members = [Members(f, [f], [f.counts.units], np.ones(1, dtype=np.bool_), [None]) for f in work.findings]
-    version = (groups, "", None, NUMBERS[1:], members, work.how, [NOTHING] * k, point.original, drawn.original)
+    version = Version(groups, "", None, NUMBERS[1:], members, work.how, [NOTHING] * k, point.original, drawn.original)
     rows = [
         _threshold(work, k, "threshold_at_fpr", "all", threshold_of(work.ranked, k, int(start)))
         for k, start in enumerate(work.starts)
     ]
-    return rows + [_as_asked(work, row) for row in version_rows(work.make, Version(*version))]
+    return rows + [_as_asked(work, row) for row in version_rows(work.make, version)]
 
 
 def _as_asked(work: _Work, row: Row) -> Row:
@@ -162,8 +163,9 @@ def _group_rows(work: _Work, groups: Groups, bins: Integers | None, said: list[s
     part = np.stack([each.balanced.able for each in studied])
     point, drawn = work.measured(Grouping(groups.group, len(groups.slices), bins, _bins(bins), part))
     tested = [NOTHING if groups.crossed else TESTED] * len(studied)
-    as_is = (groups, "", None, NUMBERS, [each.as_is for each in studied], work.how, tested)
-    rows = version_rows(work.make, Version(*as_is, point.original, drawn.original))
+    members = [each.as_is for each in studied]
+    as_is = Version(groups, "", None, NUMBERS, members, work.how, tested, point.original, drawn.original)
+    rows = version_rows(work.make, as_is)
     if point.balanced is not None and drawn.balanced is not None:
         # Balanced for prevalence only, a group ranks as before, and with a fixed threshold nothing changes: one test.
         changed = [
@@ -172,8 +174,15 @@ def _group_rows(work: _Work, groups: Groups, bins: Integers | None, said: list[s
         tested = [each & own for each, own in zip(tested, changed, strict=True)]
         weighting = "balanced for prevalence" + (" only" if bins is None else " and age")
         weighting += "" if work.make.sample.data.weight is None else ", weight column"
-        balanced = (groups, "_balanced", weighting, NUMBERS, [each.balanced for each in studied], work.how, tested)
-        rows += version_rows(work.make, Version(*balanced, point.balanced, drawn.balanced))
+        balanced = as_is._replace(
+            suffix="_balanced",
+            weighting=weighting,
+            members=[each.balanced for each in studied],
+            tested=tested,
+            point=point.balanced,
+            drawn=drawn.balanced,
+        )
+        rows += version_rows(work.make, balanced)
     for k, each in enumerate(studied):
         if work.ranked.fixed[k] < 0 and each.balanced.able.any():
             at = threshold_at_fpr(each.as_is.finding.y, each.as_is.finding.p, FPR, each.balancing.weight)

@@ -1,4 +1,4 @@
-"""RESULT rows of `slices` -> the worst and the best slice of every model, finding, method and class."""
+"""RESULT rows of `slices` and SLICE -> the worst and the best slice of every model, finding, method and class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROLES = ("worst", "best")
 
 
 class End(NamedTuple):
-    """One slice; `role` is worst or best."""
+    """One slice; `model` as SLICE names it, `role` is worst or best."""
 
     model: str
     finding: str
@@ -19,10 +19,14 @@ class End(NamedTuple):
     role: str
 
 
-def ends(results: pa.Table) -> list[End]:
-    """In the order of the rows."""
+def ends(results: pa.Table, slices: pa.Table) -> list[End]:
+    """In the order of the rows. SLICE has no column for the dataset: of several, `model on dataset` is its model."""
+    known = set(slices["model"].unique().to_pylist())
     chosen = pc.and_(
         pc.equal(results["audit"], "slices"), pc.is_in(results["metric"], value_set=pa.array(ROLES, pa.string()))
     )
-    rows = results.filter(chosen).select(["model", "finding", "slice", "metric"]).to_pylist()
-    return [End(*row.values()) for row in rows]
+    found = []
+    for row in results.filter(chosen).to_pylist():
+        there = f"{row['model']} on {row['dataset']}"
+        found.append(End(there if there in known else row["model"], row["finding"], row["slice"], row["metric"]))
+    return found

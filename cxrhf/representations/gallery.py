@@ -24,7 +24,7 @@ QUALITY = 72
 def gallery(
     results: pa.Table, slices: pa.Table, build: Path, progress: Callable[[str], None], notes: list[str]
 ) -> pa.Table | None:
-    """Thumbnails of the images that belong most to the worst and to the best slice of each class, best known first.
+    """Thumbnails of the images that belong most to the worst and to the best slice of each class.
 
     Those of the patients to confirm on come first: the slice was not made for them.
     """
@@ -34,7 +34,10 @@ def gallery(
     if importlib.util.find_spec("PIL") is None:
         notes.append("no thumbnails: pillow is not installed (pip install 'cxrhf[data]')")
         return None
-    place = _places(build)
+    from cxrhf.data.pixels import open_shards
+
+    pixels = open_shards(build / "images")
+    place = {image: at for at, image in enumerate(pixels.table["image_id"].to_pylist())}
     there = [row for row in rows if row["image_id"] in place]
     if not there:
         notes.append(f"no thumbnails: none of the images is in {build.name}")
@@ -45,11 +48,8 @@ def gallery(
         notes.append(f"{len(there) - len(shown)} thumbnails are left out: no licence says that they may be shown")
     if len(shown) > MOST:
         notes.append(f"{len(shown) - MOST} thumbnails are left out: the page holds {MOST}")
-    from cxrhf.data.pixels import Pixels, open_shards
-
-    pixels: Pixels = open_shards(build / "images")
     made: dict[str, bytes] = {}
-    out = []
+    out: list[dict[str, Any]] = []
     for k, row in enumerate(shown[:MOST]):
         if k % 100 == 0:
             progress(f"thumbnails: {k} of {min(len(shown), MOST)}")
@@ -68,7 +68,7 @@ def _wanted(results: pa.Table, slices: pa.Table) -> list[dict[str, Any]]:
         members.setdefault(key, []).append((row["half"] != "confirm", -(row["weight"] or 0.0), row["image_id"]))
     return [
         {"image_id": image, **end._asdict()}
-        for end in ends(results)
+        for end in ends(results, slices)
         for _, _, image in sorted(members.get((end.model, end.finding, end.slice), []))[:EACH]
     ]
 
@@ -84,14 +84,6 @@ def thumbnail(picture: np.ndarray) -> bytes:
     out = io.BytesIO()
     square.save(out, "JPEG", quality=QUALITY, optimize=True)
     return out.getvalue()
-
-
-def _places(build: Path) -> dict[str, int]:
-    """Image id -> its row over all shards, in the order that `open_shards` has them."""
-    from cxrhf.data.pixels import open_shards
-
-    ids = open_shards(build / "images").table["image_id"].to_pylist()
-    return {image: at for at, image in enumerate(ids)}
 
 
 def _licences(build: Path) -> dict[str, str] | None:

@@ -41,7 +41,7 @@ def write_sheets(folder: Path, results: pa.Table, slices: pa.Table, seed: int) -
         if is_blank(old):
             old.unlink()
     groups: dict[tuple[str, str, str], set[str]] = {}
-    for end in ends(results):
+    for end in ends(results, slices):
         groups.setdefault((end.model, end.finding, end.slice.rpartition(":")[0]), set()).add(end.slice)
     written = []
     for (model, finding, head), names in groups.items():

@@ -33,17 +33,13 @@ def check(seed: int = 0) -> list[Check]:
 def of_high(found: Rows, made: PlantedCalibration) -> list[Check]:
     """Every bin is off in the same direction, so the adaptive calibration error is the mean of p - y."""
     truth, y, p = made.truth, made.y, made.prob
-    missed = (p - y) ** 2
-    share = truth.prevalence
-    # Skill is 1 - Brier / (share (1 - share)), and both vary.
-    skill = missed / (share * (1 - share)) - truth.brier * (1 - 2 * share) * y / (share * (1 - share)) ** 2
     own = {"finding": "edema"}
     return [
         near("too sure: adaptive calibration error", truth.adaptive_calibration_error,
              found.value("adaptive_calibration_error", **own), mean_error(p - y)),
-        near("too sure: Brier score", truth.brier, found.value("brier", **own), mean_error(missed)),
+        near("too sure: Brier score", truth.brier, found.value("brier", **own), mean_error((p - y) ** 2)),
         near("too sure: Brier skill score", truth.brier_skill_score, found.value("brier_skill_score", **own),
-             mean_error(skill)),
+             skill_error(made)),
         near("too sure: calibration in the large", truth.in_the_large, found.value("calibration_in_the_large", **own),
              large_error(p, STEP)),
     ]  # fmt: skip
@@ -65,8 +61,15 @@ def of_right(found: Rows, made: PlantedCalibration) -> list[Check]:
              large_error(p, 0)),
         near("calibrated: slope", 1.0, found.value("calibration_slope", **own), slope_error(p)),
         near("calibrated: Brier skill score", made.truth.brier_skill_score, found.value("brier_skill_score", **own),
-             mean_error((p - made.y) ** 2 / 0.16 - 0.128 * 0.6 * made.y / 0.16**2)),
+             skill_error(made)),
     ]  # fmt: skip
+
+
+def skill_error(made: PlantedCalibration) -> float:
+    """Of 1 - Brier / (share (1 - share)), in which both vary."""
+    share, missed = made.truth.prevalence, (made.prob - made.y) ** 2
+    varies = share * (1 - share)
+    return mean_error(missed / varies - made.truth.brier * (1 - 2 * share) * made.y / varies**2)
 
 
 def large_error(p: Floats, step: float) -> float:

@@ -137,3 +137,15 @@ def test_a_rate_says_whose_threshold_it_has(planted) -> None:
     blocks = [block("edema", planted.y, planted.patient, model=name, prob=planted.prob, sex="F") for name in ("a", "b")]
     found, _ = compared(*blocks, only=("imbalance", "compare"))
     assert found["tpr", "edema", "all"]["method"].endswith("from the audit imbalance")
+
+
+def test_means_over_other_findings_are_not_compared(planted) -> None:
+    """Each model has probabilities of another finding: a Brier score each, but none of the same findings."""
+    blocks = [
+        block(finding, planted.y, planted.patient, model=model, **{kind: planted.prob * (1 if kind == "prob" else 9)})
+        for model, kinds in (("a", ("prob", "logit")), ("b", ("logit", "prob")))
+        for finding, kind in zip(("edema", "mass"), kinds, strict=True)
+    ]
+    found, _ = compared(*blocks)
+    assert ("auroc", "macro", "all") in found
+    assert ("brier", "macro", "all") not in found

@@ -116,7 +116,7 @@ def null_blocks(seed: int, n: int, informative: bool) -> list[pa.Table]:
 def test_nothing_is_found_where_nothing_is(informative) -> None:
     clean = 0
     for seed in range(10):
-        found = strata(*null_blocks(seed, 4000, informative))
+        found = strata(*null_blocks(seed, 2500, informative), n_resamples=150)
         assert {row["metric"] for row in found.rows if row["versus"]} == set(RATES if informative else TESTED)
         clean += not found.significant()
     assert clean >= 9

@@ -302,6 +302,16 @@ def test_own_outputs_and_multitask_less_single_task() -> None:
     assert not found.having(metric="verdict")
 
 
+def test_weights_of_findings_do_not_weigh_characteristics() -> None:
+    table, who, _ = crowd(600, 5)
+    own = outputs(table, who, "net", 1.0)
+    weight = pa.array(np.random.default_rng(0).choice([1.0, 9.0], len(own)))
+    weighted = own.set_column(own.schema.get_field_index("weight"), own.schema.field("weight"), weight)
+    one, two = (found_in(table, 60, characteristics=each)("auroc", "sex=F") for each in (own, weighted))
+    for name in ("value", "ci_low", "ci_high", "method"):
+        assert one[name] == two[name]
+
+
 def test_thresholds_come_from_the_validation_split() -> None:
     table, who, _ = crowd(1500, 6)
     number = np.array([int(each[-5:]) for each in table["patient_id"].to_pylist()])

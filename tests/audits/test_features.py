@@ -305,3 +305,5 @@ def test_other_layers_and_vectors_that_say_nothing(quick) -> None:
     assert "all vectors are the same: no maps" in same.notes
     (sample,) = samples(table, config, 1, lambda _: None, [])
     assert features.features(sample).rows == []
+    none = run_audits(table, config, material=Material(embeddings=of_finding.slice(0, 0)))
+    assert none.results.num_rows == 0

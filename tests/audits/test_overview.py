@@ -276,6 +276,28 @@ def test_only_the_test_split_is_evaluated(planted) -> None:
     assert "only the split test is evaluated; 500 rows of train are not" in found.notes
 
 
+def test_rows_without_a_split_are_not_taken_for_the_test_split(planted) -> None:
+    some = pa.array([None if at < 500 else "test" for at in range(1500)])
+    made = block("edema", planted.y, planted.patient, prob=planted.prob, split="test")
+    made = made.set_column(made.schema.get_field_index("split"), made.schema.field("split"), some)
+    found = Found(audited(made, n_resamples=20, only=("overview",)))
+    assert found("auroc", "edema")["n"] == 1000
+    assert "only the split test is evaluated; 500 rows of no split are not" in found.notes
+
+
+def test_a_model_without_splits_is_evaluated_whole_beside_one_with_them(planted) -> None:
+    split = np.where(np.arange(1500) < 500, "validate", "test")
+    output = audited(
+        block("edema", planted.y, planted.patient, prob=planted.prob, split=split),
+        block("edema", planted.y, planted.patient, prob=planted.prob, model="vendor"),
+        n_resamples=20,
+        only=("overview",),
+    )
+    assert Found(output, "net")("auroc", "edema")["n"] == 1000
+    assert Found(output, "vendor")("auroc", "edema")["n"] == 1500
+    assert "vendor: its rows have no split: all of them are evaluated" in output.notes
+
+
 @pytest.mark.parametrize(
     ("y", "p", "patient"),
     [

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from cxrhf import cli
+from cxrhf.audits import features
 from cxrhf.data.synthetic.embeddings import embeddings
 from cxrhf.data.synthetic.models import attributes, predictions
 from cxrhf.data.synthetic.people import people
@@ -134,7 +135,10 @@ def test_a_filled_sheet_comes_back_with_prevalence_and_odds(run: Path, capsys: p
     assert (run / "results.parquet").read_bytes() == before  # nothing was touched
 
 
-def test_credentialed_data_show_nobody(twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_credentialed_data_show_nobody(
+    twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "neighbour_map", lambda modes, *_: modes.scores[:, :2])  # t-SNE takes seconds
     table = read_table(twin / "predictions.parquet")
     named = pa.repeat(pa.scalar("mimic_cxr_context"), len(table))
     closed = table.set_column(table.schema.get_field_index("dataset"), "dataset", named)

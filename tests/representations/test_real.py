@@ -17,6 +17,8 @@ from cxrhf.schema import read_table, write_table
 from tests.imaging.test_probing_real import nih
 from tests.real_data import real_data
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
@@ -37,7 +39,6 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return read_table(folder / "run" / "results.parquet").to_pylist()
 
 
-@pytest.mark.real
 def test_sex_and_view_are_read_from_the_vectors(rows: list[dict[str, Any]]) -> None:
     found = {row["finding"]: row for row in rows if row["metric"] == "split_auroc"}
     assert found["sex=F"]["value"] > 0.8
@@ -46,7 +47,6 @@ def test_sex_and_view_are_read_from_the_vectors(rows: list[dict[str, Any]]) -> N
     assert found["view=AP"]["ci_low"] > 0.8
 
 
-@pytest.mark.real
 def test_slices_surface_the_view(rows: list[dict[str, Any]]) -> None:
     """On patients that had no part in finding it, some slice of each finding's negatives is full of AP films."""
     for finding in ("pleural_effusion", "atelectasis"):

@@ -52,6 +52,17 @@ def test_a_sheet_holds_both_ends_and_both_halves_and_does_not_tell_them(tmp_path
     assert {row["label"] for row in rows} == {"1"}
 
 
+def test_datasets_of_one_model_have_sheets_of_their_own(tmp_path: Path, found) -> None:
+    results, slices = (each.to_pylist() for each in found)
+    here = [row | {"dataset": name} for name in ("here", "there") for row in results]
+    theirs = [row | {"model": f"net on {name}", "image_id": f"{name}-{row['image_id']}"} for name in ("here", "there")
+              for row in slices]  # fmt: skip
+    paths = write_sheets(tmp_path, table_of(here, RESULT), table_of(theirs, SLICE), seed=0)
+    assert [path.name.partition("-edema")[0] for path in paths] == ["net-on-here", "net-on-there"]
+    for path, name in zip(paths, ("here", "there"), strict=True):
+        assert {row["image_id"].partition("-")[0] for row in rows_of(path)} == {name}
+
+
 def test_a_sheet_that_somebody_wrote_into_stays(tmp_path: Path, found) -> None:
     (path,) = write_sheets(tmp_path, *found, seed=0)
     blank = path.read_text()

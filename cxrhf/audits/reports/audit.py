@@ -11,15 +11,15 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
+from cxrhf.audits import AuditOutput
 from cxrhf.audits.one_thread import one_thread
 from cxrhf.audits.reports import AUDITS
 from cxrhf.audits.reports.association_test import association_test, own_words, word_sets
 from cxrhf.audits.reports.decoding import Decoded, check_baseline, decoding
-from cxrhf.audits.reports.diversity import diversity
+from cxrhf.audits.reports.diversity import diversity, studies
 from cxrhf.audits.reports.pairs import Pair, pairs_of
 from cxrhf.audits.reports.report_rows import RowMaker, correct_together
 from cxrhf.audits.reports.similarity import measure, similarity
-from cxrhf.audits.reports.varied import varied
 from cxrhf.audits.reports.words import Associations, Counted, associations, count_words, joined, left_out
 from cxrhf.audits.reports.written import REFERENCE, Progress, Tables, WordSettings, Written, written
 from cxrhf.audits.rows import Row, plain
@@ -33,20 +33,10 @@ REPEATED = 1.2
 MOST_THREADS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class WordOutput:
-    """RESULT, CURVE and WORD tables, and what a reader must be told."""
-
-    results: pa.Table
-    curves: pa.Table
-    words: pa.Table
-    notes: list[str]
-
-
 def audit_reports(
     tables: Tables, settings: WordSettings, progress: Progress | None = None, *, may_show: bool = False,
     only: Sequence[str] = (),
-) -> WordOutput:  # fmt: skip
+) -> AuditOutput:  # fmt: skip
     """Audit every model and strategy of a GENERATION table. `may_show`: frequent reports may be quoted."""
     generations = check(tables.generations, GENERATION, source="generations")
     if generations.num_rows == 0:
@@ -63,10 +53,10 @@ def audit_reports(
         several, decoded = list(same), list[Decoded]()
         with one_thread():
             say(f"{several[0].model}: how varied its reports are")
-            study = varied(several, settings)
+            together = studies(several, settings)
             for each in several:
                 say(f"{each.model}, {each.strategy}: {len(each.images):,} reports of {each.n_patients:,} patients")
-                found = _audit_one(each, study[each.strategy], settings, first=not decoded, may_show=may_show,
+                found = _audit_one(each, together[each.strategy], settings, first=not decoded, may_show=may_show,
                                    notes=notes, say=say)  # fmt: skip
                 decoded.append(found.decoded)
                 rows += found.rows
@@ -77,11 +67,11 @@ def audit_reports(
                 rows += decoding(decoded, settings, notes)
     rows = [row for row in rows if row["audit"] in wanted]
     correct_together(rows)
-    return WordOutput(
+    return AuditOutput(
         table_of(plain(rows), RESULT, source="results"),
         table_of(curves, CURVE, source="curves"),
-        joined(words),
         list(dict.fromkeys(notes)),
+        words=joined(words),
     )
 
 

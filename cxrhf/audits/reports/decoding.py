@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cxrhf.audits.reports.diversity import MEASURES, ends_of
+from cxrhf.audits.reports.diversity import measure_rows, study
 from cxrhf.audits.reports.pairs import Pair
-from cxrhf.audits.reports.report_rows import Ends, RowMaker
+from cxrhf.audits.reports.report_rows import NAN, Ends, RowMaker
 from cxrhf.audits.reports.similarity import Measured
-from cxrhf.audits.reports.varied import compared
 from cxrhf.audits.reports.words import STATISTICS
 from cxrhf.audits.reports.written import Floats, WordSettings, Written
 from cxrhf.audits.rows import Row, beyond_resamples
@@ -23,6 +22,7 @@ from cxrhf.metrics.intervals import difference_interval
 from cxrhf.metrics.words_resample import WordBootstrap
 
 USUAL = "greedy"
+_UNDEFINED = "undefined: no value for both strategies"
 
 
 class Decoded(NamedTuple):
@@ -85,6 +85,7 @@ def _means(
     for at, name in enumerate(names):
         change = changes[:, at]
         if np.isnan(change).all():
+            rows.append(make.row(name, NAN, method=one.measured.methods[name], note=_UNDEFINED, **here))
             continue
         value = float(np.nanmean(change))
         units = patients_behind(change, draws)
@@ -100,18 +101,14 @@ def _varied(
     one: Decoded, base: Decoded, mine: np.ndarray, theirs: np.ndarray, make: RowMaker, here: Mapping[str, Any]
 ) -> list[Row]:
     name, other = one.written.strategy, base.written.strategy
-    study = one.study
-    if study is not base.study:
+    together = one.study
+    if together is not base.study:
         corpora = {
             name: [one.written.generated[at] for at in mine],
             other: [base.written.generated[at] for at in theirs],
         }
-        study = compared(corpora, one.written.patients[mine], make.settings)
-    found = study.less(name, other)
-    return [
-        make.row(name, found[name], ends=ends_of(found, name), note=found.get(f"{name}_note"), **here)
-        for name in MEASURES
-    ]
+        together = study(corpora, one.written.patients[mine], make.settings)
+    return measure_rows(make, together.less(name, other), **here)
 
 
 def _moved(one: Decoded, base: Decoded, make: RowMaker, here: Mapping[str, Any]) -> list[Row]:
@@ -123,13 +120,15 @@ def _moved(one: Decoded, base: Decoded, make: RowMaker, here: Mapping[str, Any])
         other = base.drawn[name][1]
         for statistic in STATISTICS:
             value = drawn.observed[statistic] - other.observed[statistic]
-            if np.isnan(value):
-                continue
             apart: Floats = drawn.replicates[statistic] - other.replicates[statistic]
+            apart = apart[~np.isnan(apart)]
+            if np.isnan(value) or not len(apart):
+                rows.append(make.row(statistic, NAN, slice=pair.first, note=_UNDEFINED, **here))
+                continue
             # Replicates lie above what is observed (each adds noise): they are moved back, as in the interval of one.
-            apart = apart - np.nanmean(apart) + value
+            apart = apart - apart.mean() + value
             tail = (1 - make.settings.level) / 2
-            low, high = np.nanquantile(apart, [tail, 1 - tail])
+            low, high = np.quantile(apart, [tail, 1 - tail])
             ends = Ends(float(low), float(high), "centred percentile, patients resampled, paired")
             beyond = min(int((apart <= 0).sum()), int((apart >= 0).sum()))
             p_value = min(1.0, 2 * (beyond + 1) / (len(apart) + 1))

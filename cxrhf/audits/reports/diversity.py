@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,21 +11,53 @@ import numpy as np
 from cxrhf.audits.reports.report_rows import NAN, Ends, RowMaker
 from cxrhf.audits.reports.written import REFERENCE, Vectors, WordSettings, Written
 from cxrhf.audits.rows import Row
-from cxrhf.metrics.diversity_compared import Compared
+from cxrhf.metrics.diversity_compared import Compared, compare_diversity
 from cxrhf.metrics.language import vocabulary_shift
 from cxrhf.metrics.semantic import semantic_spread
 
 MEASURES = ("template_diversity", "type_token_ratio", "self_bleu_diversity")
+SPLITS = 200  # how often patients are dealt into quarters: see cxrhf.metrics.diversity
+SELF_BLEU = 2000  # texts; it rises with their number, so larger corpora are cut to the paper's size
+_WORDS = "different words, stop words left out"
+
+
+def study(corpora: Mapping[str, Sequence[str]], patients: Any, settings: WordSettings) -> Compared:
+    """How varied corpora of the same images are, and by how much they differ."""
+    n = len(next(iter(corpora.values())))
+    return compare_diversity(
+        corpora,
+        clusters=patients,
+        n_resamples=SPLITS,
+        sample=SELF_BLEU if n > SELF_BLEU else None,
+        seed=settings.seed,
+        level=settings.level,
+    )
+
+
+def studies(several: Sequence[Written], settings: WordSettings) -> dict[str, Compared]:
+    """Strategy -> the study it is part of. Strategies of the same images share one, where nothing is sampled.
+
+    A sample of self-BLEU is of the texts with a word, so it may hold other images in each corpus.
+    """
+    together: dict[tuple[Any, ...], list[Written]] = {}
+    for each in several:
+        alone = () if len(each.images) <= SELF_BLEU else (each.strategy,)
+        together.setdefault((*alone, *each.images, *each.reference), []).append(each)
+    out: dict[str, Compared] = {}
+    for same in together.values():
+        corpora = {REFERENCE: same[0].reference, **{each.strategy: each.generated for each in same}}
+        out |= dict.fromkeys((each.strategy for each in same), study(corpora, same[0].patients, settings))
+    return out
 
 
 def diversity(
-    written: Written, study: Compared, settings: WordSettings, *, reference: bool, may_show: bool
+    written: Written, together: Compared, settings: WordSettings, *, reference: bool, may_show: bool
 ) -> list[Row]:
     """Rows of one corpus; with `reference` also those of its references."""
     make = RowMaker("reports", written, settings)
-    found = study.of(written.strategy)
-    rows = _measures(make, found)
-    rows += _measures(make, study.less(written.strategy, REFERENCE), versus=REFERENCE)
+    found = together.of(written.strategy)
+    rows = measure_rows(make, found)
+    rows += measure_rows(make, together.less(written.strategy, REFERENCE), versus=REFERENCE)
     rows += _semantic(make)
     rows += _size(make, found, written.generated, may_show)
     words = vocabulary_shift(written.reference, written.generated)
@@ -34,25 +67,23 @@ def diversity(
     for name in ("lost_mass", "new_mass"):
         rows.append(make.row(name, getattr(words, name), method="share of tokens, stop words left out"))
     if reference:
-        rows += _measures(make, study.of(REFERENCE), strategy=REFERENCE)
-        rows += _size(make, study.of(REFERENCE), written.reference, may_show, strategy=REFERENCE)
+        rows += measure_rows(make, together.of(REFERENCE), strategy=REFERENCE)
+        rows += _size(make, together.of(REFERENCE), written.reference, may_show, strategy=REFERENCE)
         rows.append(make.row("vocabulary", words.n_reference, strategy=REFERENCE, method=_WORDS))
         rows += _semantic_reference(make)
     return rows
 
 
-_WORDS = "different words, stop words left out"
-
-
-def _measures(make: RowMaker, found: dict[str, Any], **where: Any) -> list[Row]:
+def measure_rows(make: RowMaker, found: Mapping[str, Any], **where: Any) -> list[Row]:
+    """The measures of one corpus, or of one less another, as a study gives them."""
     return [
-        make.row(name, found[name], ends=ends_of(found, name), note=found.get(f"{name}_note"), **where)
+        make.row(name, found[name], ends=_ends_of(found, name), note=found.get(f"{name}_note"), **where)
         for name in MEASURES
     ]
 
 
-def ends_of(found: dict[str, Any], name: str) -> Ends | None:
-    """The interval of a measure as `cxrhf.metrics.diversity` gives it; None where it could not be made."""
+def _ends_of(found: Mapping[str, Any], name: str) -> Ends | None:
+    """The interval of a measure; None where it could not be made."""
     if found.get(f"{name}_ci_low") is None:
         return None
     return Ends(found[f"{name}_ci_low"], found[f"{name}_ci_high"], str(found[f"{name}_ci_method"]))
@@ -81,7 +112,8 @@ def _semantic(make: RowMaker) -> list[Row]:
         if vectors.encoder in beside:
             other = _spread(make, beside[vectors.encoder])
             rows.append(make.row(own["metric"], own["value"] - other["value"], versus=REFERENCE,
-                                 method=f"1 - mean cosine of pairs of reports, {vectors.encoder}"))  # fmt: skip
+                                 method=f"1 - mean cosine of pairs of reports, {vectors.encoder}",
+                                 note=own["note"] or other["note"]))  # fmt: skip
     return rows
 
 

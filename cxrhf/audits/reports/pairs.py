@@ -20,6 +20,11 @@ class Pair(NamedTuple):
     several: bool  # one of several groups, against the others
 
     @property
+    def own(self) -> tuple[str, ...]:
+        """The groups that have numbers of their own: "all others" are there to be compared with."""
+        return (self.first,) if self.several else (self.first, self.second)
+
+    @property
     def by_sex(self) -> bool:
         """The comparison of the paper."""
         return not self.crossed and not self.several and self.first.startswith("sex=")

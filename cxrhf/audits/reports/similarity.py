@@ -59,10 +59,10 @@ def similarity(written: Written, measured: Measured, groups: Sequence[Groups], s
     replicates = mean_replicates(matrix, draws)
     place = {key: at for at, key in enumerate(keys)}
     rows = []
-    for key, at in place.items():
-        name, slice = key
-        if slice != "all" and slice.partition("=")[2].startswith("not "):
-            continue  # the rest is there to be compared with; it is nobody's own number
+    own = {"all", *(group for pair in pairs for group in pair.own)}
+    for (name, slice), at in place.items():
+        if slice not in own:
+            continue
         rows.append(_mean(make, name, slice, matrix[:, at], replicates[:, at], patients_behind(matrix[:, at], draws),
                           measured.methods[name]))  # fmt: skip
         if slice == "all" and name == "bleu":

@@ -96,7 +96,7 @@ def associations(counted_words: Counted, pair: Pair, make: RowMaker) -> Associat
         return Associations(rows, [], _words(two, found, pair, make.of), found, None)
     shared = _in_both(two)
     rows = _counts(two, found, pair, make, here, shared)
-    rows_wae, drawn = _erasure(two, found, pair, make, here, shared)
+    rows_wae, drawn = _wae(two, pair, make, here, shared)
     curves = [] if pair.crossed else _sweep(found, pair, make.of)
     return Associations([*rows, *rows_wae], curves, _words(two, found, pair, make.of), found, drawn)
 
@@ -156,9 +156,10 @@ _RULES = {
 }
 
 
-def _erasure(
-    two: Corpora, found: Displacement, pair: Pair, make: RowMaker, here: Mapping[str, Any], shared: int
+def _wae(
+    two: Corpora, pair: Pair, make: RowMaker, here: Mapping[str, Any], shared: int
 ) -> tuple[list[Row], WordBootstrap | None]:
+    """WAE and its companions with their tests, and the replicates; of crossings the tests alone."""
     settings = make.settings
     most = CROSSED if pair.crossed else SEVERAL if pair.several else MAIN
     options: dict[str, Any] = {"alpha": settings.alpha, "n_resamples": min(settings.n_resamples, most),
@@ -170,7 +171,7 @@ def _erasure(
     rows = []
     for name in STATISTICS:
         value = swapped.observed[name]
-        why = None if not np.isnan(value) else _why(found, name, pair)
+        why = None if not np.isnan(value) else _why(name, pair)
         ends = None
         if drawn is not None and why is None:
             got = drawn.interval(name, settings.level)
@@ -187,7 +188,7 @@ def _erasure(
                                  note=f"not tested: {shared} patients have reports in both groups"))  # fmt: skip
         if name.startswith("wae") and halves is not None:
             rows.append(_null(make, name, halves[name], here))
-    rows += _own(swapped.observed, pair, make, here)
+    rows += _wae_of_groups(swapped.observed, pair, make, here)
     return rows, drawn
 
 
@@ -205,7 +206,7 @@ def _p(test: WordTest, name: str) -> float | None:
     return None if np.isnan(p_value) else p_value
 
 
-def _why(found: Displacement, name: str, pair: Pair) -> str:
+def _why(name: str, pair: Pair) -> str:
     if name.startswith("delta_wae"):
         return f"undefined: no word of {pair.first} or none of {pair.second} is there to be weighed"
     return "undefined: no words"
@@ -222,13 +223,11 @@ def _null(make: RowMaker, name: str, values: Floats, here: Mapping[str, Any]) ->
     return make.row(f"{name}.null", float(known.mean()), ends=ends, method=method, **here)
 
 
-def _own(observed: Mapping[str, float], pair: Pair, make: RowMaker, here: Mapping[str, Any]) -> list[Row]:
-    """WAE over the words of each group; of "all others" it is nobody's own number."""
+def _wae_of_groups(observed: Mapping[str, float], pair: Pair, make: RowMaker, here: Mapping[str, Any]) -> list[Row]:
+    """WAE over the words of each group."""
     rows = []
     sizes = {name: here[name] for name in ("n", "n_patients")}
-    for side, slice in (("first", pair.first), ("second", pair.second)):
-        if side == "second" and pair.several:
-            continue
+    for side, slice in zip(("first", "second"), pair.own, strict=False):
         for weights in ("prediction", "reference"):
             value = observed[f"wae_{weights}_{side}"]
             note = "undefined: none of its words is there to be weighed" if np.isnan(value) else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,9 +27,12 @@ from cxrhf.metrics.estimates import FEW
 
 
 def slices(sample: Sample) -> Part:
-    """All slices of one model."""
-    settings, data = sample.settings, sample.data
-    out, make = Collected(), RowMaker("slices", sample)
+    """All slices of one model. The weight column is not used: a row is in a slice or not."""
+    out = Collected()
+    if sample.data.weight is not None:
+        out.notes.append("slices do not use the weight column: errors and shares are of images as they are")
+        sample = replace(sample, data=replace(sample.data, weight=None), memory={})
+    settings, data, make = sample.settings, sample.data, RowMaker("slices", sample)
     known = traits(sample, out.notes)
     held = None if settings.slice_recipe == "paper" else halves(data, settings.seed)
     for k, name in enumerate(data.findings):
@@ -105,8 +109,13 @@ def _named(group: Class, method: str, code: np.ndarray, weights: np.ndarray, n_s
 
 def _clusters(make: RowMaker, group: Class, out: Collected) -> None:
     """Whether there are clusters at all in the vectors of a class."""
-    found = gap_statistic(group.vectors[group.found_on], seed=make.sample.settings.seed)
     name, counts = group.finding.name, group.finding.only(group.found_on).counts
+    text = f"{make.sample.model}: {name}, {group.side}s"
+    found = gap_statistic(
+        group.vectors[group.found_on],
+        seed=make.sample.settings.seed,
+        progress=lambda said: make.sample.progress(f"{text}: {said}"),
+    )
     note = "clusters by the gap statistic where slices were found; 1 = none"
     row = make.row("gap_statistic.k", name, counts, float(found.k), slice=group.side, note=note)
     out.rows.append(row | {"higher_is_better": None})

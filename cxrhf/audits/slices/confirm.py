@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 MOST = 5  # traits tried for a slice
+LEAST_INSIDE = 3  # patients of a slice who have a trait that describes it
 SCREENED = 0.2  # p value on the discovery half above which a trait is not tried
 
 
@@ -45,7 +46,6 @@ class Tried(NamedTuple):
     trait: Trait
     enriched: Enrichment
     gap: MeanGap
-    p_gap: float
     p_value: float
 
 
@@ -76,11 +76,11 @@ def candidates(rows: Rows, traits: Sequence[Trait]) -> list[Candidate]:
     return found
 
 
-def choose(inside: Flags, rows: Rows, among: Sequence[Candidate], worse: bool, least: int = 3) -> Chosen:
+def choose(inside: Flags, rows: Rows, among: Sequence[Candidate], worse: bool) -> Chosen:
     """The traits of a slice from the rows it was discovered on. `worse`: it has more error than its class."""
     frequent, both = list[tuple[float, float, Trait]](), list[tuple[float, float, Trait]]()
     for trait, known, has, gap in among:
-        if _patients(rows, known & has & inside) < least:
+        if _patients(rows, known & has & inside) < LEAST_INSIDE:
             continue
         found = enrichment(inside[known], has[known], rows.patients[known])
         if found.odds_ratio <= 1 or not found.p_value < SCREENED:
@@ -109,7 +109,7 @@ def tried(inside: Flags, rows: Rows, trait: Trait, worse: bool, level: float) ->
     gap = mean_gap(rows.error[known], has, patients, level=level)
     few = min(gap.patients_with, gap.patients_without) < FEW
     p_gap = float("nan") if few else (gap.p_more if worse else gap.p_less)
-    return Tried(trait, found, gap, p_gap, float(np.maximum(found.p_value, p_gap)))
+    return Tried(trait, found, gap, float(np.maximum(found.p_value, p_gap)))
 
 
 def _patients(rows: Rows, which: Flags) -> int:

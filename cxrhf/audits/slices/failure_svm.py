@@ -18,7 +18,6 @@ FEW = 10  # wrong or right rows with which a direction is not learnt
 FOLDS = 5
 STRENGTHS = (0.001, 0.01, 0.1)
 MOST = 5_000  # rows on which the strength is chosen
-ENDS = 0.1
 
 
 def failure_svm(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Found:
@@ -33,7 +32,7 @@ def failure_svm(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Fo
     if min(failed.sum(), (~failed).sum()) < FEW or not x.any():
         return nothing("failure direction: the vectors or the errors do not differ")
     strength, outside = _unseen_values(x, failed, seed, ticker(progress))
-    weights = ends(outside, ENDS)
+    weights = ends(outside)
     if weights is None:
         return nothing("failure direction: no direction of the vectors separates errors from successes")
     fitted = _svm(strength).fit(x, failed)

@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 Weights = Callable[[Floats, Floats, Floats], Floats]
 # A row that belongs to a kernel, an end of a direction or a kept component belongs there more than not.
 HALF = 0.5
+ENDS = 0.1  # share of the rows at each end of a direction
 
 
 class Seen(NamedTuple):
@@ -71,13 +72,13 @@ def least_rows(n: int) -> int:
     return max(10, -(-n // 100))
 
 
-def ends(values: Floats, share: float = 0.1) -> Callable[[Floats], Floats] | None:
-    """Values of the rows seen -> weights of two slices: the highest `share` of values, and the lowest.
+def ends(values: Floats) -> Callable[[Floats], Floats] | None:
+    """Values of the rows seen -> weights of two slices: the tenth with the highest values, and that with the lowest.
 
     The weight is .5 at the cut and runs with the value, so the farthest rows have the largest. None where the values
     do not differ enough for two ends.
     """
-    low, high = np.quantile(values, [share, 1 - share])
+    low, high = np.quantile(values, [ENDS, 1 - ENDS])
     spread = values.std()
     if not low < high or spread <= 1e-9 * np.abs(values).max():
         return None

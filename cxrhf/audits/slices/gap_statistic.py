@@ -26,7 +26,7 @@ class GapStatistic(NamedTuple):
     k: int
 
 
-def gap_statistic(vectors: Floats, *, seed: int, progress: Progress = lambda text: None) -> GapStatistic:
+def gap_statistic(vectors: Floats, *, seed: int, progress: Progress) -> GapStatistic:
     """Of at most 1,000 of the rows, whatever their order."""
     with one_thread():
         return _gap_statistic(np.asarray(vectors, dtype=np.float64), seed, ticker(progress))

@@ -11,8 +11,6 @@ import numpy as np
 from cxrhf.audits.sample import Progress
 from cxrhf.audits.slices.found import HALF, Floats, Found, Seen, ends, evenly, nothing
 
-ENDS = 0.1
-
 
 def knn(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Found:
     """Two slices by the mean error of as many neighbours as the root of the number of rows."""
@@ -36,7 +34,7 @@ def knn(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Found:
     own = near == np.arange(len(points))[:, None]
     own[~own.any(axis=1), -1] = True
     around = local(near[~own].reshape(len(points), k))
-    weights = ends(around[code.ravel()], ENDS)
+    weights = ends(around[code.ravel()])
     if weights is None:
         return nothing("nearest neighbours: local errors do not differ")
     about = (

@@ -19,10 +19,9 @@ NEIGHBOURS = 15  # UMAP's own default
 
 
 class Plane(NamedTuple):
-    """`project`: vectors of any rows -> their places; `name`: umap or pca; `about`: which it was and why."""
+    """`project`: vectors of any rows -> their places; `about`: which map it was and why."""
 
     project: Callable[[Floats], Floats]
-    name: str
     about: str
 
 
@@ -40,7 +39,7 @@ def plane(vectors: Floats, *, seed: int, progress: Progress, wanted: str = "UMAP
     """Two axes for the rows; `wanted` is the map that the method's authors took."""
     varied = len(np.unique(vectors, axis=0)) > 2 * NEIGHBOURS
     if vectors.shape[1] <= 2:
-        return Plane(evenly(vectors), "none", f"no map: the vectors have {vectors.shape[1]} axes")
+        return Plane(evenly(vectors), f"no map: the vectors have {vectors.shape[1]} axes")
     if varied and find_spec("umap") is not None:
         progress("a plane by UMAP")
         scale = evenly(vectors)
@@ -49,9 +48,9 @@ def plane(vectors: Floats, *, seed: int, progress: Progress, wanted: str = "UMAP
         )  # fmt: skip
         fitted.fit(scale(vectors))
         about = "UMAP to 2 axes" if wanted == "UMAP" else f"UMAP to 2 axes in place of {wanted}"
-        return Plane(lambda other: np.asarray(fitted.transform(scale(other)), dtype=np.float64), "umap", about)
+        return Plane(lambda other: np.asarray(fitted.transform(scale(other)), dtype=np.float64), about)
     if find_spec("umap") is None:
         why = "umap-learn is not installed" if wanted == "UMAP" else f"{wanted} and UMAP are not installed"
     else:
         why = f"too few different vectors for {wanted}"
-    return Plane(modes(vectors, 2), "pca", f"{why}: two principal modes instead")
+    return Plane(modes(vectors, 2), f"{why}: two principal modes instead")

@@ -199,7 +199,7 @@ def _plain(row: Row) -> Row:
 def _members(sample: Sample, group: Class, sliced: Sliced) -> list[Row]:
     """SLICE rows of everybody who is in a slice."""
     ids = sample.data.image_ids[group.finding.at]
-    shared = {"model": sample.model, "method": sliced.method, "finding": group.finding.name}
+    shared = {"model": sample.curve_model, "method": sliced.method, "finding": group.finding.name}
     confirms = group.shown_on & ~group.found_on
     return [
         shared

@@ -16,22 +16,16 @@ from cxrhf.tables.ages import AGE_BANDS, age_band
 Flags = NDArray[np.bool_]
 # Values of one attribute that can be traits; more are no groups but ids or measurements.
 MOST = 12
-_BINARY = {"0", "1"}
 
 
 class Trait(NamedTuple):
-    """`has` and `known` are of every row of the sample; `other` names the rows that lack it."""
+    """`has` and `known` are of every row of the sample; `other` names the rows that lack it (`not view=AP`)."""
 
     name: str
     attribute: str
+    other: str
     has: Flags
     known: Flags
-
-    @property
-    def other(self) -> str:
-        """`drain=1` -> `drain=0`, `view=AP` -> `not view=AP`."""
-        head, _, value = self.name.rpartition("=")
-        return f"{head}={1 - int(value)}" if value in _BINARY else f"not {self.name}"
 
 
 def traits(sample: Sample, notes: list[str]) -> list[Trait]:
@@ -55,7 +49,7 @@ def traits(sample: Sample, notes: list[str]) -> list[Trait]:
 
 def _of_labels(name: str, label: NDArray[np.float64]) -> list[Trait]:
     known = ~np.isnan(label)
-    return [Trait(f"{name}={value}", name, known & (label == value), known) for value in (0, 1)]
+    return [Trait(f"{name}={value}", name, f"{name}={1 - value}", label == value, known) for value in (0, 1)]
 
 
 def _of_values(name: str, values: NDArray[np.str_], notes: list[str]) -> list[Trait]:
@@ -64,4 +58,16 @@ def _of_values(name: str, values: NDArray[np.str_], notes: list[str]) -> list[Tr
     if len(there) > MOST:
         notes.append(f"{name}: {len(there):,} different values: it cannot describe slices")
         return []
-    return [Trait(f"{name}={value}", name, values == value, known) for value in there] if len(there) > 1 else []
+    if len(there) < 2:
+        return []
+    yes_or_no = there == ["0", "1"]
+    return [
+        Trait(
+            f"{name}={value}",
+            name,
+            f"{name}={1 - int(value)}" if yes_or_no else f"not {name}={value}",
+            values == value,
+            known,
+        )
+        for value in there
+    ]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from cxrhf.audits.reports.audit import WordOutput, audit_reports
+from cxrhf.audits import AuditOutput
+from cxrhf.audits.reports.audit import audit_reports
 from cxrhf.audits.reports.written import Tables
 from cxrhf.config_generations import WORD_GROUPS
 from cxrhf.schema import GENERATION, check
@@ -56,18 +57,18 @@ def table(
 def audited(
     *generations: pa.Table, scores: pa.Table | None = None, vectors: pa.Table | None = None, may_show: bool = False,
     only: Sequence[str] = (), **settings: Any,
-) -> WordOutput:  # fmt: skip
+) -> AuditOutput:  # fmt: skip
     """The audits of these tables together."""
     tables = Tables(pa.concat_tables(generations), scores, vectors)
     return audit_reports(tables, Settings(**settings), may_show=may_show, only=only)
 
 
-def rows_of(output: WordOutput, **where: Any) -> list[dict[str, Any]]:
+def rows_of(output: AuditOutput, **where: Any) -> list[dict[str, Any]]:
     """RESULT rows with these values."""
     return [row for row in output.results.to_pylist() if all(row[name] == each for name, each in where.items())]
 
 
-def value(output: WordOutput, metric: str, **where: Any) -> float:
+def value(output: AuditOutput, metric: str, **where: Any) -> float:
     """The one number with this key; of the whole sample if nothing else is said."""
     found = rows_of(
         output, **{"audit": "reports", "strategy": "greedy", "slice": "all", "versus": None, "metric": metric} | where
@@ -77,7 +78,7 @@ def value(output: WordOutput, metric: str, **where: Any) -> float:
 
 
 def category(
-    output: WordOutput, strategy: str = "greedy", column: str = "category", group: str = "sex=F"
+    output: AuditOutput, strategy: str = "greedy", column: str = "category", group: str = "sex=F"
 ) -> dict[str, str]:
     """Word -> its category."""
     rows = output.words.to_pylist()

@@ -18,7 +18,7 @@ KINDS = ("faithful", "collapsed", "planted", *SKEWED)
 def twin():
     crowd = people(3000, seed=8)
     reports = report_sections(crowd)
-    return audited(*(generations(crowd, reports, kind=kind) for kind in KINDS), n_resamples=200, word_groups=("sex",))
+    return audited(*(generations(crowd, reports, kind=kind) for kind in KINDS), n_resamples=100, word_groups=("sex",))
 
 
 def of(output, kind: str) -> dict[str, str]:

@@ -27,10 +27,10 @@ def test_without_umap_principal_modes_stand_in(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(maps, "find_spec", lambda name: None)
     x = np.random.default_rng(0).standard_normal((80, 5))
     found = plane(x, seed=0, progress=silent)
-    assert (found.name, found.about) == ("pca", "umap-learn is not installed: two principal modes instead")
+    assert found.about == "umap-learn is not installed: two principal modes instead"
     assert plane(x, seed=0, progress=silent, wanted="scvis").about.startswith("scvis and UMAP are not installed")
     np.testing.assert_allclose(found.project(x), modes(x, 2)(x))
-    assert plane(x[:, :2], seed=0, progress=silent).name == "none"
+    assert plane(x[:, :2], seed=0, progress=silent).about == "no map: the vectors have 2 axes"
 
 
 def test_umap_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,8 +52,8 @@ def test_umap_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maps, "find_spec", lambda name: name)
     x = 9 * np.random.default_rng(0).standard_normal((80, 5))
     found = plane(x, seed=3, progress=silent)
-    assert (found.name, found.about) == ("umap", "UMAP to 2 axes")
+    assert found.about == "UMAP to 2 axes"
     assert found.project(x).dtype == np.float64
     assert plane(x, seed=3, progress=silent, wanted="scvis").about == "UMAP to 2 axes in place of scvis"
     few = plane(np.repeat(x[:3], 20, axis=0), seed=3, progress=silent)
-    assert (few.name, few.about) == ("pca", "too few different vectors for UMAP: two principal modes instead")
+    assert few.about == "too few different vectors for UMAP: two principal modes instead"
