@@ -249,8 +249,10 @@ class ContextExplainConfig:
     findings: tuple[str, ...] = field(
         default=(), metadata={"metavar": "FINDING,...", "help": "Findings to explain. All if not given."}
     )
-    top: int = field(default=10, metadata={"help": "Words of each finding."})
-    examples: int = field(default=5, metadata={"help": "Images with the highest, and with the lowest, probability."})
+    top: int = field(default=10, metadata={"help": "Words of each finding, 50 at most."})
+    examples: int = field(
+        default=5, metadata={"help": "With --build: images with the highest, and with the lowest, probability."}
+    )
     build: str | None = field(
         default=None,
         metadata={
@@ -262,5 +264,5 @@ class ContextExplainConfig:
 
     def __post_init__(self) -> None:
         set_field(self, "findings", tuple(finding_name(each) for each in listed(self.findings)))
-        within("top", self.top, 1, 1000)
+        within("top", self.top, 1, 50)  # a fit keeps no more
         within("examples", self.examples, 0, 1000)

@@ -59,8 +59,8 @@ examples:
 
 EXPLAIN = """What a fitted run's probabilities rest on: words, examples, tables.
 
-Words are printed and on the page; examples (image and note ids, with --build also texts) go to local/ in the run
-folder, which is for this disk only.
+Words are printed and on the page. A fit leaves its examples (image and note ids) in local/ of the run folder, which is
+for this disk only; with --build they are written again, with their texts.
 
 examples:
   cxrhf context explain runs/context

@@ -6,7 +6,6 @@ large and are read only when `columns` names `image`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from cxrhf.data.labels import NO_FINDING, apply_policy, check_policy
 from cxrhf.data.splits import NAMES
 from cxrhf.errors import RunError, TableError, did_you_mean
 from cxrhf.schema import NOTE
+from cxrhf.tables.json_files import read_object
 from cxrhf.tables.places import free, meant, what_is
 
 POLICY_KEY = b"label_policy"
@@ -34,11 +34,8 @@ def build_record(folder: str | Path) -> dict[str, Any]:
         one = f"cxrhf build synthetic --out {free(folder, 'data/twin')}"
         how = f"name a folder that cxrhf build made, or make one: {one}"
         raise RunError(f"{folder} {what}", got=what_is(folder), next_step=meant(folder, RECORD) or how)
-    try:
-        record = json.loads(path.read_text("utf-8"))
-    except (ValueError, OSError) as error:
-        raise RunError(f"{path} cannot be read ({error})", next_step="build again with --overwrite") from None
-    if not isinstance(record, dict) or "labels" not in record or not isinstance(record.get("findings"), list):
+    record = read_object(path, next_step="build again with --overwrite")
+    if "labels" not in record or not isinstance(record.get("findings"), list):
         raise RunError(f"{path} does not say labels and findings", next_step="build again with --overwrite")
     return record
 

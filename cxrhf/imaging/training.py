@@ -18,6 +18,7 @@ from cxrhf.config import to_mapping
 from cxrhf.config_train import TrainConfig
 from cxrhf.errors import ConfigError, RunError
 from cxrhf.imaging.opened import check_packages, findings_of, open_images, splits_there
+from cxrhf.tables.json_files import read_object
 
 if TYPE_CHECKING:
     from cxrhf.config_finetune import FinetuneConfig
@@ -232,7 +233,7 @@ def finished(saved: Path, key: str) -> dict[str, Any] | None:
     path = saved / "cxrhf.json"
     if not path.is_file():
         return None
-    about = json.loads(path.read_text(encoding="utf-8"))
+    about = read_object(path, next_step="train again with --overwrite")
     if about.get("key") != key:
         raise RunError(
             f"{saved} was trained with other settings, or from other weights",

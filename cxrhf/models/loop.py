@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -38,7 +39,7 @@ def planned_steps(plan: Plan, config: TrainConfig | FinetuneConfig) -> int:
 
 
 @dataclass(kw_only=True)
-class Loop:
+class Loop(ABC):
     """A training on its way. `wrapped`: the model as a launcher prepared it; `log` is there in the first process."""
 
     wrapped: Any
@@ -56,27 +57,29 @@ class Loop:
     learned: ClassVar[str]  # what diverges when a loss is no number
     remedy: ClassVar[str]
 
+    @abstractmethod
     def _batches(self) -> Generator[Any, None, None]:
         """What is read for the steps that are left, a piece at a time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _learning(self) -> None:
         """Learning mode, for what learns."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _step(self, step: Step, batches: Iterator[Any]) -> None:
         """Learn from one batch, and add (step, rate, loss) to `losses`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _validates(self, step: Step) -> bool:
-        raise NotImplementedError
+        """Whether a validation follows this step."""
 
+    @abstractmethod
     def _validate(self, step: Step, progress: Progress) -> None:
-        raise NotImplementedError
+        """Look at the validation images, and keep the weights if they are the best so far."""
 
+    @abstractmethod
     def _weights(self) -> dict[str, torch.Tensor]:
         """What was learned, whole in the first process; every process must ask."""
-        raise NotImplementedError
 
     def _patience_is_over(self) -> bool:
         return False

@@ -26,6 +26,7 @@ from cxrhf.errors import CxrhfError, RunError
 from cxrhf.models.backbone import last_layer, make_model, timm_args, timm_facts
 from cxrhf.models.tensor_files import read_tensors, sha256, write_tensors
 from cxrhf.tables.folders import replacing
+from cxrhf.tables.json_files import read_object
 
 FORMAT = 1
 CONFIG, WEIGHTS, ABOUT = "config.json", "model.safetensors", "cxrhf.json"
@@ -212,12 +213,4 @@ def _write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """An object of a JSON file of a folder of a network."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError("not an object")
-    except FileNotFoundError:
-        raise RunError(f"{path.parent} has no {path.name}", next_step=AGAIN) from None
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} is damaged ({error})", next_step=AGAIN) from None
-    return found
+    return read_object(path, next_step=AGAIN)

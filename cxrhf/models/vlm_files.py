@@ -19,6 +19,7 @@ from cxrhf.errors import ConfigError, CxrhfError
 from cxrhf.models.clip_files import PROCESSOR
 from cxrhf.models.hub_files import HUB_ID, Need, hub_files
 from cxrhf.run import public_path
+from cxrhf.tables.json_files import read_object
 from cxrhf.tables.places import meant, what_is
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS, ABOUT = "adapter_config.json", "adapter_model.safetensors", "cxrhf.json"
@@ -138,10 +139,4 @@ def _shapes(files: tuple[Path, ...], name: str) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A file of settings that came with a model."""
-    try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(said, dict):
-            raise ValueError("not an object")
-    except (OSError, ValueError) as error:
-        raise CxrhfError(f"{path} is damaged ({error})", next_step="copy the folder again") from None
-    return said
+    return read_object(path, next_step="copy the folder again", error=CxrhfError)

@@ -6,12 +6,10 @@ no RESULT row is in its facts, so that rows and facts together write the card ag
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path, PurePath
 from typing import Any
 
-from cxrhf.errors import RunError
 from cxrhf.report.book import DECODING, PRETEST, REPORTS, open_books
 from cxrhf.report.card_commands import commands
 from cxrhf.report.card_rows import own_rows, published
@@ -22,6 +20,7 @@ from cxrhf.report.sections.reports_shelf import writers
 from cxrhf.report.sections.reports_words import chosen, words_of
 from cxrhf.report.sections.view import Rows
 from cxrhf.run import Run, fingerprint, read_run, record_of
+from cxrhf.tables.json_files import read_object
 from cxrhf.terms import standing
 
 CLASSIFIER, WRITER, CONTEXT = "image classifier", "report writer", "context model"
@@ -70,11 +69,7 @@ def _name(weights: Path, run: Path) -> str:
 
 def _json(path: Path) -> dict[str, Any]:
     """An object of a JSON file; empty where there is none."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except ValueError as error:
-        raise RunError(f"{path} is damaged ({error})", next_step="make the run again, or copy it again") from None
-    return found if isinstance(found, dict) else {}
+    return read_object(path, next_step="make the run again, or copy it again") if path.is_file() else {}
 
 
 def _made(weights: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from cxrhf.config_finetune import TINY, FinetuneConfig
 from cxrhf.errors import ConfigError, need_packages
 from cxrhf.imaging.opened import splits_there
 from cxrhf.imaging.training import finished, open_training
+from cxrhf.tables.json_files import read_object
 from cxrhf.writing.reports import Reports, open_reports
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _trained(
         say("the adapter is trained already")
     if config.merge and accelerator.is_main_process and not (folder / "merged" / "cxrhf.json").is_file():
         say("merging the adapter into the weights")
-        about = json.loads((adapter / "cxrhf.json").read_text(encoding="utf-8"))
+        about = read_object(adapter / "cxrhf.json", next_step="train again with --overwrite")
         save_merged(folder / "merged", base, adapter, about, precision=vlm.about["precision"], size=config.size)
     accelerator.wait_for_everyone()
     return _Done(facts, notes)
