@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from cxrhf.errors import RunError
-from cxrhf.report.card_about import described, intended_use, is_open, limits
-from cxrhf.report.card_facts import facts_in, facts_of, find_weights, nested_runs
+from cxrhf.report.card_about import described, intended_use, limits
+from cxrhf.report.card_facts import facts_in, facts_of, find_weights, is_open, nested_runs
 from cxrhf.report.card_index import eval_results, front_matter, model_index
 from cxrhf.report.card_load import load_lines
 from cxrhf.report.card_markdown import escaped

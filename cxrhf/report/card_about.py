@@ -14,7 +14,6 @@ from cxrhf.report.sections.methods import methods
 from cxrhf.report.sections.provenance import mapping
 from cxrhf.report.sections.view import correction_of
 from cxrhf.report.sections.warnings import grouped
-from cxrhf.terms import standing
 
 Facts = Mapping[str, Any]
 _MADE_UP = {"synthetic", "demo"}
@@ -42,12 +41,6 @@ def is_made_up(facts: Facts) -> bool:
     """Whether all that the numbers and the model come from is made up."""
     names = {str(each) for each in (*facts["datasets"], facts["data"].get("dataset")) if each}
     return bool(names) and names <= _MADE_UP and not facts["data"].get("credentialed")
-
-
-def is_open(facts: Facts) -> bool:
-    """Whether words of the data may stand in what is published: made up or open, by all names that are known."""
-    names = [*facts["datasets"], facts["data"].get("dataset")]
-    return not facts["data"].get("credentialed") and standing(each for each in names if each) == "open"
 
 
 def split_of(facts: Facts) -> str:

@@ -7,6 +7,7 @@ no RESULT row is in its facts, so that rows and facts together write the card ag
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -146,19 +147,28 @@ def facts_in(run: Run, rows: Rows, model: str, weights: Path | None) -> dict[str
     records = [record, *([read_run(maker).record] if maker is not None and maker != run.path else [])]
     build = _build_of(run.path, records)
     method = (made.get("calibration") or {}).get("method", "")
-    return {
+    facts = {
         "model": model,
         "kind": made.pop("kind", None) or _kind(rows),
         "simulated": weights is None and record.get("verb") == "demo",
         "datasets": sorted({row["dataset"] for row in rows if row["dataset"]}),
         "weights": made or None,
         "data": _data(build, weights),
-        "words": _words(run, rows),
+        "words": {},
         "commands": commands(records, _json(build / "build.json") if build is not None else {}, method),
         "notes": _notes(run, model),
         "rows": len(published(rows, words=True)),
         "run": {name: record.get(name) for name in RECORDED},
     }
+    if is_open(facts):  # a card is there to be published, and so are these facts
+        facts["words"] = _words(run, rows)
+    return facts
+
+
+def is_open(facts: Mapping[str, Any]) -> bool:
+    """Whether words of the data may stand in what is published: made up or open, by all names that are known."""
+    names = [*facts["datasets"], facts["data"].get("dataset")]
+    return not facts["data"].get("credentialed") and standing(each for each in names if each) == "open"
 
 
 def _kind(rows: Rows) -> str:

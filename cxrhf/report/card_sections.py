@@ -26,6 +26,7 @@ from cxrhf.report.blocks import (
     words_entry,
 )
 from cxrhf.report.book import MACRO, Book, Cell
+from cxrhf.report.card_facts import is_open
 from cxrhf.report.card_markdown import escaped, folded, grid_lines, paragraphs, table_lines
 from cxrhf.report.card_rows import GROUPS, confirmed, worst
 from cxrhf.report.numbers import known
@@ -254,6 +255,8 @@ def _reports(section: Section, facts: Mapping[str, Any], pictures: Sequence[str]
         for strategy, words in facts["words"].items()
         if any(words.values())
     ]
+    if not is_open(facts):
+        return [*lines, "Words are not named here: they come from reports that are not open to everybody.", ""]
     columns = [Column("Strategy"), *(Column(kind.capitalize(), "", True) for kind in kinds)]
     about = "The most displaced first, at most twelve; words that fewer than five patients have are not named."
     named = "Words that go with one of two groups of patients, and what became of them"

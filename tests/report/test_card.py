@@ -71,7 +71,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Row], dict[s
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Row], dict[str, Any]]:
-    made = made_reports.whole()
+    made = made_reports.whole(dataset="synthetic")
     for row in made.rows:
         if row["metric"] == "top_template":
             row["note"] = made_reports.TEMPLATE
@@ -192,11 +192,23 @@ def test_a_card_of_a_writer(writer) -> None:
     check_metadata(text, made[".eval_results/cxrhf.yaml"].decode(), rows, facts)
     assert "figures/tradeoff.png" in made
     assert "https://huggingface.co/someone/writer/blob/main/results.json" in text
-    assert "mastectomy" in text
+    assert "what became of them" in text
+    assert "pacemaker" in text
     whole = b"".join(made.values()).decode("utf-8", "replace")
     assert made_reports.RARE not in whole  # two patients have it
     assert made_reports.TEMPLATE not in whole
     assert made_reports.BAD_WORD not in text
+
+
+def test_a_card_names_no_words_of_credentialed_reports(tmp_path: Path) -> None:
+    made = made_reports.whole(dataset="rexgradient")
+    facts = facts_of(run_of(tmp_path / "r", made.rows, made.words), "vlm", None)
+    assert facts["words"] == {}
+    files = card_files(made.rows, facts)
+    text = files["README.md"].decode()
+    assert "Words are not named here" in text
+    assert "what became of them" not in text
+    assert b"pacemaker" not in b"".join(files.values())
 
 
 def test_a_card_of_prior_notes(tmp_path: Path) -> None:
