@@ -74,7 +74,7 @@ lint: $(DEV)
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-# Tests of the files changed since the last commit, or on this branch.
+# Tests of the files changed since the last commit, or by it.
 check: $(DEV)
 	$(PY) -m pytest -m "not slow" $$($(PY) tests/changed.py)
 

@@ -46,8 +46,9 @@ def _numbers_or_complain(raw: NDArray[Any], name: str) -> NDArray[Any]:
     for position, value in enumerate(flat):
         if value is not None and not isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
             where = np.unravel_index(position, raw.shape)
+            shown = str(value) if isinstance(value, np.str_) else value
             raise InputError(
-                f"{name}{_at(where)} is {value!r} ({type(value).__name__}), allowed: numbers. "
+                f"{name}{_at(where)} is {shown!r} ({type(shown).__name__}), allowed: numbers. "
                 f"Convert it first, for example with numpy.asarray({name}, dtype=float)"
             )
     try:
