@@ -55,8 +55,9 @@ $(DOCS): | $(PY)
 demo: $(CORE)
 	$(PY) -m cxrhf demo --out $(DEMO) $(DEMO_FLAGS)
 
+# A thread each: two workers with two threads each would wait for one another on two cores.
 test: lint chromium
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 # Long checks: coverage of the intervals. Some 20 minutes on two cores.
 test-slow: $(DEV)

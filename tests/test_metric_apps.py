@@ -55,8 +55,8 @@ def started() -> Iterator[Callable[[], Any]]:
         yield start_once
 
 
-# A page takes seconds to start: three kinds of input at once, the others with the slow tests.
-QUICK = ("lexical_diversity", "matched_auroc", "subgroup_rates")
+# A page takes seconds to start: two kinds of input at once, the others with the slow tests.
+QUICK = ("lexical_diversity", "matched_auroc")
 SOME = [each if each.name in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in FOLDERS]
 
 

@@ -90,7 +90,7 @@ def test_the_planted_slice_is_found_confirmed_and_described(found: AuditOutput, 
     assert (inside & hidden & held).sum() / (hidden & held).sum() > truth.recall - 0.08
 
 
-@pytest.mark.parametrize("null", ["blind", "score", "harmless"])
+@pytest.mark.parametrize("null", ["blind", "score", pytest.param("harmless", marks=pytest.mark.slow)])
 def test_the_nulls_confirm_nothing(null: Null) -> None:
     for seed in range(3):
         assert not confirmed(audited(slices(1500, null=null, seed=seed), n_resamples=50))
@@ -155,6 +155,7 @@ def test_the_recipe_paper_confirms_nothing() -> None:
     assert [row for row in output.results.to_pylist() if row["metric"] == "odds_ratio" and "hidden=1" in row["slice"]]
 
 
+@pytest.mark.slow
 def test_long_vectors_are_reduced_and_still_show_the_slice() -> None:
     made = slices(3000, seed=4)
     rng = np.random.default_rng(0)

@@ -307,8 +307,8 @@ for _ in sys.stdin:
 """
 
 
-def test_kill_9_at_random_steps(twin: Path, tmp_path: Path) -> None:
-    """The process is gone without a word, twice, at moments nobody chose; the loss curve continues exactly."""
+def test_kill_9_at_a_random_step(twin: Path, tmp_path: Path) -> None:
+    """The process is gone without a word, at a moment nobody chose; the loss curve continues exactly."""
     words = [twin, *FEW, "--findings", "edema,support_devices", "--epochs", "6", "--save-every", "3"]
     words += ["--flip", "0.5", "--rotation", "10"]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -324,7 +324,7 @@ def test_kill_9_at_random_steps(twin: Path, tmp_path: Path) -> None:
         assert trainings.stdin is not None
         assert trainings.stdout is not None
         ends = []
-        for at in (*sorted(chance.sample(range(4, last), 2)), None):
+        for at in (chance.randrange(4, last), None):
             trainings.stdin.write(b"\n")
             process = int(trainings.stdout.readline())
             assert process > 1
@@ -338,8 +338,8 @@ def test_kill_9_at_random_steps(twin: Path, tmp_path: Path) -> None:
                 with suppress(ProcessLookupError):  # it may have come to its end meanwhile
                     os.kill(process, signal.SIGKILL)
             ends.append(int(trainings.stdout.readline()))
-    assert set(ends[:2]) <= {0, -signal.SIGKILL}
-    assert ends[2] == 0
+    assert ends[0] in (0, -signal.SIGKILL)
+    assert ends[1] == 0
     assert history.read_bytes() == (tmp_path / "whole/history-0.jsonl").read_bytes()
     weights = [(tmp_path / name / "models/seed-0/model.safetensors").read_bytes() for name in ("whole", "parts")]
     assert weights[0] == weights[1]

@@ -143,7 +143,7 @@ def test_logits_are_asked_for_only_where_an_answer_stands(tiny: Path) -> None:
         torch.testing.assert_close(answer_loss(vlm.model, inputs), answer_loss(Plain(), inputs))
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
+@pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.slow), 0.2])
 def test_a_stopped_training_goes_on_to_the_same_bits(dropout: float, tiny: Path, tmp_path: Path) -> None:
     config = replace(BASE, lora_dropout=dropout)
     _, whole = trained(tiny, tmp_path / "whole", config)

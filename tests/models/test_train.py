@@ -81,7 +81,12 @@ SETTINGS: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(SETTINGS))
+QUICK = ("everything", "workers")
+
+
+@pytest.mark.parametrize(
+    "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in sorted(SETTINGS)]
+)
 def test_stopped_at_any_step_it_goes_on_exactly(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = config(epochs=3, save_every=4, **SETTINGS[name])
     what, _ = material(80)
