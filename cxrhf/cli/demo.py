@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from cxrhf.config import AuditConfig
@@ -53,7 +54,7 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.demo_push import dry_runs
     from cxrhf.cli.demo_reports import reports
     from cxrhf.cli.demo_simulated import MODELS, simulated_models
-    from cxrhf.cli.demo_steps import Steps
+    from cxrhf.cli.demo_steps import WIDTH, Steps
     from cxrhf.config import to_mapping
     from cxrhf.config_build import BuildConfig
     from cxrhf.config_context import ContextFitConfig
@@ -120,7 +121,7 @@ def main(args: Sequence[str]) -> int:
     prepared = prepare(loaded, audit, steps.show)
     if small := _small(written):
         prepared = replace(prepared, notes=[*prepared.notes, small])
-        steps.say([small])
+        steps.say(wrap(small, WIDTH))
 
     if config.report_steps:
         steps.begin("writer")

@@ -18,6 +18,12 @@ from cxrhf.report.sections.reports_table import reports_of
 # The short table: what is left when context is controlled if that is known, else other views of the same scores.
 CONTEXT = ("auroc", "auroc_context", "auroc_att", "matched_auroc")
 PLAIN = ("auroc", "average_precision", "brier")
+# What a newcomer cannot guess of the columns.
+MEANT = {
+    "auroc_context": "the chart alone, without the image",
+    "auroc_att": "the chart held equal, by weights",
+    "matched_auroc": "the same by pairs",
+}
 LIKENESS = ("bertscore_f1", "rougeL", "bleu")
 LETTERS = 40  # of a name
 
@@ -49,7 +55,8 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
         values = [shown_value(by_metric.get(metric)) for metric in metrics]
         table.append([name, _count(any_row["n"]), _count(any_row["n_pos"]), *values])
     head = f"Whole sample, with {100 * level:.4g}% intervals from resampled patients:"
-    return [head, *aligned(table), *written]
+    meant = "; ".join(f"{name}: {MEANT[name]}" for name in metrics if name in MEANT)
+    return [head, *aligned(table), *([meant] if meant else []), *written]
 
 
 def report_lines(models: Sequence[Writer]) -> list[str]:

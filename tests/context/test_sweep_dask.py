@@ -6,11 +6,13 @@ import os
 import time
 
 import joblib
+import pytest
 
 from cxrhf.context.sweep import spread, sweep
 from tests.context.test_sweep import planted, same
 
 
+@pytest.mark.slow
 def test_a_cluster_of_two_workers():
     import distributed
 

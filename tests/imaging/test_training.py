@@ -307,6 +307,7 @@ for _ in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_kill_9_at_a_random_step(twin: Path, tmp_path: Path) -> None:
     """The process is gone without a word, at a moment nobody chose; the loss curve continues exactly."""
     words = [twin, *FEW, "--findings", "edema,support_devices", "--epochs", "6", "--save-every", "3"]
