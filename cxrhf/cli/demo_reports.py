@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 WRITER = "writer"
 LONGEST = 128  # tokens of a report; the made-up references have at most 60
+TOGETHER = 64  # reports at a time: so small a model mostly waits for the next token
 
 
 def reports(config: DemoConfig, data: Path, out: Path, steps: Steps) -> ReadReports | None:
@@ -44,7 +45,8 @@ def reports(config: DemoConfig, data: Path, out: Path, steps: Steps) -> ReadRepo
     assert learned is not None
     steps.say(learned.lines())
     generate = GenerateConfig(str(out / "model"), build=str(data), model=WRITER, out=str(out / "reports"),
-                              max_new_tokens=LONGEST, seed=config.seed, overwrite=config.overwrite)  # fmt: skip
+                              max_new_tokens=LONGEST, batch_size=TOGETHER, seed=config.seed,
+                              overwrite=config.overwrite)  # fmt: skip
     written = generate_run(generate, steps.show)
     score_run(ScoreConfig(str(out / "reports")), steps.show)
     assert written is not None
