@@ -73,7 +73,7 @@ docs: $(DOCS)
 lint: $(DEV)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy
+	$(PY) -m mypy --num-workers $(WORKERS)
 
 # Tests of the files changed since the last commit, or by it.
 check: $(DEV)

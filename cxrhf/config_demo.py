@@ -22,7 +22,7 @@ class DemoConfig:
     n_patients: int = field(default=1200, metadata={"help": "Patients to make up, with some six images each."})
     size: int = field(default=128, metadata={"help": "Side of the drawn pictures."})
     seed: int = field(default=0, metadata={"help": "Seed of the patients and of the resampling."})
-    steps: int = field(default=500, metadata={"help": "Steps of the network's training; 0: no network, no torch."})
+    steps: int = field(default=350, metadata={"help": "Steps of the network's training; 0: no network, no torch."})
     report_steps: int = field(
         default=300,
         metadata={"help": "Steps in which a tiny vision-language model learns to write reports; 0: no such model."},

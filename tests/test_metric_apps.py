@@ -55,8 +55,8 @@ def started() -> Iterator[Callable[[], Any]]:
         yield start_once
 
 
-# A page takes seconds to start: two kinds of input at once, the others with the slow tests.
-QUICK = ("lexical_diversity", "matched_auroc")
+# A page takes seconds to start: words at once, and numbers by tests/hub/test_widget.py; the others with the slow tests.
+QUICK = ("lexical_diversity",)
 SOME = [each if each.name in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in FOLDERS]
 
 

@@ -575,6 +575,7 @@ def test_staged_copies_agree_without_cxrhf(part: int, tmp_path: Path) -> None:
         assert same(found[name], here(name)), name
 
 
+@pytest.mark.slow
 def test_wheel_carries_the_modules(tmp_path: Path) -> None:
     """From the wheel, unpacked as pip would, without network, in another folder. No intervals: those compile long."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(tmp_path), str(ROOT)]

@@ -36,8 +36,9 @@ def dry_runs(run: Path, show: Callable[[str], None]) -> list[str]:
                 check(artefact)
                 found = listing(artefact, to or f"{OWNER}/{artefact.name}", private=private)
                 lists += [*found, ""]
-                # Ten metrics of twenty files each would push everything else off the screen.
-                lines += [f"  {line}" for line in (found[:1] if len(made) > 1 else found)]
+                # Their files, a hundred and more, would push everything else off the screen.
+                lines += [f"  {line}" for line in found[:1]]
+                lines += [f"    note: {note}" for note in artefact.notes if len(made) == 1]
     text = "\n".join(lists)
     write_atomically(run / LISTING, lambda file: file.write(text.encode()))
     return lines

@@ -23,13 +23,14 @@ from cxrhf.data.attrition import Steps
 from cxrhf.data.card import TERMS, card
 from cxrhf.data.fingerprint import build_print, code_print, file_print
 from cxrhf.data.flow import flow
-from cxrhf.data.folder import RECORD, WORK, apart, check_strange, discard, opened, read_json, tidy, write_text
+from cxrhf.data.folder import RECORD, WORK, apart, check_strange, discard, opened, tidy, write_text
 from cxrhf.data.images import check_packages
 from cxrhf.data.labels import label_counts
 from cxrhf.data.notes import QUARANTINE
 from cxrhf.data.prepare import Prepared, prepare
 from cxrhf.data.shards import ROWS_PER_SHARD, ROWS_WITHOUT_PIXELS, ShardPlan, place_shards, write_shards
 from cxrhf.data.splits import NAMES
+from cxrhf.data.twin import draw_films, with_twin
 from cxrhf.errors import CxrhfError, RunError, SourceError
 from cxrhf.schema import ATTRIBUTE, check, image_schema, write_table
 from cxrhf.tables.places import check_writable
@@ -53,7 +54,8 @@ def build(config: BuildConfig) -> Built:
     if not config.no_pixels:
         check_packages()
     check_writable(folder, "folder")
-    if config.dataset == "synthetic" and not config.root:
+    made_up = config.dataset == "synthetic" and not config.root
+    if made_up:
         check_strange(folder, overwrite=config.overwrite)  # before minutes are spent on a twin
         config = with_twin(config, folder)
     if not config.root:
@@ -67,6 +69,8 @@ def build(config: BuildConfig) -> Built:
         return _as_it_is(folder, record)
     try:
         prepared = prepare(config, folder / WORK, folder / "notes", fingerprint)
+        if made_up:
+            draw_films(config, prepared.images)
         quarantine, rows = write_images(config, prepared, folder, fingerprint)
     except CxrhfError:
         discard(folder)  # nothing was made that could be taken over: other settings may follow
@@ -206,32 +210,3 @@ def _finish(
     write_text(folder / RECORD, json.dumps(record, indent=2, ensure_ascii=False, default=str) + "\n")
     tidy(folder)  # after the record: a build killed in between is finished
     return Built(folder, record, steps.lines(), notes)
-
-
-def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
-    """Make up the raw files below the build's own folder, once, and build from them."""
-    from cxrhf.data.synthetic import write
-
-    source = folder / "source"
-    said: dict[str, Any] = {
-        "n_patients": config.n_patients,
-        "seed": config.seed,
-        "dirty": config.dirty,
-        "pixels": not config.no_pixels,
-        "size": min(max(config.size, 64), 256),
-    }
-    if source.exists() and read_json(source / "made.json") != said and not config.overwrite:
-        raise RunError(
-            f"{source} is there and is not the twin that these settings make",
-            next_step="choose another --out, or say --overwrite to replace a twin of ours",
-        )
-    if read_json(source / "made.json") != said:
-        if source.exists() and read_json(source / "made.json") is None:
-            raise RunError(f"{source} was not made by us", next_step="move it away, or choose another --out")
-        draft = folder / WORK / "source"
-        for each in (draft, source):
-            shutil.rmtree(each, ignore_errors=True)
-        write("mimic", draft, **said)
-        write_text(draft / "made.json", json.dumps(said))
-        draft.replace(source)
-    return config.with_root(source)

@@ -26,6 +26,7 @@ from cxrhf.data.fingerprint import build_print, code_print
 from cxrhf.data.folder import outside
 from cxrhf.data.prepare import prepare
 from cxrhf.data.shards import features, fill
+from cxrhf.data.twin import draw_films, with_twin
 from cxrhf.errors import ConfigError, CxrhfWarning
 from cxrhf.findings import CHEXPERT, MIMIC, NIH
 from cxrhf.paths import builder_path
@@ -111,8 +112,6 @@ def builder_base() -> Any:
         def _settings(self) -> BuildConfig:
             known = settings(self.DATASET, self.config.name, self.config)
             if self.DATASET == "synthetic" and not known.root:
-                from cxrhf.data.build import with_twin
-
                 twin = f"twin-{build_print(known.content(), [], self.hash)}"  # other settings or code, another twin
                 return with_twin(known, Path(self._cache_dir_root) / "cxrhf" / twin)
             if not known.root:
@@ -126,7 +125,8 @@ def builder_base() -> Any:
             key = build_print(known.content(), fingerprints(known), self.hash)
             work = Path(self._cache_dir_root) / "cxrhf" / key
             if not (work / "rows.json").is_file():
-                _prepared(known, work, key)
+                made_up = self.DATASET == "synthetic" and not (self.config.root or self.config.data_dir)
+                _prepared(known, work, key, made_up=made_up)
             made = json.loads((work / "rows.json").read_text())
             size = None if known.no_pixels else known.size
             return [
@@ -157,9 +157,11 @@ def builder_base() -> Any:
     return CxrBuilder
 
 
-def _prepared(known: BuildConfig, work: Path, key: str) -> None:
+def _prepared(known: BuildConfig, work: Path, key: str, *, made_up: bool) -> None:
     """Choose, link, split and check; leave the rows of each shard in a file of its own, and at last a list of them."""
     prepared = prepare(known, work / "work", work / "notes", key)
+    if made_up:
+        draw_films(known, prepared.images)
     made: dict[str, list[str]] = {}
     if known.configuration == "notes":
         made["train"] = [str(path.relative_to(work)) for path in sorted((work / "notes").glob("*.parquet"))]

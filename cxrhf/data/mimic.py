@@ -52,7 +52,7 @@ def read(config: BuildConfig, steps: Steps, *, reports: bool = True) -> Mimic:
         patients=both.get_column("subject_id").n_unique(),
         studies=both.height,
         admissions=joined.get_column("hadm_id").n_unique(),
-        note="for the published counts: images are joined below, with or without admissions",
+        note="to compare with published counts",
     )
     images = images.join(labels, on=["subject_id", "study_id"], how="inner", maintain_order="left")
     images = images.rename({"subject_id": "patient_id", "dicom_id": "image_id"})

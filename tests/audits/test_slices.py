@@ -90,7 +90,9 @@ def test_the_planted_slice_is_found_confirmed_and_described(found: AuditOutput, 
     assert (inside & hidden & held).sum() / (hidden & held).sum() > truth.recall - 0.08
 
 
-@pytest.mark.parametrize("null", ["blind", "score", pytest.param("harmless", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "null", ["score", *(pytest.param(each, marks=pytest.mark.slow) for each in ("blind", "harmless"))]
+)
 def test_the_nulls_confirm_nothing(null: Null) -> None:
     for seed in range(3):
         assert not confirmed(audited(slices(1500, null=null, seed=seed), n_resamples=50))
@@ -148,6 +150,7 @@ def test_no_image_is_named_outside_the_tables_of_images(found: AuditOutput) -> N
     assert "secret" not in text
 
 
+@pytest.mark.slow
 def test_the_recipe_paper_confirms_nothing() -> None:
     output = audited(slices(1200, seed=1), slice_recipe="paper")
     assert not [row for row in output.results.to_pylist() if row["metric"] == "confirmed"]

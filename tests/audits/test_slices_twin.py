@@ -36,6 +36,8 @@ def test_the_hidden_slice_is_named(hospital: People) -> None:
     assert all(row["p_value"] < 0.01 for row in rows if row["slice"].endswith(tuple(f"{each}=1" for each in HIDDEN)))
 
 
-@pytest.mark.parametrize(("model", "null"), [("blind", "blind"), ("no_slice", "score")])
+@pytest.mark.parametrize(
+    ("model", "null"), [pytest.param("blind", "blind", marks=pytest.mark.slow), ("no_slice", "score")]
+)
 def test_where_nothing_can_be_found_nothing_is(hospital: People, model: str, null: str) -> None:
     assert not [row for row in confirmed(hospital, model, null) if any(each in row["slice"] for each in HIDDEN)]

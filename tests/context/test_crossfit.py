@@ -169,6 +169,7 @@ def test_calibrated_on_a_planted_problem(candidate, calibration):
     assert -0.01 < np.mean(gaps) < 0.08
 
 
+@pytest.mark.slow
 def test_same_numbers_for_any_workers_and_order():
     family, data, _ = chart(4, LOGISTIC, RIDGE, n_patients=150, words=60, blank=0.1)
     tried = sweep(family, data, seed=0, workers=1)

@@ -140,7 +140,7 @@ def test_nothing_is_found_where_nothing_is():
     assert all(abs(each.auroc - 0.5) < 4 * sd for each in tried)
 
 
-@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("dense", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_workers_and_threads_give_the_same_numbers(dense):
     family, data = planted(dense=dense)
     more = (Candidate("KNeighborsClassifier", {"n_neighbors": 3}), Candidate("RidgeClassifierCV", {}),

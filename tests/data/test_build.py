@@ -181,6 +181,36 @@ def test_a_folder_called_source_is_nobodys_but_its_owners(tmp_path):
     assert contents(tmp_path) == {"source/mine.txt": hashlib.sha256(b"keep me").hexdigest()}
 
 
+def test_of_a_twin_the_films_that_are_kept_are_drawn_and_a_stop_loses_none(tmp_path, monkeypatch):
+    """Half of the images have no prior note; those of the others are what a whole twin holds, byte for byte."""
+    from cxrhf.data.synthetic import films
+
+    write("mimic", tmp_path / "whole", n_patients=8, seed=0, size=64)
+    draw, drawn = films.save, []
+
+    def stopped(pixels, path):
+        if len(drawn) == 5:
+            raise KeyboardInterrupt
+        draw(pixels, path)
+        drawn.append(path)
+
+    small = BuildConfig("synthetic", out=str(tmp_path / "twin"), n_patients=8, size=64)
+    monkeypatch.setattr(films, "save", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        build(small)
+    times = {path: path.stat().st_mtime_ns for path in drawn}
+    monkeypatch.setattr(films, "save", draw)
+    done = build(small)
+    assert not done.record["quarantined"]
+    kept = set(load_images(done.folder)["image_id"].to_pylist())
+    there = {path.stem: path for path in (tmp_path / "twin" / "source").rglob("*.jpg")}
+    whole = {path.stem: path for path in (tmp_path / "whole").rglob("*.jpg")}
+    assert set(there) == kept < set(whole)
+    assert all(path.read_bytes() == whole[name].read_bytes() for name, path in there.items())
+    assert {path: path.stat().st_mtime_ns for path in drawn} == times  # what was drawn is not drawn again
+    assert "python -m cxrhf.data.synthetic mimic FOLDER --patients 8" in (done.folder / "source/README.md").read_text()
+
+
 def test_other_settings_do_not_touch_a_finished_twin(tmp_path):
     small = {"out": str(tmp_path / "twin"), "n_patients": 8, "no_pixels": True}
     build(BuildConfig("synthetic", **small))

@@ -240,6 +240,7 @@ def test_opposite_vectors_and_large_tables() -> None:
     np.testing.assert_array_equal(greedy(one[:1], -one[:1], ones, ones)[2], 0)
 
 
+@pytest.mark.slow
 def test_a_report_of_50_000_tokens(bert: str) -> None:
     words = ["left", "right", "lung", "heart", "effusion"]
     long = " ".join(np.random.default_rng(0).choice(words, 50_000))

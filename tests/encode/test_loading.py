@@ -53,6 +53,7 @@ def test_minilm_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
         locate("minilm")
 
 
+@pytest.mark.slow
 def test_the_package_of_minilm_is_not_imported() -> None:
     code = (
         "import sys; from cxrhf.encode import encode_texts, identity; from cxrhf.config_context import EncodeConfig\n"

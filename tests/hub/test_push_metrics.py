@@ -220,6 +220,7 @@ def check_page(python: Path, space: Path, base: Path, result: dict[str, Any], mo
     assert f'evaluate.load("tester/{space.name}")' in shown["code"]
 
 
+@pytest.mark.slow
 def test_a_space_starts_and_computes_the_example_of_its_card(
     published: LoopbackHub, results: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

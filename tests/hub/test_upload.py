@@ -324,6 +324,7 @@ def test_the_listing_shows_every_file_with_its_size(tmp_path: Path) -> None:
     assert any(MANIFEST in line for line in lines)
 
 
+@pytest.mark.slow
 def test_the_command_in_a_process_of_its_own(hub: LoopbackHub, tmp_path: Path) -> None:
     """HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE as a user sets them."""
     words = [sys.executable, "-m", "cxrhf", "push", "metric", "balanced_brier", "--to", hub.user]

@@ -223,6 +223,7 @@ def test_the_page_computes(folder: Path, address: str) -> None:
     assert all("127.0.0.1" in each or "localhost" in each for each in asked), asked
 
 
+@pytest.mark.slow
 def test_the_page_fits_a_telephone(address: str) -> None:
     with page(375, 800, dark=True) as seen:
         seen.page.goto(address)

@@ -51,6 +51,7 @@ def nih() -> Images:
     return Images(table, Files([folder / row["image"].replace(".png", ".jpg") for row in rows]))
 
 
+@pytest.mark.slow
 @pytest.mark.real
 def test_sex_and_view_are_read_from_a_network_of_photographs() -> None:
     config = ProbeConfig(

@@ -380,6 +380,7 @@ def test_python_can_do_the_same(twin: Path, tmp_path: Path) -> None:
         cxrhf.train(twin, epoch=3)
 
 
+@pytest.mark.slow
 def test_an_audit_does_not_make_a_run_forget_its_training(
     trained: Path, twin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

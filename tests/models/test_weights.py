@@ -213,6 +213,7 @@ def test_weights_that_are_no_numbers_are_said(tmp_path: Path) -> None:
         load_weights(make_model(SMALL, 1), str(tmp_path / "a.safetensors"), backbone=SMALL, channels=3)
 
 
+@pytest.mark.slow
 def test_what_timm_would_take_silently_is_an_error(tmp_path: Path) -> None:
     """A few networks are loaded without strictness by timm; inception_v3 is one of them."""
     tensors = dict(timm.create_model("inception_v3", num_classes=2, aux_logits=True).state_dict())

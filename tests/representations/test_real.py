@@ -39,6 +39,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return read_table(folder / "run" / "results.parquet").to_pylist()
 
 
+@pytest.mark.slow
 def test_sex_and_view_are_read_from_the_vectors(rows: list[dict[str, Any]]) -> None:
     found = {row["finding"]: row for row in rows if row["metric"] == "split_auroc"}
     assert found["sex=F"]["value"] > 0.8
@@ -47,6 +48,7 @@ def test_sex_and_view_are_read_from_the_vectors(rows: list[dict[str, Any]]) -> N
     assert found["view=AP"]["ci_low"] > 0.8
 
 
+@pytest.mark.slow
 def test_slices_surface_the_view(rows: list[dict[str, Any]]) -> None:
     """On patients that had no part in finding it, some slice of each finding's negatives is full of AP films."""
     for finding in ("pleural_effusion", "atelectasis"):

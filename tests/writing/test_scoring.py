@@ -341,6 +341,7 @@ def test_runs_without_reports(capsys: pytest.CaptureFixture[str]) -> None:
     assert "runs/words has no generations.parquet. Got: tables (none). Next: cxrhf generate MODEL" in said
 
 
+@pytest.mark.slow
 def test_unicode_and_long_reports(bert: str) -> None:
     table = reports(3, reference=["Épanchement 胸水 🫁"] * 6, generated=["left lung " * 25_000, "🫁", "胸水"] * 2)
     folder = make_run(Path("runs/words"), table)

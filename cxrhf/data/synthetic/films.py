@@ -113,14 +113,15 @@ def _save_some(people: People, listed: Sequence[tuple[int, Path]], size: int, se
 
 
 def save(pixels: Pixels, path: Path) -> None:
-    """Grey pixels -> a file, the same bytes every time."""
+    """Grey pixels -> a file, the same bytes every time, there whole or not at all."""
     from PIL import Image
 
-    picture = Image.fromarray(pixels)
+    picture, part = Image.fromarray(pixels), path.with_name(f"{path.name}.part")
     if path.suffix == ".png":
-        picture.save(path, compress_level=1)
+        picture.save(part, "PNG", compress_level=1)
     else:
-        picture.save(path, quality=_JPEG_QUALITY)
+        picture.save(part, "JPEG", quality=_JPEG_QUALITY)
+    part.replace(path)
 
 
 def spoil(paths: Mapping[str, Path], rng: np.random.Generator) -> dict[str, list[str]]:

@@ -68,7 +68,9 @@ def _panels(group: Group, y: float) -> tuple[list[str], float]:
             x, (width, height) = _MARGIN + place * (group.cell + _GAP), _size(picture)
             if name:
                 parts.append(text(x, y + 13, short(name, int(group.cell / 7)), "name"))
-            where = f'<svg x="{at(x)}" y="{at(y + head)}" width="{at(width)}" height="{at(height)}" viewBox='
+            # Cutting at the edge, where nothing is, would take the renderer a layer of the whole sheet each.
+            where = f'<svg overflow="visible" x="{at(x)}" y="{at(y + head)}" width="{at(width)}" height="{at(height)}" '
+            where += "viewBox="
             parts.append(str(picture).replace("<svg viewBox=", where, 1))
         y += head + max(_size(picture)[1] for _, picture in row) + _GAP
     return parts, y
@@ -87,7 +89,9 @@ def _legend(legend: Sequence[tuple[str, str]], y: float, total: float) -> tuple[
         width = 24 + len(words) * _LETTER + 16
         if x > _MARGIN and x + width > total - _MARGIN:
             x, y = _MARGIN, y + 20
-        key = str(key_mark(kind)).replace("<svg ", f'<svg x="{at(x)}" y="{at(y)}" width="16" height="16" ', 1)
+        key = str(key_mark(kind)).replace(
+            "<svg ", f'<svg overflow="visible" x="{at(x)}" y="{at(y)}" width="16" height="16" ', 1
+        )
         parts += [key, text(x + 22, y + 12, words, "tick")]
         x += width
     return parts, y + (28 if legend else 0)

@@ -1,0 +1,84 @@
+"""The made-up raw files that `build synthetic` builds from: written once, and of the films those that the build keeps.
+
+Half of the images have no prior note and leave a build before their picture is opened; drawing them is what takes time.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cxrhf.config_build import BuildConfig
+from cxrhf.data.folder import WORK, read_json, write_text
+from cxrhf.errors import RunError
+
+_SAID = """# Made-up files in the layout of MIMIC
+
+Invented by cxrhf for the dataset in the folder above; no person is behind any of it. Of the films only those are here
+that this dataset keeps. All of them, elsewhere:
+
+    python -m cxrhf.data.synthetic mimic FOLDER --patients {n_patients} --seed {seed} --size {size}
+"""
+
+
+def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
+    """Make up the raw files below the build's own folder, once, and build from them; `draw_films` adds the pictures."""
+    from cxrhf.data.synthetic import write
+
+    source, said = folder / "source", _settings(config)
+    made = read_json(source / "made.json")
+    if source.exists() and made != said and not config.overwrite:
+        raise RunError(
+            f"{source} is there and is not the twin that these settings make",
+            next_step="choose another --out, or say --overwrite to replace a twin of ours",
+        )
+    if made != said:
+        if source.exists() and made is None:
+            raise RunError(f"{source} was not made by us", next_step="move it away, or choose another --out")
+        draft = folder / WORK / "source"
+        for each in (draft, source):
+            shutil.rmtree(each, ignore_errors=True)
+        # Where pictures are to be damaged, all have to be there: defects.json counts them.
+        write("mimic", draft, **(said | {"pixels": said["pixels"] and config.dirty}))
+        if said["pixels"] and not config.dirty:
+            write_text(draft / "README.md", _SAID.format(**said))
+        write_text(draft / "made.json", json.dumps(said))
+        draft.replace(source)
+    return config.with_root(source)
+
+
+def draw_films(config: BuildConfig, images: pl.DataFrame) -> None:
+    """Draw the pictures of these images (image_id, path) that are not there yet; after a kill it goes on."""
+    if config.no_pixels or config.dirty or not images.height:
+        return
+    from tqdm import tqdm
+
+    from cxrhf.data.synthetic.films import save_films
+    from cxrhf.data.synthetic.mimic_files import mimic_names
+    from cxrhf.data.synthetic.people import people
+
+    missing = [(image_id, Path(path)) for image_id, path in images.select("image_id", "path").iter_rows()
+               if not Path(path).is_file()]  # fmt: skip
+    if not missing:
+        return
+    said = _settings(config)
+    made = people(said["n_patients"], said["seed"])
+    row = dict(mimic_names(made, said["seed"]).select("image_id", "image").iter_rows())
+    with tqdm(total=len(missing), unit=" pictures", disable=None) as bar:
+        save_films(made, {row[image_id]: path for image_id, path in missing}, said["size"], seed=said["seed"],
+                   heard=bar.update)  # fmt: skip
+
+
+def _settings(config: BuildConfig) -> dict[str, Any]:
+    """What a twin is made from, and known again by."""
+    return {
+        "n_patients": config.n_patients,
+        "seed": config.seed,
+        "dirty": config.dirty,
+        "pixels": not config.no_pixels,
+        "size": min(max(config.size, 64), 256),
+    }
