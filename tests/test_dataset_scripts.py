@@ -16,6 +16,7 @@ from cxrhf.data.load import load_images, load_notes
 from cxrhf.data.synthetic import write
 from cxrhf.errors import ConfigError, CxrhfWarning, RunError
 from cxrhf.paths import shipped
+from tests.thinned import thinned
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = shipped("dataset_scripts")
@@ -45,7 +46,7 @@ def twins(tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", thinned(NAMES, ("synthetic", "mimic_cxr_context", "nih_chestxray14")))
 def test_builder_gives_what_the_command_gives(name, twins, tmp_path):
     root = str(twins(name))
     builder = builder_class(name)(root=root, cache_dir=str(tmp_path / "cache"), **SETTINGS)

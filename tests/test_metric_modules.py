@@ -472,6 +472,7 @@ def test_more_than_two_groups() -> None:
 # Several processes, a wheel, and copies without cxrhf.
 
 
+@pytest.mark.slow
 def test_two_processes_agree_with_one(tmp_path: Path) -> None:
     """Each process adds its own rows; the first one computes. The rows then come in another order."""
     command = [sys.executable, "-m", "tests.metric_process", str(tmp_path)]

@@ -134,6 +134,7 @@ def test_mentions_are_the_planted_ones(run, twin, material):
         assert (np.array(rows["mention"].to_pylist())[at] == (planted(twin, material, finding).level >= 3)).all()
 
 
+@pytest.mark.slow
 def test_permuted_labels_find_nothing(material):
     some = FINDINGS[:2]
     mixed = permuted(replace(material, findings=some, y=material.y[:, : len(some)]), 5)

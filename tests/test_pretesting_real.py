@@ -53,6 +53,7 @@ def indications() -> Material:
     return material(images, notes, list(HEADINGS))
 
 
+@pytest.mark.slow
 def test_indications_beat_chance():
     """Every report is a patient of its own here; identical indications of two patients are two notes."""
     found = fit_context(indications(), ContextFitConfig("-", features=("words",), workers=1))

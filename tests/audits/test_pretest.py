@@ -301,6 +301,7 @@ def test_odd_groups_ages_and_times() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_nih() -> None:
     loaded = load_predictions(real_data("nih/predictions.csv.gz"))
     little = fit(loaded.table, loaded.times, "age", "sex").about["auroc"]

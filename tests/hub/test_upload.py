@@ -18,6 +18,7 @@ from cxrhf.hub.connection import Hub, HubError, again, connect, shown_endpoint, 
 from cxrhf.hub.listing import listing
 from cxrhf.hub.upload import MANIFEST, Pushed, push
 from tests.hub.loopback import Answer, Drop, LoopbackHub
+from tests.thinned import thinned
 
 CARD = b"---\nlicense: apache-2.0\n---\n\n# A network\n"
 WEIGHTS = bytes(range(256)) * 8000  # 2 MB
@@ -96,9 +97,10 @@ def test_a_public_repository_stays_public_and_spaces_are_of_gradio(hub: Loopback
     assert not hub.repos["space", repo].private
 
 
-@pytest.mark.parametrize("method_path", ["GET /api/models/", "POST /api/repos/create", "POST /api/validate-yaml",
-                                         "POST /preupload/", "POST /objects/batch", "PUT .", "POST /commit/",
-                                         "GET /tree/"])  # fmt: skip
+@pytest.mark.parametrize("method_path", thinned(
+    ["GET /api/models/", "POST /api/repos/create", "POST /api/validate-yaml", "POST /preupload/", "POST /objects/batch",
+     "PUT .", "POST /commit/", "GET /tree/"],
+    ("POST /api/repos/create", "PUT .", "POST /commit/", "GET /tree/")))  # fmt: skip
 @pytest.mark.parametrize("fault", [Answer(500), Answer(429, {"Retry-After": "0"}), Drop(after=0)])
 @pytest.mark.usefixtures("no_waiting")
 def test_what_passes_is_outlived_wherever_it_strikes(

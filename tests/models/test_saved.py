@@ -22,6 +22,7 @@ from cxrhf.models.backbone import last_layer, last_layer_name, make_model
 from cxrhf.models.pictures import Look, look_facts, numbers_of, square
 from cxrhf.models.saved import load_saved, read_about, save_model
 from cxrhf.models.tensor_files import write_tensors
+from tests.thinned import thinned
 
 BACKBONES = ("densenet121", "resnet18", "vit_tiny_patch16_224", "convnext_atto", "tf_efficientnet_lite0")
 NAMES = ["edema", "sex=F", "sex=M"]
@@ -73,7 +74,7 @@ QUICK = ("vit_tiny_patch16_224", 3, 3), ("resnet18.a1_in1k", 1, 3)
 
 @pytest.mark.parametrize(
     ("backbone", "n", "channels"),
-    [each if each in QUICK else pytest.param(*each, marks=pytest.mark.slow) for each in WAYS],
+    thinned(WAYS, QUICK),
 )
 def test_all_three_ways_to_load_give_the_same_bits(backbone: str, n: int, channels: int, tmp_path: Path) -> None:
     """Small batches are what a last layer with one output computes differently where its weights are not aligned."""

@@ -24,6 +24,7 @@ from cxrhf.models.tasks import shuffled
 from cxrhf.models.train import Material
 from cxrhf.models.validation import mean_auroc, validation_loss
 from tests.models.tiny import config, material, trained
+from tests.thinned import thinned
 
 AUGMENT = {"flip": 0.5, "rotation": 10.0, "scale": 0.1}
 
@@ -44,6 +45,7 @@ def test_it_learns_what_is_there(tmp_path: Path, backbone: str) -> None:
     assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
 
 
+@pytest.mark.slow
 def test_dealt_labels_teach_nothing(tmp_path: Path) -> None:
     """One network leans one way or the other, for what is drawn here is plain to see; together they do not."""
     what, _ = material(180)
@@ -81,12 +83,7 @@ SETTINGS: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-QUICK = ("everything", "workers")
-
-
-@pytest.mark.parametrize(
-    "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in sorted(SETTINGS)]
-)
+@pytest.mark.parametrize("name", thinned(sorted(SETTINGS), ("everything",)))
 def test_stopped_at_any_step_it_goes_on_exactly(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = config(epochs=3, save_every=4, **SETTINGS[name])
     what, _ = material(80)

@@ -88,6 +88,7 @@ def test_the_gallery_is_small_pictures_of_the_ends(run: Path) -> None:
     assert all((row["image_id"], row["slice"]) in members for row in rows)
 
 
+@pytest.mark.slow
 def test_a_filled_sheet_comes_back_with_prevalence_and_odds(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = next(iter(sorted((run / "labelling").glob("*cardiomegaly*negative.csv"))))
     slices = {

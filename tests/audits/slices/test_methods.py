@@ -9,6 +9,7 @@ from cxrhf.audits.slices.methods import METHODS, Seen, assign, discover
 from cxrhf.config_representations import SLICE_METHODS
 from cxrhf.errors import ConfigError, CxrhfError
 from tests.audits.slices.planted import halves, match, silent
+from tests.thinned import thinned
 
 # Least mean precision and recall over two draws of the slice that matches best, on rows not discovered on. Over six
 # draws PlaneSpot's precision is .95 to 1 but once .76, that of bias_clusters once .79, Domino's recall .15 to .9.
@@ -29,6 +30,11 @@ def test_methods_are_those_of_the_settings() -> None:
     assert tuple(METHODS) == SLICE_METHODS == tuple(LEAST)
 
 
+FAST = tuple(
+    each for each in SLICE_METHODS if each not in ("spotlight", "george", "planespot")
+)  # the others take seconds
+
+
 @pytest.mark.parametrize("name", SLICE_METHODS)
 def test_the_planted_slice_is_found(name: str) -> None:
     values = []
@@ -44,7 +50,7 @@ def test_the_planted_slice_is_found(name: str) -> None:
     assert at_10 >= 0.85
 
 
-@pytest.mark.parametrize("name", SLICE_METHODS)
+@pytest.mark.parametrize("name", thinned(SLICE_METHODS, FAST))
 def test_neither_order_nor_repetition_matters(name: str) -> None:
     data = halves(800)
     order = np.random.default_rng(3).permutation(len(data.seen.y))
@@ -58,7 +64,7 @@ def test_neither_order_nor_repetition_matters(name: str) -> None:
     np.testing.assert_allclose(flipped, one.weights(*data.other)[::-1], atol=1e-9)
 
 
-@pytest.mark.parametrize("name", SLICE_METHODS)
+@pytest.mark.parametrize("name", thinned(SLICE_METHODS, FAST))
 def test_negatives_as_well(name: str) -> None:
     """The mirror of D2: labels and probabilities the other way round give the same slices."""
     data = halves(800)
