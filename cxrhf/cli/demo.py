@@ -149,7 +149,7 @@ def settled(config: DemoConfig) -> DemoConfig:
     """What --quick means, and where the run goes."""
     if config.quick:
         # Fewer films want fewer steps, or the network learns them by heart.
-        config = replace(config, n_patients=max(20, config.n_patients // 8), steps=config.steps // 4, report_steps=0,
+        config = replace(config, n_patients=max(20, config.n_patients // 8), steps=config.steps // 8, report_steps=0,
                          out=config.out or "runs/demo-quick", quick=False)  # fmt: skip
     return replace(config, out=config.out or "runs/demo")
 

@@ -25,7 +25,7 @@ Made = TypeVar("Made")
 
 _AHEAD = 4  # pictures waiting for each thread: enough to keep it busy, few enough to stay small in memory
 _JPEG_QUALITY = 90
-MANY, _PART = 1500, 100  # fewer pictures are drawn before another process has started; those of one part
+MANY, _PART = 300, 50  # fewer pictures are drawn before other processes have started; those of one part
 SPOILT = ("missing", "empty", "truncated", "not_an_image")
 
 
