@@ -16,7 +16,7 @@ examples:
   cxrhf predict runs/quick
   cxrhf predict runs/quick --splits all
   cxrhf predict runs/quick --build data/other_hospital --splits all --out runs/quick-elsewhere
-  accelerate launch -m cxrhf predict runs/mimic-densenet"""
+  accelerate launch -m cxrhf predict runs/mimic-densenet121"""
 
 
 def main(args: Sequence[str]) -> int:
