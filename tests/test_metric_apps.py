@@ -55,12 +55,9 @@ def started() -> Iterator[Callable[[], Any]]:
         yield start_once
 
 
-# A page takes seconds to start: words at once, and numbers by tests/hub/test_widget.py; the others with the slow tests.
-QUICK = ("lexical_diversity",)
-SOME = [each if each.name in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in FOLDERS]
-
-
-@pytest.mark.parametrize("folder", SOME, ids=[folder.name for folder in FOLDERS])
+# A page takes seconds to start; tests/hub/test_widget.py computes with one at once.
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
 def test_page_computes_the_example_of_the_card(
     folder: Path, start: Callable[[Path], tuple[str, dict[str, str]]], started: Callable[[], Any]
 ) -> None:

@@ -162,6 +162,7 @@ def test_without_network_the_answer_comes_at_once(tmp_path: Path, monkeypatch: p
     assert len(open_encoder(EncodeConfig("minilm")).model_hash) == 64
 
 
+@pytest.mark.slow
 def test_models_are_fetched_without_code_and_bin_then_kept(
     hub: tuple[str, list[str]], tmp_path: Path, tiny: dict[str, Path]
 ) -> None:

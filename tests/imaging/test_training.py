@@ -104,6 +104,7 @@ def test_predicting_twice_changes_nothing_and_more_splits_add(trained: Path, twi
     assert more.num_rows == before.num_rows + 3 * load_images(twin, split="train").num_rows
 
 
+@pytest.mark.slow
 def test_another_build_gets_a_run_of_its_own(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cxrhf.config_build import BuildConfig
     from cxrhf.data.build import build
