@@ -16,6 +16,7 @@ from cxrhf.context.parts import Candidate, Family, Labelled, Tried
 from cxrhf.context.sweep import best_of_each_kind, pack, spread, sweep, unpack
 from cxrhf.errors import CxrhfError, LeakageError, TableError
 from cxrhf.metrics import auroc
+from tests.thinned import thinned
 
 CANDIDATES = (
     Candidate("LinearSVC", {"C": 0.001}),
@@ -140,7 +141,7 @@ def test_nothing_is_found_where_nothing_is():
     assert all(abs(each.auroc - 0.5) < 4 * sd for each in tried)
 
 
-@pytest.mark.parametrize("dense", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dense", thinned([False, True], [False]))
 def test_workers_and_threads_give_the_same_numbers(dense):
     family, data = planted(dense=dense)
     more = (Candidate("KNeighborsClassifier", {"n_neighbors": 3}), Candidate("RidgeClassifierCV", {}),

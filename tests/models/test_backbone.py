@@ -28,7 +28,7 @@ def same(one: nn.Module, other: nn.Module, but: str = "") -> bool:
 
 
 @pytest.mark.parametrize("name", [*SMALL, "densenet121", "efficientvit_m0"])
-@pytest.mark.parametrize("channels", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("channels", thinned([1, 3], [1]))
 def test_the_last_layer_of_what_goes_into_it_is_the_output(name: str, channels: int) -> None:
     """Bit for bit. timm's own pre_logits are the same, but for networks that normalise after it (efficientvit_m0)."""
     model = make_model(name, 3, channels=channels, size=64).eval()

@@ -35,7 +35,7 @@ def logits(model: torch.nn.Module, what: Material) -> np.ndarray:
     return look_at(model, squares, len(target), make_accelerator(device="cpu"), batch_size=16).logits
 
 
-@pytest.mark.parametrize("backbone", ["test_resnet", pytest.param("test_vit", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backbone", thinned(["test_resnet", "test_vit"], ["test_resnet"]))
 def test_it_learns_what_is_there(tmp_path: Path, backbone: str) -> None:
     what, _ = material(180)
     done = trained(tmp_path, config(backbone=backbone, epochs=8, best_by="auroc", schedule="cosine", warmup=5), what)

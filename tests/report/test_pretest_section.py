@@ -229,9 +229,15 @@ def served(rows, tmp_path_factory) -> Iterator[tuple[str, list[str]]]:
         yield found
 
 
-def test_in_a_browser_at_every_width_and_scheme(served) -> None:
+LOOKS = [(name, width, dark) for name in ("alone.html", "both.html") for width in (375, 1440) for dark in (False, True)]
+
+
+@pytest.mark.parametrize(
+    "looks", [[LOOKS[3], LOOKS[4]], pytest.param(LOOKS, marks=pytest.mark.slow)], ids=["some", "all"]
+)
+def test_in_a_browser_at_every_width_and_scheme(served, looks) -> None:
     with page() as browser:
-        for name, width, dark in (("alone.html", 1440, True), ("both.html", 375, False)):
+        for name, width, dark in looks:
             with opened(browser, served, name, width=width, dark=dark) as look:
                 for _ in ("closed", "open"):
                     assert look.evaluate("document.documentElement.scrollWidth") == width

@@ -30,9 +30,8 @@ def test_methods_are_those_of_the_settings() -> None:
     assert tuple(METHODS) == SLICE_METHODS == tuple(LEAST)
 
 
-FAST = tuple(
-    each for each in SLICE_METHODS if each not in ("spotlight", "george", "planespot")
-)  # the others take seconds
+# The others take seconds.
+FAST = tuple(each for each in SLICE_METHODS if each not in ("spotlight", "george", "planespot"))
 
 
 @pytest.mark.parametrize("name", SLICE_METHODS)
