@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +124,7 @@ def context_of(
     return PlantedContext(y, score, expit(intercept + slope * score), pretest, c, patient, truth)
 
 
+@lru_cache(maxsize=1024)  # every twin asks for the same dozen findings, and again for each finding's text
 def context_truth(
     *, pi: float = 0.2, m: float = 1.0, g: float = 0.8, eta: float = 0.4, d0: float = 1.5
 ) -> ContextTruth:
@@ -186,6 +188,8 @@ def _root(function: Callable[[float], float], low: float = -40.0, high: float = 
             high = middle
         else:
             low = middle
+        if (low + high) / 2 == middle:  # neighbours: nothing moves any more
+            break
     return (low + high) / 2
 
 

@@ -26,6 +26,7 @@ from cxrhf.models.seeding import drawing, number
 
 EXAMPLES = "densenet121, resnet50, resnet34, convnext_tiny, vit_small_patch16_224, tf_efficientnet_lite0"
 HEAD_SPREAD = 0.01
+_FITS: set[tuple[str, int, int]] = set()  # networks that have been tried: name, channels, size
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
@@ -208,8 +209,11 @@ def _check_taken(backbone: str, model: nn.Module, wanted: dict[str, Any], taken:
 def _try(model: nn.Module, backbone: str, channels: int, size: int) -> None:
     """A picture without numbers goes through the network: does its size fit, are the outputs those of the last layer?
 
-    A ViT leaves out what is no whole patch, a DenseNet needs 32 pixels: better said now than in training.
+    A ViT leaves out what is no whole patch, a DenseNet needs 32 pixels: better said now than in training. Tried once in
+    a process: dropout and the number of outputs change no shape below the last layer.
     """
+    if (backbone, channels, size) in _FITS:
+        return
     patch = getattr(getattr(model, "patch_embed", None), "patch_size", None)
     if isinstance(patch, tuple) and size % max(patch):
         raise ConfigError(
@@ -235,6 +239,7 @@ def _try(model: nn.Module, backbone: str, channels: int, size: int) -> None:
         model.train(learning)
     if not made or out is not made[-1] or out.ndim != 2:
         raise _not_linear(backbone, "something after it")
+    _FITS.add((backbone, channels, size))
 
 
 def _count_once(model: nn.Module) -> None:

@@ -92,7 +92,7 @@ def moments_of(
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
 
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-        return flat(get_optimizer_state_dict(model, optimizer.optimizer, options=options).get("state", {}))  # type: ignore[arg-type]
+        return flat(get_optimizer_state_dict(model, optimizer.optimizer, options=options).get("state", {}))
     return flat(optimizer.state_dict()["state"])
 
 
