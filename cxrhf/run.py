@@ -152,7 +152,7 @@ def new_record(verb: str, config: Mapping[str, Any], inputs: Sequence[Input | Ma
         "config": public(dict(config)),
         "seed": config.get("seed"),
         "inputs": [asdict(each) if isinstance(each, Input) else dict(each) for each in inputs],
-        "versions": _versions(),
+        "versions": versions(),
         "commit": _commit(),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
@@ -274,7 +274,8 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of this package and of those that decide its numbers, where they are installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     from cxrhf import __version__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+
+from tests.small_pictures import ZOOM
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -21,7 +24,7 @@ def _small_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("cxrhf.report.files.ZOOM", 0.25)
+        patched.setattr("cxrhf.report.files.ZOOM", ZOOM)
         yield
 
 
@@ -35,9 +38,10 @@ def small_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not (folder / "printed.txt").is_file():
             folder.mkdir(exist_ok=True)
             flags = "--n-patients 40 --size 64 --n-resamples 20 --steps 4 --report-steps 4"
+            python = shlex.join([sys.executable, str(ROOT / "tests" / "small_pictures.py")])
             # The Makefile's own recipe, in another folder; the packages are there, so nothing is installed.
             done = subprocess.run(
-                ["make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "demo", f"PY={sys.executable}",
+                ["make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "demo", f"PY={python}",
                  f"CORE={ROOT / 'pyproject.toml'}", f"PYTHONPATH={ROOT}", f"DEMO_FLAGS={flags}"],
                 cwd=folder, text=True, capture_output=True, check=False,
             )  # fmt: skip

@@ -45,6 +45,7 @@ def test_no_image_or_patient_is_named(run: Path) -> None:
         assert ".png" not in text.replace("waterfall.png", ""), path.name
 
 
+@pytest.mark.slow
 def test_fourteen_findings_in_a_browser(run: Path) -> None:
     text = (run / "report.html").read_text(encoding="utf-8")
     assert 300_000 < len(text.encode()) < 3_000_000

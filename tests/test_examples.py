@@ -1,12 +1,18 @@
-"""Every example runs as a reader would run it, offline, and its numbers are those of the metric functions."""
+"""Every example runs as a reader would run it, offline, and its numbers are those of the metric functions.
+
+Most run in this process, where torch and transformers are imported already; `make test-slow` starts each anew.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib.util
+import io
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -30,14 +36,27 @@ needs_torch = pytest.mark.skipif(
 )
 
 
-def run(
-    name: str, folder: Path, *options: str, launcher: tuple[str, ...] = (), transformers: bool = True
-) -> tuple[str, dict[str, Any]]:
-    """What an example prints and what it writes; with transformers to be found, or without."""
+def run(name: str, folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
+    """What an example prints and what it writes."""
+    out = folder / "out.json"
+    return here([str(EXAMPLES / name), *options, "--out", str(out)], folder), json.loads(out.read_text())
+
+
+def here(words: list[str], folder: Path) -> str:
+    """What `python *words` prints in a folder, run in this process."""
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", words)
+        runpy.run_path(words[0], run_name="__main__")
+    return printed.getvalue()
+
+
+def run_alone(name: str, folder: Path, *options: str, launcher: tuple[str, ...] = ()) -> tuple[str, dict[str, Any]]:
+    """The same in a process of its own, where transformers is not to be found."""
     out = folder / "out.json"
     out.unlink(missing_ok=True)
     words = [*launcher, str(EXAMPLES / name), *options, "--out", str(out)]
-    return started(words, folder, transformers=transformers), json.loads(out.read_text())
+    return started(words, folder, transformers=False), json.loads(out.read_text())
 
 
 def started(words: list[str], folder: Path, transformers: bool = True) -> str:
@@ -68,8 +87,14 @@ def started(words: list[str], folder: Path, transformers: bool = True) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_started_alone(tmp_path, name):
+    assert started([str(EXAMPLES / name)], tmp_path)
+
+
 def test_audit_of_a_predictions_file(tmp_path):
-    printed = started([str(EXAMPLES / "audit_predictions.py")], tmp_path)
+    printed = here([str(EXAMPLES / "audit_predictions.py")], tmp_path)
     with (tmp_path / "runs" / "example.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     for finding in ("cardiomegaly", "pneumothorax"):
@@ -93,7 +118,7 @@ def test_audit_of_a_file_of_ones_own(tmp_path):
     """Without a pre-test probability there is no drop to tell, and the rest is as before."""
     lines = ["id,patient,label,score", *(f"{k},{k // 2},{k % 3 == 0:d},{(k * 37 % 100) / 100}" for k in range(200))]
     (tmp_path / "mine.csv").write_text("\n".join(lines))
-    printed = started([str(EXAMPLES / "audit_predictions.py"), "--predictions", "mine.csv"], tmp_path)
+    printed = here([str(EXAMPLES / "audit_predictions.py"), "--predictions", "mine.csv"], tmp_path)
     assert "of its AUROC" not in printed
     assert "auroc" in printed
     assert not (tmp_path / "runs" / "example.csv").exists()
@@ -138,7 +163,7 @@ OPTIONS = ("--cpu", "--n-resamples", "200")
 @needs_torch
 def test_accelerate(tmp_path):
     """It needs no transformers; that evaluate imports it all the same would be a third of the time of each process."""
-    _, one = run("accelerate_metrics.py", tmp_path, *OPTIONS, transformers=False)
+    _, one = run_alone("accelerate_metrics.py", tmp_path, *OPTIONS)
     assert one["processes"] == 1
     assert len(one["rows"]["labels"]) % 16  # the last batches do not divide evenly
     assert_close(one["gathered"], one["by_files"])
@@ -148,8 +173,8 @@ def test_accelerate(tmp_path):
 @needs_torch
 @pytest.mark.slow
 def test_accelerate_gives_the_same_from_one_process_and_from_two(tmp_path):
-    printed, one = run("accelerate_metrics.py", tmp_path, *OPTIONS, transformers=False)
-    printed_by_two, two = run("accelerate_metrics.py", tmp_path, *OPTIONS, launcher=TORCHRUN, transformers=False)
+    printed, one = run_alone("accelerate_metrics.py", tmp_path, *OPTIONS)
+    printed_by_two, two = run_alone("accelerate_metrics.py", tmp_path, *OPTIONS, launcher=TORCHRUN)
     # A launcher may start one process without saying so; then the rest of this test would compare nothing.
     assert (one["processes"], two["processes"]) == (1, 2)
     # A batch of another size may change the last bit of a logit, on some processors: 5e-7 of one below 8, a quarter of

@@ -28,7 +28,7 @@ whether a shortcut explains a gap. Last, a tiny vision-language model learns to 
 films in six ways of decoding, and the page tells what they leave out, beside a simulated writer with known flaws. What
 could be published of all this is looked through and listed; nothing is sent.
 
-A demo that was stopped goes on with the same command.
+A demo that was stopped goes on with the same command; one that is finished is not made again.
 
 examples:
   cxrhf demo
@@ -50,6 +50,7 @@ def main(args: Sequence[str]) -> int:
 
     from cxrhf.auditing import add_sources, progress_line
     from cxrhf.cli.audit import audit_into
+    from cxrhf.cli.demo_done import KEY, PAGE, is_done, made_with
     from cxrhf.cli.demo_example import write_example
     from cxrhf.cli.demo_push import dry_runs
     from cxrhf.cli.demo_reports import reports
@@ -67,6 +68,13 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.run import made_up, open_run
     from cxrhf.schema import load_predictions, read_table
 
+    stamp = made_with(config)
+    place = Path(str(config.out))
+    if not config.overwrite and is_done(place, stamp):
+        print(f"This demo is finished, and nothing has changed since. To make it anew, remove {place} first.")
+        print(_next(place))
+        print(place / PAGE)
+        return 0
     need_packages("the demo's films", ("PIL", "pydicom"), "data,words,train,vlm")
     run = open_run(
         str(config.out),
@@ -138,9 +146,11 @@ def main(args: Sequence[str]) -> int:
     cards = write_cards(run.path)
     steps.say([f"A card of each of {len(cards)} models, written from the results: {cards[0].parent}",
                *dry_runs(run.path, steps.show)])  # fmt: skip
-    steps.finish()
     assert prepared.table is not None
-    print(_next(run.path, write_example(run.path, prepared.table, MODELS["ideal"])))
+    write_example(run.path, prepared.table, MODELS["ideal"])
+    run.finish(**{KEY: stamp})
+    steps.finish()
+    print(_next(run.path))
     print(page)
     return 0
 
@@ -154,11 +164,13 @@ def settled(config: DemoConfig) -> DemoConfig:
     return replace(config, out=config.out or "runs/demo")
 
 
-def _next(run: Path, example: Path) -> str:
+def _next(run: Path) -> str:
     """The three commands that lie nearest; the page's path comes last, for scripts."""
+    from cxrhf.cli.demo_example import NAME
+
     program = _program()
     commands = {
-        f"{program} audit {example} --out runs/example": "audit a file: bring yours in this form",
+        f"{program} audit {run / NAME} --out runs/example": "audit a file: bring yours in this form",
         f"{program} report {run} --cards model_cards": "a card for each model of this run",
         f"{program} selfcheck": "does this installation find planted truth?",
     }

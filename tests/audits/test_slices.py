@@ -138,6 +138,7 @@ def test_weights_are_not_used_and_one_of_three_values_stands_against_both_others
     assert gaps["positive & hidden=1"] == "positive & hidden=0"
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_their_order(found: AuditOutput, planted: PlantedSlices) -> None:
     other = audited(planted, rows=np.random.default_rng(3).permutation(len(planted.y)))
     timed = lambda rows: [row for row in rows if row["metric"] != "seconds"]  # noqa: E731
@@ -183,6 +184,7 @@ def test_few_images_and_scores_that_are_no_probabilities_are_said() -> None:
     assert any("no probabilities" in note for note in output.notes)
 
 
+@pytest.mark.slow
 def test_all_methods_go_through_the_same_door() -> None:
     output = audited(slices(800, seed=2), slice_methods=("all",), n_resamples=50)
     rows = output.results.to_pylist()

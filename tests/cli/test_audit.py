@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ import pytest
 from cxrhf import cli
 from cxrhf.auditing import progress_line
 from cxrhf.cli.audit import default_out
+from cxrhf.cli.demo import settled
+from cxrhf.cli.demo_done import is_done, made_with
+from cxrhf.config_demo import DemoConfig
 from cxrhf.metrics.ranking import auroc
 from cxrhf.report.lines import summary_lines
 from cxrhf.schema import PREDICTION, RESULT, read_predictions, read_table, table_of
@@ -127,6 +131,32 @@ def test_demo(small_demo: Path) -> None:
         assert f" {file} " in listed
 
 
+SMALL = ("demo", "--out", "runs/demo", "--n-patients", "40", "--size", "64", "--n-resamples", "20", "--steps", "4",
+         "--report-steps", "4")  # fmt: skip
+
+
+def test_a_finished_demo_is_not_made_again(
+    small_demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same commands and the same page at the end; other settings, code or a missing page, and it goes on."""
+    monkeypatch.chdir(small_demo)
+    page = Path("runs/demo/report.html")
+    before = page.stat().st_mtime_ns
+    assert cli.main(SMALL) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert "is finished" in printed[0]
+    assert printed[1:] == (small_demo / "printed.txt").read_text().splitlines()[1 - len(printed) :]
+    assert page.stat().st_mtime_ns == before
+    config = settled(DemoConfig(out="runs/demo", n_patients=40, size=64, n_resamples=20, steps=4, report_steps=4))
+    stamp = made_with(config)
+    assert is_done(page.parent, stamp)
+    assert made_with(replace(config, n_resamples=21)) != stamp
+    monkeypatch.setattr("cxrhf.run.versions", lambda: {"cxrhf": "0"})
+    assert made_with(config) != stamp
+    assert not is_done(page.parent, made_with(config))
+    assert not is_done(page.parent / "network", stamp)
+
+
 @pytest.mark.slow
 def test_a_demo_again_and_of_another_seed(
     small_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -134,14 +164,13 @@ def test_a_demo_again_and_of_another_seed(
     """What the first one trained is kept; `small_demo` stays as it is."""
     shutil.copytree(small_demo / "runs", tmp_path / "runs")
     monkeypatch.chdir(tmp_path)
-    record = json.loads((tmp_path / "runs" / "demo" / "run.json").read_text())["config"]
-    small = ["demo", "--out", "runs/demo", "--n-patients", "40", "--size", "64", "--n-resamples", "20", "--steps", "4",
-             "--report-steps", "4"]  # fmt: skip
-    assert record["n_resamples"] == 20
+    (tmp_path / "runs" / "demo" / "report.html").unlink()
+    small = list(SMALL)
     weights = tmp_path / "runs" / "demo" / "network" / "models" / "seed-0" / "model.safetensors"
     before = weights.stat().st_mtime_ns
     assert cli.main(small) == 0
     assert weights.stat().st_mtime_ns == before
+    assert (tmp_path / "runs" / "demo" / "report.html").is_file()
     assert cli.main([*small, "--seed", "1"]) == 2
     assert "made from other inputs" in capsys.readouterr().err
 

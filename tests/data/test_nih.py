@@ -133,9 +133,8 @@ def test_the_real_table_and_its_pictures():
     assert (sums["infiltration"], sums["pleural_effusion"], sums["hernia"]) == (19_894, 13_317, 227)
     assert sums["no_finding"] == 60_361
     assert steps.rows[-1]["note"] == "621 of 112,120 are there"
-    assert (
-        sum(Path(path).exists() for path in images["path"].to_list() if path.startswith(str(pictures.resolve()))) == 621
-    )
+    there = str(pictures.resolve())
+    assert sum(Path(path).exists() for path in images["path"].to_list() if path.startswith(there)) == 621
 
 
 @pytest.mark.parametrize("old", [False, True])

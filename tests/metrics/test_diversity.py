@@ -327,6 +327,7 @@ def repeated(n: int, rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
     return [own[k] if rng.random() < 0.7 else other[i] for i, k in enumerate(patient)], patient
 
 
+@pytest.mark.slow
 def test_coverage_in_a_small_cell() -> None:
     """A quick guard: 60 simulations, more than 3 standard errors below .95."""
     for name, held in coverage(synthetic, 32, 60, 40).items():

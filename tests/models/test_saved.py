@@ -69,7 +69,7 @@ def copied(small: Path, tmp_path: Path) -> Path:
 
 
 WAYS = [*((each, 1, 1) for each in BACKBONES), *((each, 3, 3) for each in BACKBONES), ("resnet18.a1_in1k", 1, 3)]
-QUICK = ("vit_tiny_patch16_224", 3, 3), ("resnet18.a1_in1k", 1, 3)
+QUICK = (("resnet18.a1_in1k", 1, 3),)
 
 
 @pytest.mark.parametrize(

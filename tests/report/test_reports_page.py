@@ -14,6 +14,7 @@ from tests.report import made_reports
 from tests.report.made import RECORD, everything
 from tests.report.made_reports import BAD_WORD, ODD, RARE
 from tests.report.serving import opened, serving
+from tests.thinned import thinned
 
 PLOT = "#reports-words-plot"
 
@@ -133,7 +134,11 @@ def test_two_models_and_predictions(browser, served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "width", "dark"), [("one.html", 375, False), ("both.html", 375, True), ("one.html", 1440, True)]
+    ("name", "width", "dark"),
+    thinned(
+        [("one.html", 375, False), ("both.html", 375, True), ("one.html", 1440, True)],
+        [("one.html", 375, False), ("both.html", 375, True)],
+    ),
 )
 def test_every_width_and_scheme_without_sideways_scrolling(browser, served, name, width, dark) -> None:
     with opened(browser, served, name, width=width, dark=dark) as look:

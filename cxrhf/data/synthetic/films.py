@@ -24,6 +24,7 @@ Pixels = NDArray[np.uint8]
 Made = TypeVar("Made")
 
 _AHEAD = 4  # pictures waiting for each thread: enough to keep it busy, few enough to stay small in memory
+_SMALL = 256  # up to here two threads, waiting for each other, draw no faster than one; at 128 a third slower
 _JPEG_QUALITY = 90
 MANY, _PART = 300, 50  # fewer pictures are drawn before other processes have started; those of one part
 SPOILT = ("missing", "empty", "truncated", "not_an_image")
@@ -54,7 +55,7 @@ def films(
     """(row of `people.images`, grey pixels of size x size), in the order of `rows` (all by default)."""
     draw_row = _drawer(people, size, seed)
     wanted = range(people.images.height) if rows is None else rows
-    return in_threads(lambda row: (row, draw_row(row)), wanted)
+    return in_order(lambda row: (row, draw_row(row)), wanted, size)
 
 
 def write_pictures(
@@ -92,12 +93,12 @@ def save_films(
     cores = min(8, os.cpu_count() or 1)
     if cores == 1 or len(listed) < MANY:
         draw_row = _drawer(people, size, seed)
-        for _ in in_threads(lambda pair: save(draw_row(pair[0]), pair[1]), listed):
+        for _ in in_order(lambda pair: save(draw_row(pair[0]), pair[1]), listed, size):
             heard(1)
         return
     from joblib import Parallel, delayed
 
-    # Drawing holds Python's lock, so threads share one core; the parts are small, so that no process is long the last.
+    # Drawing mostly holds Python's lock, so threads share a core; parts are small, so that no process is long the last.
     parts = [listed[at : at + _PART] for at in range(0, len(listed), _PART)]
     done = Parallel(n_jobs=cores, return_as="generator")(
         delayed(_save_some)(people, each, size, seed) for each in parts
@@ -150,8 +151,11 @@ def _damage(path: Path, kind: str) -> None:
         path.write_bytes(b"<html><body>Sign in to download this file.</body></html>\n")
 
 
-def in_threads(make: Callable[[Any], Made], items: Iterable[Any]) -> Iterator[Made]:
-    """make(item) for every item, in order, a few ahead of the reader and no more."""
+def in_order(make: Callable[[Any], Made], items: Iterable[Any], size: int) -> Iterator[Made]:
+    """make(item) for every item, in order: large pictures in threads, a few ahead of the reader and no more."""
+    if size <= _SMALL:
+        yield from map(make, items)
+        return
     workers = min(8, os.cpu_count() or 1)
     with ThreadPoolExecutor(workers) as pool:
         waiting: deque[Future[Made]] = deque()

@@ -153,6 +153,7 @@ def test_diversity_is_that_of_the_metrics(planted) -> None:
     assert len(rows_of(planted, metric="vocabulary", strategy="reference")) == 1  # told once, not with every strategy
 
 
+@pytest.mark.slow
 def test_row_order_does_not_matter() -> None:
     made = word_reports(200, seed=2)
     age = np.linspace(1, 99, 200).round().tolist()

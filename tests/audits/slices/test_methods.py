@@ -34,7 +34,7 @@ def test_methods_are_those_of_the_settings() -> None:
 FAST = tuple(each for each in SLICE_METHODS if each not in ("spotlight", "george", "planespot"))
 
 
-@pytest.mark.parametrize("name", SLICE_METHODS)
+@pytest.mark.parametrize("name", thinned(SLICE_METHODS, FAST))
 def test_the_planted_slice_is_found(name: str) -> None:
     values = []
     for seed in (0, 1):

@@ -42,6 +42,7 @@ def test_keeps_the_auroc_and_the_hidden_slice() -> None:
     assert precision > 5 * made.hidden[other].mean()
 
 
+@pytest.mark.slow
 def test_the_same_for_any_order_of_rows() -> None:
     made, vectors = long_vectors(600, 40)
     order = np.random.default_rng(2).permutation(600)
