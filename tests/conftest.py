@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shlex
 import subprocess
@@ -15,6 +16,11 @@ from filelock import FileLock
 from tests.small_pictures import ZOOM
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the garbage collector need not walk through all of torch and transformers again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -17,6 +17,7 @@ from cxrhf.models.clip import Clip, load_clip
 from cxrhf.models.prompts import Pair, prompts_for
 from cxrhf.models.zero_shot import directions, zero_shot
 from tests.models.clip_tiny import SAVED, bright_and_dark, films, plant, save_clip, save_open_clip, seen_by, some
+from tests.thinned import thinned
 
 FINDINGS = ("pleural_effusion", "edema", "no_finding")
 
@@ -45,7 +46,7 @@ def twin(clip: Clip, picture: NDArray[np.uint8], pair: Pair) -> float:
 
 
 @pytest.mark.parametrize("kind", list(SAVED))
-@pytest.mark.parametrize("ensemble", [False, True])
+@pytest.mark.parametrize("ensemble", thinned([False, True], [True]))
 def test_as_the_slow_twin(loaded: dict[str, Clip], kind: str, ensemble: bool) -> None:
     clip, pictures, prompts = loaded[kind], films(5), prompts_for(FINDINGS, ensemble=ensemble)
     logits, embeddings = zero_shot(some(pictures), clip, prompts, batch_size=2)

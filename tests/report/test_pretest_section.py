@@ -25,6 +25,7 @@ from tests.pretest_made import FAMILIES, FINDINGS, WORDS, made_choices, scored_r
 from tests.report.made import RECORD, everything
 from tests.report.parsing import Page
 from tests.report.serving import opened, serving
+from tests.thinned import thinned
 
 WHY = "7 patients with it have prior notes, 20 are needed"
 BAD = "<script>alert(1)</script>"
@@ -87,7 +88,7 @@ def test_the_first_sentence_says_the_range(rows) -> None:
     assert f" to {high} (" in text.split(SENTENCE)[1][:120]
 
 
-@pytest.mark.parametrize("models", [1, 2])
+@pytest.mark.parametrize("models", thinned([1, 2], [2]))
 def test_beside_audits_of_image_models(rows, models) -> None:
     audits = [everything(model=f"net {k}", seed=k) for k in range(models)]
     before = [row for each in audits for row in each.rows]

@@ -21,6 +21,7 @@ from cxrhf.data.synthetic.signs import ORDER, side_of
 from cxrhf.errors import ConfigError
 from cxrhf.findings import CHEXPERT
 from cxrhf.metrics.ranking import auroc
+from tests.thinned import thinned
 
 SIZE = 128
 PLAIN = Film("PA", "M", 55, 3, 11, {})
@@ -65,7 +66,7 @@ def test_lateral_has_two_names() -> None:
     assert np.array_equal(draw(replace(PLAIN, view="LL"), SIZE), draw(replace(PLAIN, view="LATERAL"), SIZE))
 
 
-@pytest.mark.parametrize("view", ["PA", "AP", "LATERAL"])
+@pytest.mark.parametrize("view", thinned(["PA", "AP", "LATERAL"], ["PA", "LATERAL"]))
 @pytest.mark.parametrize("finding", ORDER)
 def test_more_severity_is_more_to_see(view: str, finding: str) -> None:
     patient = 1 + ORDER.index(finding) + len(view)
