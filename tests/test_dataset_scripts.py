@@ -47,7 +47,7 @@ def twins(tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize("name", thinned(NAMES, ("synthetic", "mimic_cxr_context", "nih_chestxray14")))
+@pytest.mark.parametrize("name", thinned(NAMES, slow=("chexpert", "chexpert_plus", "covid_chestxray", "rexgradient")))
 def test_builder_gives_what_the_command_gives(name, twins, tmp_path):
     root = str(twins(name))
     builder = builder_class(name)(root=root, cache_dir=str(tmp_path / "cache"), **SETTINGS)
@@ -68,7 +68,7 @@ def test_builder_gives_what_the_command_gives(name, twins, tmp_path):
         assert isinstance(loaded[split].features["image"], datasets.Image)
 
 
-@pytest.mark.parametrize("name", thinned(NAMES, ("synthetic", "rexgradient", "covid_chestxray")))
+@pytest.mark.parametrize("name", thinned(NAMES, slow=("chexpert", "chexpert_plus", "mimic_cxr_context")))
 def test_it_streams(name, twins, tmp_path):
     builder = builder_class(name)(root=str(twins(name)), cache_dir=str(tmp_path), **SETTINGS)
     streams = builder.as_streaming_dataset()

@@ -34,7 +34,9 @@ def twins(tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize("name", thinned(sorted(LAYOUTS), ("mimic_cxr_context", "chexpert", "covid_chestxray")))
+@pytest.mark.parametrize(
+    "name", thinned(sorted(LAYOUTS), slow=("chexpert_plus", "nih_chestxray14", "rexgradient", "synthetic"))
+)
 def test_a_whole_download_is_ready(name, twins, capsys):
     start = time.perf_counter()
     assert cli.main(["doctor", name, "--root", str(twins(name))]) == 0
