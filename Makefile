@@ -59,7 +59,7 @@ demo: $(CORE)
 test: lint chromium
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
-# Long checks: coverage of the intervals. Some 20 minutes on two cores.
+# Long checks: coverage of intervals, nulls, kills, two processes, pages, real pip. An hour or more on two cores.
 test-slow: $(DEV)
 	$(PY) -m pytest -m slow -s
 
