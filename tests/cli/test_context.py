@@ -187,6 +187,7 @@ def _printed(said: warnings.WarningMessage) -> None:
     sys.stderr.write(warnings.formatwarning(said.message, said.category, said.filename, said.lineno, said.line))
 
 
+@pytest.mark.slow
 def test_a_scheduler_without_workers_is_told(monkeypatch):
     import distributed
 

@@ -122,7 +122,7 @@ def test_the_quick_look_changes_no_answer(monkeypatch):
 sentences = st.sampled_from(ONE_LINE)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(sentences, sentences, st.sampled_from(["\n\n", " \n \n", ". ", ".  ", ".\n", "; "]))
 def test_neighbours_do_not_matter(first, second, between):
     """What one sentence says of its mentions does not depend on the sentence before it or after it."""
@@ -136,7 +136,7 @@ def test_neighbours_do_not_matter(first, second, between):
     assert answers(text, moved) == second.denied, text
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(sentences, st.text(max_size=300), st.text(max_size=300))
 def test_no_far_text_matters(sentence, before, after):
     start = before.lower() + "\n\n"

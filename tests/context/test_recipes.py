@@ -50,7 +50,7 @@ TWINS = {"plain": plain, "oberst": oberst}
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(texts=st.lists(st.one_of(st.none(), TEXTS), max_size=5))
 @example(texts=[HEAD + "no effusion, No pneumothorax"])
 @example(texts=[HEAD + HEAD])

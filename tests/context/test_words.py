@@ -31,7 +31,7 @@ def as_counters(counted) -> list[Counter]:
     return [Counter({counted.words[at]: int(row[at]) for at in np.flatnonzero(row)}) for row in rows]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(texts=st.lists(st.one_of(st.none(), TEXTS), max_size=5))
 @example(texts=["\u039f\u0394\u039f\u03a3 \u0130STANBUL"])
 def test_words_of_the_paper_are_those_of_scikit_learn(texts):
@@ -41,7 +41,7 @@ def test_words_of_the_paper_are_those_of_scikit_learn(texts):
     assert counted.style == "paper"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(texts=st.lists(st.lists(st.sampled_from(ORDINARY), max_size=15).map(" ".join), max_size=5))
 def test_words_by_default(texts):
     """Runs of letters and digits with a letter. Arrow lowers a few letters otherwise, so these are known ones."""

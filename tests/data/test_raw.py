@@ -150,7 +150,7 @@ def test_numbers_and_times(tmp_path):
     assert frame.select(times("t")).to_series().to_list() == [datetime(2180, 5, 6, 22, 23), datetime(2180, 5, 6), None]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     text=st.text(st.sampled_from('ab",\n'), max_size=60),
     cuts=st.lists(st.integers(0, 60), max_size=6),

@@ -176,6 +176,7 @@ def give_file(seen: Seen, path: Path) -> None:
     chooser.value.set_files(path)
 
 
+@pytest.mark.slow
 def test_the_page_computes(folder: Path, address: str) -> None:
     y, p = [0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]
     with page() as seen:

@@ -347,6 +347,7 @@ def test_kill_9_at_a_random_step(twin: Path, tmp_path: Path) -> None:
     assert weights[0] == weights[1]
 
 
+@pytest.mark.slow
 def test_curves_for_tensorboard_stay_on_the_disk(twin: Path, tmp_path: Path) -> None:
     words = ["--findings", "edema", "--epochs", "1", "--tracker", "tensorboard"]
     assert run("train", twin, "--out", tmp_path / "run", *FEW, *words) == 0
@@ -409,6 +410,7 @@ def test_labels_of_the_training_are_those_of_its_predictions(twin: Path, tmp_pat
     assert rows["label"].null_count == masked["edema"].null_count > 0
 
 
+@pytest.mark.slow
 def test_a_build_may_be_named_otherwise(
     twin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -404,7 +404,7 @@ NAME = st.sampled_from(
         "é",
     ]
 )
-QUIET = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def table_or_error(source: object, **named: str) -> None:

@@ -65,6 +65,7 @@ def test_classes_are_those_of_the_twin(town):
             assert s[rows].std() == pytest.approx(spread, abs=0.12), law.finding
 
 
+@pytest.mark.slow
 def test_contact_sheet(tmp_path):
     small = people(40, seed=2)
     sheet = contact_sheet(small, [0, 3, 5], 64, 2, ["a", "b", "c"])
