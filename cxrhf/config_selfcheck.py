@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 from cxrhf.config import listed, one_of, set_field
 
-# What is checked, in the order it runs.
+# What is checked, in the order it runs. Two processes share it: what needs no kernels of the bootstrap comes second, so
+# that they are there, and are not compiled twice, when the rest begins.
 GROUPS = (
-    "metrics", "patients", "context", "calibration", "subgroups", "compare", "shortcut", "slices", "encoding", "words",
-    "notes", "hospital",
+    "metrics", "patients", "slices", "words", "notes", "hospital", "encoding", "context", "calibration", "subgroups",
+    "compare", "shortcut",
 )  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")
 

@@ -43,37 +43,52 @@ class Outcome(NamedTuple):
 _GROUPS = {
     "metrics": Group("examples.check", "answers in the examples of every metric"),
     "patients": Group("patients.check", "the same images three times: intervals must not shrink"),
+    "slices": Group("representations.check_slices", "a hidden tenth of the positives that fails"),
+    "words": Group("words.check", "reports that lose, flip and invent words of one sex"),
+    "notes": Group("notes.check", "earlier notes that tell a little, later ones that tell all"),
+    "hospital": Group("hospital.check", "a made-up hospital: raw files, linked notes, what they tell",
+                      ("skops", "safetensors", "joblib"), "words"),
+    "encoding": Group("representations.check_encoding", "vectors with the sex on one axis and the view on none"),
     "context": Group("context.check", "a score that leans on the chart (AUROC .872, of which .127 is the chart)"),
     "calibration": Group("calibration.check", "probabilities too high by .4 of log odds, and right ones"),
     "subgroups": Group("subgroups.check", "a race whose positives score .5 lower, and races that differ in age alone"),
     "compare": Group("compare.check", "a weaker model, and one as good"),
     "shortcut": Group("representations.check_shortcut", "a score that leans on drains, more frequent in men"),
-    "slices": Group("representations.check_slices", "a hidden tenth of the positives that fails"),
-    "encoding": Group("representations.check_encoding", "vectors with the sex on one axis and the view on none"),
-    "words": Group("words.check", "reports that lose, flip and invent words of one sex"),
-    "notes": Group("notes.check", "earlier notes that tell a little, later ones that tell all"),
-    "hospital": Group("hospital.check", "a made-up hospital: raw files, linked notes, what they tell",
-                      ("skops", "safetensors", "joblib"), "words"),
 }  # fmt: skip
 assert tuple(_GROUPS) == GROUPS
 
 
-def run_checks(only: Sequence[str] = (), say: Callable[[str], None] = lambda _: None) -> Iterator[Outcome]:
-    """Group after group, as each is done; what breaks is a check that failed, and the others still run."""
-    for name in GROUPS:
-        if only and name not in only:
-            continue
-        group = _GROUPS[name]
-        if missing := [each for each in group.needs if importlib.util.find_spec(each) is None]:
-            why = f"needs {', '.join(missing)}: pip install 'cxrhf[{group.extra}]'"
-            yield Outcome(name, group.planted, [], 0.0, why)
-            continue
-        say(f"{name}: {group.planted}")
-        start = time.monotonic()
-        module, _, function = group.place.rpartition(".")
-        try:
-            checks = getattr(importlib.import_module(f"cxrhf.selfchecking.{module}"), function)()
-        except Exception as error:  # shown as what it is: a check that failed
-            said = " ".join(f"{type(error).__name__}: {error}".split())
-            checks = [Check("runs to its end", "no error", said, False)]
-        yield Outcome(name, group.planted, checks, time.monotonic() - start)
+def run_checks(
+    only: Sequence[str] = (), say: Callable[[str], None] = lambda _: None, processes: int = 1
+) -> Iterator[Outcome]:
+    """Group after group, in their order, as each is done; what breaks is a check that failed, and the others still run.
+
+    Most of a first run is spent on compiling kernels, which threads cannot share: several processes can.
+    """
+    names = [name for name in GROUPS if not only or name in only]
+    outcomes = map(_outcome, names)
+    if processes > 1:
+        from joblib import Parallel, delayed
+
+        # None waits in loky's queue: Ctrl-C would make it print a trace of its own.
+        pool = Parallel(n_jobs=processes, batch_size=1, pre_dispatch=processes, return_as="generator")
+        outcomes = pool(delayed(_outcome)(name) for name in names)
+    for name in names:
+        say(f"{name}: {_GROUPS[name].planted}")
+        yield next(outcomes)
+
+
+def _outcome(name: str) -> Outcome:
+    """One group, run here."""
+    group = _GROUPS[name]
+    if missing := [each for each in group.needs if importlib.util.find_spec(each) is None]:
+        why = f"needs {', '.join(missing)}: pip install 'cxrhf[{group.extra}]'"
+        return Outcome(name, group.planted, [], 0.0, why)
+    start = time.monotonic()
+    module, _, function = group.place.rpartition(".")
+    try:
+        checks = getattr(importlib.import_module(f"cxrhf.selfchecking.{module}"), function)()
+    except Exception as error:  # shown as what it is: a check that failed
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        checks = [Check("runs to its end", "no error", said, False)]
+    return Outcome(name, group.planted, checks, time.monotonic() - start)
