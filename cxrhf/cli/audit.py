@@ -103,6 +103,7 @@ def audited(config: AuditConfig) -> Path:
         loaded = load_predictions(of_predictions, findings=config.findings, columns=config.columns())
         for reading in loaded.readings:
             print("\n".join(map(printable, reading.lines())))
+        say_first_time()
         prepared = prepare(loaded, config, show, sources[0] if sources[0].is_dir() else None)
         changed = prepared.table is not loaded.table and not config.findings
     if of_reports:
@@ -125,6 +126,18 @@ def audited(config: AuditConfig) -> Path:
     elif changed and prepared.table is not None:
         run.add("predictions", prepared.table)
     return audit_into(run, prepared, looked, config, show)
+
+
+def say_first_time() -> None:
+    """What a newcomer waits for: a first audit compiles between its lines of progress."""
+    import sys
+
+    from cxrhf.metrics.compiled import is_kept
+    from cxrhf.metrics.ranking import auroc_lanes
+
+    if not is_kept(auroc_lanes):
+        text = "The first audit after an installation compiles its kernels as they come: half a minute more, once."
+        print(text, file=sys.stderr, flush=True)
 
 
 def inputs_of(sources: Sequence[Path], config: AuditConfig) -> list[Input]:

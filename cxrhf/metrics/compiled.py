@@ -45,3 +45,9 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         cache._source_stamp = _stamp_of(function)
         return dispatcher
     return njit(nogil=True, **options)(function)
+
+
+def is_kept(kernel: Any) -> bool:
+    """Whether the cache holds some version of a compiled kernel, so that its next call need not compile."""
+    cache: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+    return bool(hasattr(cache, "_load_index") and cache._load_index())

@@ -11,7 +11,7 @@ import pytest
 
 from cxrhf import cli
 from cxrhf.auditing import progress_line
-from cxrhf.cli.audit import default_out
+from cxrhf.cli.audit import default_out, say_first_time
 from cxrhf.cli.demo import settled
 from cxrhf.cli.demo_done import is_done, made_with
 from cxrhf.config_demo import DemoConfig
@@ -233,3 +233,14 @@ def test_progress_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     got = capsys.readouterr()
     assert got.out == ""
     assert got.err.endswith("s] half way\n")
+
+
+def test_a_first_audit_says_that_it_compiles(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cxrhf.metrics.compiled.is_kept", lambda kernel: True)
+    say_first_time()
+    monkeypatch.setattr("cxrhf.metrics.compiled.is_kept", lambda kernel: False)
+    assert capsys.readouterr().err == ""
+    say_first_time()
+    assert "once" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: used again when nothing changed, thrown away when any file did."""
+"""The cache of compiled kernels: used again when nothing changed, known to be there, thrown away when a file changed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ OUTER = "from kernels.compiled import compiled\nfrom kernels.inner import inner\
 OUTER += "    return inner(2 * x)\n"
 FAR = "from kernels.compiled import compiled\n\n@compiled\ndef far(x):\n    return x + 1.0\n"
 PROGRAM = """from kernels.outer import outer
+from kernels.compiled import is_kept
 from elsewhere import far
-print(outer(1.0), far(1.0), *(sum(kernel.stats.cache_hits.values()) for kernel in (outer, far)))"""
+print(is_kept(outer), outer(1.0), far(1.0), *(sum(kernel.stats.cache_hits.values()) for kernel in (outer, far)))"""
 
 
 def run(folder: Path) -> str:
@@ -45,9 +46,9 @@ def test_a_kernel_follows_changes_in_the_files_it_calls(tmp_path):
         file.write_text(file.read_text().replace(old, new))
         os.utime(file, (before.st_atime, before.st_mtime))  # as an installer with fixed times would leave it
 
-    assert run(tmp_path) == "2.5 2.0 0 0"
-    assert run(tmp_path) == "2.5 2.0 1 1"  # from the cache
+    assert run(tmp_path) == "False 2.5 2.0 0 0"
+    assert run(tmp_path) == "True 2.5 2.0 1 1"  # from the cache
     change(far, "1.0", "3.0")
-    assert run(tmp_path) == "2.5 4.0 1 0"
+    assert run(tmp_path) == "True 2.5 4.0 1 0"
     change(inner, "0.5", "0.7")
-    assert run(tmp_path) == "2.7 4.0 0 0"
+    assert run(tmp_path) == "False 2.7 4.0 0 0"
