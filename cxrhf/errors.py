@@ -73,7 +73,7 @@ def shorten(text: str, limit: int = 300) -> str:
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+def did_you_mean(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
     """The known name closest to a misspelt or shortened one, as a question, or None when nothing is close.
 
     >>> did_you_mean("overvew", ["overview", "context"]), did_you_mean("mimic", ["chexpert", "mimic_cxr_context"])
@@ -82,7 +82,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     choices = sorted({str(each) for each in known})
     by_key = {each.lower().replace("-", "_"): each for each in choices}
     given = name.lower().replace("-", "_")
-    close = difflib.get_close_matches(given, list(by_key), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(given, list(by_key), n=1, cutoff=alike)
     if not close and len(given) > 2:  # "mimic" is no misspelling; one of two chexperts would be a guess
         begun = [key for key in by_key if key.startswith(given)]
         close = begun if len(begun) == 1 else []

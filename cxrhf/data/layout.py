@@ -158,7 +158,7 @@ def missing(roots: Sequence[str | Path], dataset: str, key: str) -> str:
     """What is missing and where it normally lies, with the nearest name that is there."""
     wanted = needed(dataset, key)
     there = {path.name for root in roots for _, path, _ in _entries(Path(root))}
-    hint = did_you_mean(Path(wanted.lies).name, there)
+    hint = did_you_mean(Path(wanted.lies).name, there, alike=0.8)  # files share endings, so less would be any file
     looked = ", ".join(str(root) for root in roots) or "(no folder was given)"
     named = f" ({hint})" if hint else ""
     return f"{dataset}: {Path(wanted.lies).name} was not found below {looked}{named}; it normally lies at {wanted.lies}"

@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: used again when nothing changed, known to be there, thrown away when a file changed."""
+"""The cache of compiled kernels: used again when nothing changed, known to be there, thrown away when a file did."""
 
 from __future__ import annotations
 
