@@ -138,8 +138,8 @@ def _one(seed: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
 
 
 def test_fuzzed_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    codes = [_one(seed, tmp_path, capsys) for seed in range(8)]
-    assert 1 < codes.count(0) < 7  # both ways are walked
+    codes = [_one(seed, tmp_path, capsys) for seed in range(6)]
+    assert 0 < codes.count(0) < 6  # both ways are walked
 
 
 @pytest.mark.slow
