@@ -53,6 +53,7 @@ def test_a_file_becomes_a_run_that_can_be_audited_again(theirs: Path, capsys: py
     assert "there are no predictions to audit" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_predictions_and_reports_stand_in_one_run(
     columns: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,7 @@ def test_the_cache_key_knows_settings_sources_and_code(twins, tmp_path, monkeypa
     assert changed != fingerprint.code_print()
 
 
+@pytest.mark.slow
 def test_spoilt_pictures_are_said(tmp_path):
     write("nih", tmp_path / "raw", n_patients=12, seed=4, size=64, dirty=True)
     builder = builder_class("nih_chestxray14")(root=str(tmp_path / "raw"), cache_dir=str(tmp_path / "c"), **SETTINGS)

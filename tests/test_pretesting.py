@@ -301,6 +301,7 @@ def test_pooled_choice_cross_fits_validation_images_too(small):
     assert found.choices["findings"]["edema"]["families"]["words"]["validation_auroc"] is None
 
 
+@pytest.mark.slow
 def test_images_without_notes_as_a_stratum(tmp_path):
     twin = make_twin(tmp_path, 900, 5, keep_without_notes=True)
     some = read_build(twin.built, ("edema",))

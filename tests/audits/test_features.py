@@ -177,6 +177,7 @@ def test_neighbours_stay_neighbours_and_a_seed_gives_one_map(monkeypatch) -> Non
     assert neighbour_map(principal_modes(x[:9]), 5, said.append, "t-SNE") is None
 
 
+@pytest.mark.slow
 def test_the_whole_audit_with_its_four_maps() -> None:
     table, matrix = hospital(240)
     said: list[str] = []

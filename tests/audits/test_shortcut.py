@@ -162,6 +162,7 @@ def _simulated(times: int, n: int, n_resamples: int) -> tuple[np.ndarray, np.nda
     return np.array(held), np.array(p_value)
 
 
+@pytest.mark.slow
 def test_intervals_of_the_equalised_gap_hold_the_truth() -> None:
     """Of 400 such samples 387 did, and p was below .05 in 3.2%."""
     held, p_value = _simulated(60, 500, 150)

@@ -123,6 +123,7 @@ def test_numbers_are_those_of_the_held_out_patients(found: AuditOutput, planted:
     assert sum(shares) <= 1 + 1e-9
 
 
+@pytest.mark.slow
 def test_weights_are_not_used_and_one_of_three_values_stands_against_both_others() -> None:
     """`size=1` against `size=0` would be another comparison than `size=1` against all others."""
     made = slices(800, seed=1)

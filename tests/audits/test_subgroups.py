@@ -145,6 +145,7 @@ def test_groups_that_mean_nothing_have_no_gaps() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_ap_and_pa_differ_more_than_the_sexes_in_nih() -> None:
     loaded = load_predictions(real_data("nih/predictions.csv.gz"))
     found = Groups(run_audits(loaded.table, settings(200, only=("subgroups",))))

@@ -71,6 +71,7 @@ def test_pretest_comes_close_to_the_planted_one(hospital, joined):
     assert np.mean(agreement) > 0.7
 
 
+@pytest.mark.slow
 def test_permuted_labels_give_nothing(hospital):
     order = np.random.default_rng(0).permutation(len(of(hospital.bare, "edema")))
     parts = []
@@ -163,6 +164,7 @@ def test_no_prior_note_at_all(hospital):
     assert found.about["images_with_prior_notes"] == 0
 
 
+@pytest.mark.slow
 def test_patients_whom_the_predictions_do_not_name(hospital):
     """Without a patient column every image is its own patient; folds must still keep a patient's notes together."""
     edema = of(hospital.bare, "edema")

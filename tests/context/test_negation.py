@@ -206,6 +206,7 @@ def test_lines_that_stop_short_end_a_clause():
     assert negated(short, short.index("edema"), short.index("edema") + 5)
 
 
+@pytest.mark.slow
 def test_long_and_strange_notes_are_quick():
     began = time.process_time()
     strange = [

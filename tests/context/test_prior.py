@@ -76,6 +76,7 @@ def test_the_day_before_an_image_without_a_clock():
     assert linked(notes(*moments), times) == [["note 0", "note 1"]]
 
 
+@pytest.mark.slow
 def test_times_made_in_two_ways_are_the_same():
     """Days as a sum of parts or from microseconds differ in the last digit: that is not earlier."""
     rng = np.random.default_rng(0)

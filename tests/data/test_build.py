@@ -494,6 +494,7 @@ def test_choices_reach_the_rows(source, tmp_path, settings):
     assert json.loads((done.folder / "build.json").read_text())["labels"] == settings.get("labels", "positive_only")
 
 
+@pytest.mark.slow
 def test_real_nih_and_covid(tmp_path):
     """The open data that lies beside the project: every picture of it is readable."""
     names = sorted(path.stem for path in real_data("nih/images").glob("*.jpg"))

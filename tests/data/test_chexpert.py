@@ -222,6 +222,7 @@ def test_a_renamed_column_and_a_missing_table(tmp_path):
         read(tmp_path)
 
 
+@pytest.mark.slow
 def test_encoding_table_1_from_the_published_tables():
     """ENCODING's Table 1, CheXpert "All": patients, scans, female, no finding, pleural effusion."""
     split_file = real_data("chexpert/split_2021_08_20.csv.gz")

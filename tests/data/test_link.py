@@ -54,7 +54,7 @@ def frames(images, notes):
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(images=IMAGES, notes=NOTES, stored=st.booleans(), order=st.randoms(use_true_random=False))
 def test_the_rule_is_the_brute_force_rule(images, notes, stored, order):
     columns = ("dischtime", "charttime", "storetime") if stored else ("dischtime", "charttime")

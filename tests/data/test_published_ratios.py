@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 import polars as pl
+import pytest
 
 from cxrhf.config_build import BuildConfig
 from cxrhf.data import chexpert as chexpert_reader
@@ -60,6 +61,7 @@ def ratios(images: pl.DataFrame, findings: Sequence[str], choice: str = "stitche
     }
 
 
+@pytest.mark.slow
 def test_the_tables_are_the_published_ones() -> None:
     assert (chexpert().height, chexpert()["patient_id"].n_unique()) == (223_414, 64_540)
     assert (nih().height, nih()["patient_id"].n_unique()) == (112_120, 30_805)

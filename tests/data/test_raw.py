@@ -116,6 +116,7 @@ def test_the_line_that_is_not_utf8(tmp_path):
         read_csv(written(tmp_path, "t.csv", HEAD.encode() + rows), ["text"])
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_early_ends_quietly(tmp_path):
     """Arrow's threads must not be left behind: they abort the process at its end."""
     path = written(tmp_path, "t.csv.gz", HEAD + "".join(f'{i},1,"{"x" * 3000}"\n' for i in range(8_000)))

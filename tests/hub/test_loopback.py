@@ -259,6 +259,7 @@ def test_results_of_a_model_are_shown(api: Any, hub: LoopbackHub) -> None:
 # Faults.
 
 
+@pytest.mark.slow
 def test_faults_that_the_client_outlives(api: Any, hub: LoopbackHub, tmp_path: Path) -> None:
     """A connection that is cut half-way through an LFS upload, and half an answer: one second of waiting each."""
     name = api.create_repo("faults").repo_id

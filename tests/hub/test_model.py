@@ -74,6 +74,7 @@ def test_what_is_published(made: dict[str, Artefact]) -> None:
         assert each.known.texts
 
 
+@pytest.mark.slow
 def test_networks_adapters_and_processors_load_from_the_hub(published: LoopbackHub, demo: Path, tmp_path: Path) -> None:
     """In a process that knows this Hub only, with the libraries alone: no cxrhf."""
     program = f"""

@@ -153,6 +153,7 @@ def test_what_is_published_is_the_staged_copy(published: LoopbackHub) -> None:
         assert published.token.encode() not in b"".join(held.values())
 
 
+@pytest.mark.slow
 def test_the_same_push_again_changes_nothing(published: LoopbackHub) -> None:
     published.requests.clear()
     done = pushed(published, *SOME)

@@ -154,6 +154,7 @@ def test_results_and_the_record(probed: Path, networks: Path, twin: Path) -> Non
     assert sorted(path.name for path in (probed / "probes").iterdir()) == sorted(record["probes"])
 
 
+@pytest.mark.slow
 def test_folds_score_everybody_once(twin: Path, tmp_path: Path) -> None:
     config = ProbeConfig(str(twin), ("random",), str(tmp_path / "run"), ("sex", "view"), folds=3, **SMALL)
     said: list[str] = []

@@ -554,6 +554,7 @@ def rows_of(name: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_real_reports() -> None:
     """Random sexes on real reports: next to no false erasure; planted erasures under collapse: most are found."""
     rng = np.random.default_rng(0)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from cxrhf.metrics import compiled
 
 INNER = "from kernels.compiled import compiled\n\n@compiled\ndef inner(x):\n    return x + 0.5\n"
@@ -31,6 +33,7 @@ def run(folder: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_kernel_follows_changes_in_the_files_it_calls(tmp_path):
     """Two kernels beside a copy of compiled.py, the outer one in a file that never changes, and one elsewhere."""
     folder = tmp_path / "kernels"

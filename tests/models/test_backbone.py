@@ -58,6 +58,7 @@ def test_the_same_seed_gives_the_same_weights_and_nothing_else_is_drawn(name: st
     assert {each for each in mine if not torch.equal(mine[each], theirs[each])} <= {f"{head}.weight", f"{head}.bias"}
 
 
+@pytest.mark.slow
 def test_the_head_starts_small_and_alike_in_every_network() -> None:
     for name in SMALL:
         model = make_model(name, 40, size=64)
@@ -131,6 +132,7 @@ def test_the_try_without_numbers_leaves_the_network_as_it_was() -> None:
         assert model(pixels(1)).shape == (1, 1)
 
 
+@pytest.mark.slow
 def test_drop_rates_do_something_or_are_refused() -> None:
     model = make_model("resnet18", 1, size=64, drop_rate=0.5, drop_path=0.3)
     model.train()

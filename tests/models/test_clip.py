@@ -397,6 +397,7 @@ def hub(folders: dict[str, Path], tmp_path: Path) -> Iterator[tuple[str, list[st
     server.server_close()
 
 
+@pytest.mark.slow
 def test_models_are_fetched_without_code_then_kept(
     hub: tuple[str, list[str]], tmp_path: Path, loaded: dict[str, Clip], monkeypatch: pytest.MonkeyPatch
 ) -> None:

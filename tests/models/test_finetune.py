@@ -165,6 +165,7 @@ def test_a_stopped_training_goes_on_to_the_same_bits(dropout: float, tiny: Path,
     assert (tmp_path / "cut/history.jsonl").read_bytes() == (tmp_path / "whole/history.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_best_adapter_is_kept_or_the_last(tiny: Path, tmp_path: Path) -> None:
     config = replace(BASE, max_steps=12, validate_every=2)
     strange = "qX 7 zW @"  # signs that no report of training has, less likely with every step

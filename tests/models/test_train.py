@@ -61,6 +61,7 @@ def test_dealt_labels_teach_nothing(tmp_path: Path) -> None:
     assert abs(np.mean(found) - 0.5) < 0.2
 
 
+@pytest.mark.slow
 def test_several_tasks_share_the_network(tmp_path: Path) -> None:
     what, tasks = material(180, tasks=("findings", "sex"))
     assert [task.name for task in tasks] == ["findings", "sex"]

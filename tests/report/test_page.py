@@ -205,6 +205,7 @@ def test_a_link_into_a_fold_opens_it(browser, served) -> None:
         assert look.locator("#m1-context").is_visible()
 
 
+@pytest.mark.slow
 def test_paper_shows_what_is_folded(browser, served) -> None:
     with opened(browser, served, "one.html", dark=True) as look:
         look.emulate_media(media="print")
@@ -253,6 +254,7 @@ def test_contrast(browser, served, dark) -> None:
             assert contrast(colour(fill), colour(paper)) >= least, (each, fill, paper)
 
 
+@pytest.mark.slow
 def test_a_page_of_fourteen_findings_is_small_and_opens(browser, served) -> None:
     with opened(browser, served, "large.html") as look:
         assert look.evaluate("new TextEncoder().encode(document.documentElement.outerHTML).length") < 3_000_000

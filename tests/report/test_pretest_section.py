@@ -148,6 +148,7 @@ def test_one_finding_one_family() -> None:
     assert "A language model" not in page.text
 
 
+@pytest.mark.slow
 def test_more_families_than_marks_keep_the_chosen_one() -> None:
     families = {f"encoder {k}": ("encoder", "LinearSVC", {}, 0.2 + 0.2 * k) for k in range(7)}
     choices = made_choices(families=families, chosen="encoder 6")
@@ -166,6 +167,7 @@ def test_stratum_of_images_without_notes() -> None:
     assert "no prior note. They" not in Page(page_html(*made(choices=choices), RECORD)).text
 
 
+@pytest.mark.slow
 def test_several_datasets() -> None:
     one, two = made(dataset="north"), made(dataset="south", seed=1)
     page = Page(page_html([*one[0], *two[0]], [*one[1], *two[1]], RECORD))

@@ -124,6 +124,7 @@ def test_a_filter_hides_a_category(browser, served) -> None:
         assert find(look, "mastectomy") == ""
 
 
+@pytest.mark.slow
 def test_two_models_and_predictions(browser, served) -> None:
     with opened(browser, served, "both.html") as look:
         choose(look, "strategy", "rich")

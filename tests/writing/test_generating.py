@@ -103,6 +103,7 @@ def test_the_run_holds_six_reports_an_image(whole: Path, twin: Path) -> None:
     assert record["finished"]
 
 
+@pytest.mark.slow
 def test_other_batches_in_pieces_by_calls(whole: Path, tiny: Path, twin: Path, tmp_path: Path) -> None:
     for strategies in (("rich", "greedy"), ("beam",), ("conservative", "top_k", "top_p")):
         generate_run(config(tiny, twin, tmp_path, strategies=strategies, batch_size=3), lambda _: None)

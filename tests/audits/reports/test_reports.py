@@ -267,6 +267,7 @@ def test_templates_are_quoted_only_where_they_may_be() -> None:
         assert row["note"] == note
 
 
+@pytest.mark.slow
 def test_weat_names_its_words_and_takes_the_users(tmp_path) -> None:
     made = word_reports(400, seed=7)
     given = table(made.reference, made.generated, sex=made.group)

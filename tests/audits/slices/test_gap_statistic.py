@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from cxrhf.audits.slices.gap_statistic import CLUSTERS, GapStatistic, gap_statistic
 from tests.audits.slices.planted import silent
@@ -33,6 +34,7 @@ def test_the_first_gap_is_that_of_its_definition() -> None:
     assert abs(found.gaps[0] - (np.log(uniform) - np.log(pairs))) < 4 * found.spread[0]
 
 
+@pytest.mark.slow
 def test_neither_order_nor_scale_matters() -> None:
     x = blobs(2, 300)
     one, two = gaps_of(x, seed=0), gaps_of(x[np.random.default_rng(0).permutation(300)], seed=0)

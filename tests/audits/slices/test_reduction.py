@@ -21,6 +21,7 @@ def long_vectors(n: int = 2_000, axes: int = 200) -> tuple[PlantedSlices, np.nda
     return made, mixed + 0.2 * rng.standard_normal((n, axes))
 
 
+@pytest.mark.slow
 def test_keeps_the_auroc_and_the_hidden_slice() -> None:
     from sklearn.linear_model import LogisticRegression
 
