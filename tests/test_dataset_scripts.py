@@ -141,6 +141,7 @@ def test_spoilt_pictures_are_said(tmp_path):
         builder.download_and_prepare()
 
 
+@pytest.mark.slow
 def test_the_synthetic_one_needs_no_files(tmp_path):
     builder = builder_class("synthetic")(n_patients=8, size=48, cache_dir=str(tmp_path))
     with warnings.catch_warnings():

@@ -69,6 +69,7 @@ def test_indications_beat_chance():
     assert above >= 3
 
 
+@pytest.mark.slow
 def test_covid_runs_from_the_table_to_the_audit(tmp_path, capsys):
     """57 images have a prior note that does not name the diagnosis: it runs, says so, and claims nothing."""
     root = str(real_data("covid/metadata.csv").parent)

@@ -79,6 +79,7 @@ def test_values_are_those_of_the_metrics(found, planted) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_real_predictions() -> None:
     """What IMBALANCE shows: the rarer class is forecast worse, and Brier hides it; AUC-PR tells of the prevalence."""
     loaded = load_predictions(real_data("nih/predictions.csv.gz"))

@@ -202,6 +202,7 @@ def test_scores_that_were_not_kept_are_made_again():
 # Choice
 
 
+@pytest.mark.slow
 def test_validation_chooses_between_kinds():
     family, data, _ = chart(6, NEIGHBOUR, LOGISTIC, Candidate("LogisticRegression", {"C": 1e-4}), dense=True)
     said: list[str] = []

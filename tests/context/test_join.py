@@ -187,6 +187,7 @@ def test_patients_whom_the_predictions_do_not_name(hospital):
     assert 0.4 < value < 0.6  # a coin for each patient: folds that split patients would reach .9 from their notes
 
 
+@pytest.mark.slow
 def test_several_models_share_labels(hospital):
     edema = of(hospital.bare, "edema")
     at = edema.schema.get_field_index("model")

@@ -211,6 +211,7 @@ def test_of_a_twin_the_films_that_are_kept_are_drawn_and_a_stop_loses_none(tmp_p
     assert "python -m cxrhf.data.synthetic mimic FOLDER --patients 8" in (done.folder / "source/README.md").read_text()
 
 
+@pytest.mark.slow
 def test_other_settings_do_not_touch_a_finished_twin(tmp_path):
     small = {"out": str(tmp_path / "twin"), "n_patients": 8, "no_pixels": True}
     build(BuildConfig("synthetic", **small))
@@ -222,6 +223,7 @@ def test_other_settings_do_not_touch_a_finished_twin(tmp_path):
     assert json.loads((tmp_path / "twin" / "source" / "made.json").read_text())["seed"] == 1
 
 
+@pytest.mark.slow
 def test_no_shard_is_empty(source, tmp_path, monkeypatch):
     """A download that was cut off leaves whole shards without a picture: datasets cannot read an empty one."""
     monkeypatch.setattr("cxrhf.data.build.ROWS_PER_SHARD", 4)

@@ -401,6 +401,7 @@ def test_an_audit_does_not_make_a_run_forget_its_training(
     assert run("predict", folder) == 0
 
 
+@pytest.mark.slow
 def test_labels_of_the_training_are_those_of_its_predictions(twin: Path, tmp_path: Path) -> None:
     words = ["--findings", "edema", "--epochs", "1", "--labels", "masked"]
     assert run("train", twin, "--out", tmp_path / "run", *FEW, *words) == 0

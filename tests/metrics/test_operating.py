@@ -64,6 +64,7 @@ def test_nearest_point_and_line_between_points(sample, specificity):
 
 @FAST
 @given(samples(), st.sampled_from([0.05, 0.1, 0.2, 0.5]))
+@pytest.mark.slow
 def test_nearest_corner_is_the_public_code(sample, fpr):
     """ENCODING and CONTEXT: scikit-learn's curve with dropped points, first index of the nearest rate."""
     from sklearn.metrics import roc_curve

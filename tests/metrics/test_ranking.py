@@ -52,6 +52,7 @@ def test_average_precision_is_sklearns(sample):
 
 @FAST
 @given(samples())
+@pytest.mark.slow
 def test_trapezoid_follows_the_points(sample):
     from sklearn.metrics import auc, precision_recall_curve
 

@@ -123,6 +123,7 @@ def test_a_vit_of_any_size_that_fits() -> None:
     assert model.pos_embed.shape[1] == 1 + 6 * 6
 
 
+@pytest.mark.slow
 def test_the_try_without_numbers_leaves_the_network_as_it_was() -> None:
     """CoaT uses modules several times: their weights must come back too."""
     model = make_model("coat_tiny", 1, size=64)

@@ -118,6 +118,7 @@ def test_every_report_draws_numbers_of_its_own(vlm: Vlm, pictures: list[np.ndarr
     assert len(set(texts(vlm, same, planned(vlm, short("greedy"), prompts=[PROMPTS[0]] * 5), 5))) == 1
 
 
+@pytest.mark.slow
 def test_settings_that_came_with_the_model_stay_outside(tiny: Path, pictures: list[np.ndarray], tmp_path: Path) -> None:
     import shutil
 

@@ -141,6 +141,7 @@ def test_one_channel_is_three_of_a_grey_picture(backbone: str, tmp_path: Path) -
     np.testing.assert_allclose(below(one, grey), below(three, grey.expand(-1, 3, -1, -1)), rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_a_run_a_folder_and_a_file_of_ours_are_the_same_start(tmp_path: Path) -> None:
     source = trained()
     folder = kept(tmp_path / "run" / "models" / "seed-0", source)

@@ -121,6 +121,7 @@ def test_sorting_by_mouse_and_keyboard(browser, served) -> None:
         assert look.locator(f"{table} tfoot tr").count() == 1
 
 
+@pytest.mark.slow
 def test_every_table_can_be_filtered(browser, served) -> None:
     with opened(browser, served, "one.html") as look:
         filters = look.eval_on_selector_all(
@@ -198,6 +199,7 @@ def test_works_without_a_script(browser, served) -> None:
     context.close()
 
 
+@pytest.mark.slow
 def test_a_link_into_a_fold_opens_it(browser, served) -> None:
     with opened(browser, served, "both.html") as look:
         assert not look.locator("#m1-context").is_visible()

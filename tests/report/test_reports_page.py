@@ -93,6 +93,7 @@ def test_hover_and_keys_tell_a_word_in_full(browser, served) -> None:
         assert find(look, RARE) == ""
 
 
+@pytest.mark.slow
 def test_choices_change_the_plot(browser, served) -> None:
     with opened(browser, served, "one.html") as look:
         greedy = names(look)
@@ -113,6 +114,7 @@ def test_choices_change_the_plot(browser, served) -> None:
         assert "others" in look.locator(f"{PLOT} svg.field").inner_html()
 
 
+@pytest.mark.slow
 def test_a_filter_hides_a_category(browser, served) -> None:
     with opened(browser, served, "one.html") as look:
         said, field = look.locator(f"{PLOT} .count"), look.locator(f"{PLOT} svg.field")
@@ -167,6 +169,7 @@ def test_every_width_and_scheme_without_sideways_scrolling(browser, served, name
         assert unlabelled == 0
 
 
+@pytest.mark.slow
 def test_a_touch_tells_the_word(browser, served) -> None:
     context = browser.page.context.browser.new_context(viewport={"width": 375, "height": 800}, has_touch=True)
     look = context.new_page()

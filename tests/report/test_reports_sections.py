@@ -186,6 +186,7 @@ def test_groups_and_paired_differences(closed) -> None:
         assert words in text, words
 
 
+@pytest.mark.slow
 def test_beside_predictions_and_with_two_models(rows) -> None:
     pred = everything(("edema", "mass"))
     both = Page(page_html([*pred.rows, *rows.rows], [*pred.curves, *rows.curves], RECORD, words=rows.words))

@@ -299,6 +299,7 @@ def test_bad_tables_are_refused() -> None:
                 **FAST)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_datasets_of_one_model_stay_apart() -> None:
     made = word_reports(60, seed=0)
     both = [table(made.reference, made.generated, sex=made.group, dataset=[name] * 60) for name in ("a", "b")]

@@ -111,6 +111,7 @@ def test_hover_says_what_is_known_of_the_nearest_patient(browser, served) -> Non
         assert "secret" not in look.content()
 
 
+@pytest.mark.slow
 def test_a_filter_hides_patients_and_redraws_the_distributions(browser, served) -> None:
     with opened(browser, served, "corners.html") as look:
         assert shown(look) == "43 of 43 patients shown"
@@ -128,6 +129,7 @@ def test_a_filter_hides_patients_and_redraws_the_distributions(browser, served) 
         assert {part: drawn(look, part) for part in before} == before
 
 
+@pytest.mark.slow
 def test_colour_and_map_can_be_chosen_and_all_reached_by_keyboard(browser, served) -> None:
     with opened(browser, served, "show.html") as look:
         seen = [drawn(look, "field")]
@@ -152,6 +154,7 @@ def test_colour_and_map_can_be_chosen_and_all_reached_by_keyboard(browser, serve
         assert not look.locator("#m0-map .tip").is_visible()
 
 
+@pytest.mark.slow
 def test_a_grid_tells_numbers_of_patients_of_one_attribute(browser, served, folder) -> None:
     text = (folder / "grid.html").read_text(encoding="utf-8")
     data = json.loads(text.split('<script type="application/json">')[1].split("</script>")[0])
@@ -177,6 +180,7 @@ def test_a_grid_tells_numbers_of_patients_of_one_attribute(browser, served, fold
         assert look.locator("#m0-slices img").count() == 0
 
 
+@pytest.mark.slow
 def test_the_gallery_can_be_filtered(browser, served) -> None:
     with opened(browser, served, "show.html") as look:
         box = look.locator("#m0-gallery")
@@ -197,6 +201,7 @@ def test_the_gallery_can_be_filtered(browser, served) -> None:
         assert box.locator(".part option").count() == 2
 
 
+@pytest.mark.slow
 def test_labels_by_keyboard_go_into_a_sheet(browser, served, tmp_path) -> None:
     with opened(browser, served, "show.html") as look:
         box = look.locator("#m0-gallery")
