@@ -1,4 +1,4 @@
-"""A folder of files -> the same folder with other files: the old one or the new one, never a part of either."""
+"""A folder -> one writer at a time, and other files in it: the old ones or the new ones, never a part of either."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,59 @@ from pathlib import Path
 from cxrhf.errors import RunError
 
 _STALE = 3600  # seconds after which a folder that was never finished is rubbish
+_HELD: dict[Path, int] = {}  # folders this process writes to -> the thread that holds them
+
+
+@contextlib.contextmanager
+def one_writer(folder: str | Path, verb: str, what: str = "run folder") -> Iterator[None]:
+    """Hold `folder` for `cxrhf VERB` until the block ends; an error if another process or thread holds it.
+
+    The lock is a file beside the folder (`.NAME.lock`). The kernel releases it when the process ends, killed or not, so
+    a lock file that was left behind blocks nobody. A thread may hold a folder it holds already.
+    """
+    from filelock import FileLock, Timeout
+
+    from cxrhf.tables.places import check_writable
+
+    check_writable(Path(folder), what)
+    path, thread = Path(folder).resolve(), threading.get_ident()
+    if _HELD.get(path) == thread:
+        yield
+        return
+    place = path.parent
+    if path.is_dir() and not os.access(place, os.W_OK):
+        place = path
+    file = place / f".{path.name}.lock"
+    place.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(file, blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise RunError(
+            f"{folder} is being written by another process",
+            got=_holder(file),
+            next_step="wait until it has ended, or choose another --out",
+        ) from None
+    except OSError as error:
+        raise RunError(
+            f"{file} cannot be locked ({error.strerror or error})", next_step="remove it, or choose another --out"
+        ) from None
+    try:
+        _HELD[path] = thread
+        file.write_text(f"cxrhf {verb}, process {os.getpid()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
+        yield
+    finally:
+        del _HELD[path]
+        # Removed while held: whoever opened it meanwhile finds that it has no name any more and tries again.
+        with contextlib.suppress(OSError):
+            file.unlink()
+        lock.release()
+
+
+def _holder(file: Path) -> str | None:
+    with contextlib.suppress(OSError, ValueError):
+        return file.read_text(encoding="utf-8").strip() or None
+    return None
 
 
 @contextlib.contextmanager
