@@ -274,7 +274,8 @@ def write_atomically(target: Path, write: Callable[[Any], None]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.parent / f".{target.name}.{os.getpid()}.tmp"
     try:
-        with draft.open("wb") as file:
+        draft.unlink(missing_ok=True)
+        with draft.open("xb") as file:  # made anew: a link of that name is not followed
             write(file)
         draft.replace(target)
     finally:

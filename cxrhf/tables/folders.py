@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import secrets
 import shutil
@@ -13,20 +14,22 @@ from pathlib import Path
 
 from cxrhf.errors import RunError
 
+RUN = "run folder"
 _STALE = 3600  # seconds after which a folder that was never finished is rubbish
 _HELD: dict[Path, int] = {}  # folders this process writes to -> the thread that holds them
 
 
 @contextlib.contextmanager
-def one_writer(folder: str | Path, verb: str, what: str = "run folder") -> Iterator[None]:
+def one_writer(folder: str | Path, verb: str, what: str = RUN) -> Iterator[None]:
     """Hold `folder` for `cxrhf VERB` until the block ends; an error if another process or thread holds it.
 
     The lock is a file beside the folder (`.NAME.lock`). The kernel releases it when the process ends, killed or not, so
-    a lock file that was left behind blocks nobody. A thread may hold a folder it holds already.
+    a lock file that was left behind blocks nobody. A thread may hold a folder it holds already. A run folder with links
+    where files of ours belong is refused, and drafts of killed writers are removed.
     """
     from filelock import FileLock, Timeout
 
-    from cxrhf.tables.places import check_writable
+    from cxrhf.tables.places import check_links, check_writable, is_empty
 
     check_writable(Path(folder), what)
     path, thread = Path(folder).resolve(), threading.get_ident()
@@ -37,6 +40,7 @@ def one_writer(folder: str | Path, verb: str, what: str = "run folder") -> Itera
     if path.is_dir() and not os.access(place, os.W_OK):
         place = path
     file = place / f".{path.name}.lock"
+    made = [each for each in (place, *place.parents) if not each.exists()]
     place.mkdir(parents=True, exist_ok=True)
     lock = FileLock(file, blocking=False)
     try:
@@ -54,6 +58,10 @@ def one_writer(folder: str | Path, verb: str, what: str = "run folder") -> Itera
     try:
         _HELD[path] = thread
         file.write_text(f"cxrhf {verb}, process {os.getpid()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
+        # A folder with other things is for `check_folder` to refuse: it is not looked into.
+        if what == RUN and path.is_dir() and ((path / "run.json").is_file() or is_empty(path)):
+            check_links(Path(folder))
+            remove_drafts(path)
         yield
     finally:
         del _HELD[path]
@@ -61,12 +69,40 @@ def one_writer(folder: str | Path, verb: str, what: str = "run folder") -> Itera
         with contextlib.suppress(OSError):
             file.unlink()
         lock.release()
+        with contextlib.suppress(OSError):  # of a verb that was refused nothing is left behind
+            for each in made:
+                each.rmdir()
 
 
 def _holder(file: Path) -> str | None:
-    with contextlib.suppress(OSError, ValueError):
-        return file.read_text(encoding="utf-8").strip() or None
+    for _ in range(20):  # it writes its name right after it has taken the lock
+        with contextlib.suppress(OSError, ValueError):
+            if said := file.read_text(encoding="utf-8").strip():
+                return said
+        time.sleep(0.02)
     return None
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what killed writers left in a run folder that is held, and beside it: drafts may hold ids and texts.
+
+    An earlier file or folder that was set aside, and whose successor never came, gets its name back. Nested runs are
+    left to whoever holds them, and drafts that other programs may have written stay.
+    """
+    from cxrhf.tables.places import draft_of, run_entries
+
+    found = [Path(each.path) for each in run_entries(folder) if draft_of(each.name)]
+    beside = (each for each in folder.parent.glob(f".{glob.escape(folder.name)}-*"))
+    found += [each for each in beside if (draft := draft_of(each.name)) and draft[0] == folder.name]
+    for path in found:
+        target, earlier = draft_of(path.name) or ("", False)
+        with contextlib.suppress(OSError):
+            if earlier and not (path.parent / target).exists():
+                path.rename(path.parent / target)
+            elif path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 @contextlib.contextmanager
