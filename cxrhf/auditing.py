@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 NOTES = 16  # lines of notes that `repr` shows
+_STDERR = threading.Lock()  # several threads may say what they do
 
 
 def run_all(
@@ -191,10 +193,13 @@ class Audit:
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write a run folder (tables, page, figures), as `cxrhf audit --out` does; returns the page's path."""
         from cxrhf.run import open_run
+        from cxrhf.tables.folders import one_writer
 
-        run = open_run(folder, verb="audit", config=to_mapping(self.config), inputs=self.inputs, overwrite=overwrite)
-        add_sources(run, self.prepared)
-        return write(run, self.prepared, self.output, self.looked, self.config)
+        settings = to_mapping(self.config)
+        with one_writer(folder, "audit"):
+            run = open_run(folder, verb="audit", config=settings, inputs=self.inputs, overwrite=overwrite)
+            add_sources(run, self.prepared)
+            return write(run, self.prepared, self.output, self.looked, self.config)
 
     def html(self) -> str:
         """The whole page as text."""
@@ -207,11 +212,13 @@ class Audit:
     def _record(self) -> dict[str, Any]:
         from cxrhf.run import new_record
 
-        return new_record("audit", to_mapping(self.config), self.inputs) | {
+        record = new_record("audit", to_mapping(self.config), self.inputs) | {
             "notes": self.notes,
             "reading": self.prepared.reading,
             "may_show": self.looked.terms.may_show,
         }
+        del record["finished"]  # there is no run that could be unfinished
+        return record
 
     def _repr_html_(self) -> str:
         from cxrhf.report import summary_html
@@ -249,7 +256,7 @@ def write(
     progress: Progress = lambda _: None,
 ) -> Path:
     """Put what was found into an open run, with its page; returns the page's path."""
-    from cxrhf.report import write_report
+    from cxrhf.report import PAGE, write_report
     from cxrhf.representations.looking import with_probes, write_beside
 
     run.add("results", with_probes(output.results, run.path))
@@ -258,8 +265,9 @@ def write(
         run.add("words", output.words)
     beside = write_beside(run, looked, output, config, progress)
     said = list(dict.fromkeys([*prepared.notes, *looked.notes, *output.notes, *beside]))
-    run.finish(reading=prepared.reading, notes=said, **({"fitted": prepared.fitted} if prepared.fitted else {}))
-    return Path(write_report(run.path))
+    fitted = {"fitted": prepared.fitted} if prepared.fitted else {}
+    run.finish(write_report, reading=prepared.reading, notes=said, **fitted)
+    return run.path / PAGE
 
 
 def progress_line(every: float = 0) -> Progress:
@@ -279,13 +287,14 @@ def progress_line(every: float = 0) -> Progress:
 
     def show(text: str) -> None:
         nonlocal last
-        now = time.monotonic() - start
-        line = printable(f"[{now:5.1f} s] {text}")
-        if live:  # a line that wraps would leave its first part behind
-            line = line[: shutil.get_terminal_size().columns - 1]
-            print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
-        elif now - last >= every:
-            last = now
-            print(line, file=sys.stderr, flush=True)
+        with _STDERR:
+            now = time.monotonic() - start
+            line = printable(f"[{now:5.1f} s] {text}")
+            if live:  # a line that wraps would leave its first part behind
+                line = line[: shutil.get_terminal_size().columns - 1]
+                print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+            elif now - last >= every:
+                last = now
+                print(f"{line}\n", end="", file=sys.stderr, flush=True)  # one write: others write there too
 
     return show

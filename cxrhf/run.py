@@ -13,13 +13,13 @@ import platform
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from cxrhf.errors import RunError
+from cxrhf.errors import CxrhfError, RunError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 FORMAT = 1
 PACKAGES = ("cxrhf", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "polars", "jinja2", "torch", "timm",
             "accelerate", "transformers", "xgboost")  # fmt: skip
+# Fields of run.json that are read again, and settings among them, with their kinds. All may be absent or null.
+_KINDS: dict[str, Any] = {
+    "format": int, "verb": str, "config": dict, "inputs": list, "versions": dict, "commit": str, "python": str,
+    "platform": str, "started": str, "finished": str, "tables": dict, "earlier": dict, "reading": list, "notes": list,
+    "fitted": dict, "may_show": bool, "shown_because": str, "generated": dict, "trained": dict, "model": str,
+}  # fmt: skip
+_SETTINGS: dict[str, Any] = {
+    "build": str, "pictures": str, "source": str, "model": str, "out": str, "only": list, "correction": str,
+}  # fmt: skip
 # Besides the tables; then what a context run has, a run with image models, and one with models that write reports.
 _MADE = ("report.html", "diff.html", "results.json", "push.txt", "model_cards")
 _CONTEXT = ("context.json", "families.parquet", "local/examples.csv", "local/examples.txt", "models/context", "search")
@@ -75,10 +84,15 @@ class Run:
             )
         return read_table(path, TABLES.get(name))
 
-    def finish(self, **more: Any) -> Path:
-        """Write run.json with the time the run ended, and anything more worth keeping."""
-        self.record.update(more)
-        self.record["finished"] = _now()
+    def finish(self, page: Callable[[Run], object] | None = None, /, **more: Any) -> Path:
+        """Write run.json with the time the run ended, and anything more worth keeping: the last thing a verb does.
+
+        `page` writes what is made from the finished record; if it cannot, the run is not finished.
+        """
+        done = replace(self, record={**self.record, **more, "finished": _now()})
+        if page is not None:
+            page(done)
+        self.record.update(done.record)
         return _write_record(self)
 
 
@@ -122,11 +136,12 @@ def open_run(
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:
     """Refuse what cannot become a run folder; nothing is written."""
-    from cxrhf.tables.places import check_writable
+    from cxrhf.tables.places import check_links, check_writable, is_empty
 
     check_writable(folder, "run folder")
-    if not overwrite and folder.exists() and not (folder / "run.json").is_file() and any(folder.iterdir()):
+    if not overwrite and folder.exists() and not (folder / "run.json").is_file() and not is_empty(folder):
         raise RunError(f"{folder} is not empty and is not a run folder", next_step=_other(folder))
+    check_links(folder)
 
 
 def check_inputs(folder: Path, inputs: Sequence[Input], *, overwrite: bool) -> bool:
@@ -176,6 +191,19 @@ def read_run(path: str | Path) -> Run:
     return Run(folder, record)
 
 
+def reopen_run(path: str | Path) -> Run:
+    """Open a run to add to it: until `finish` it is not finished."""
+    run = read_run(path)
+    run.record["finished"] = None
+    _write_record(run)
+    return run
+
+
+def is_finished(record: Mapping[str, Any]) -> bool:
+    """Whether the last verb that wrote to the run came to its end."""
+    return bool(record.get("finished", True))
+
+
 def record_of(path: str | Path, verb: str) -> dict[str, Any]:
     """What run.json says of a verb that made the run or added to it; empty if it never did."""
     record = _read_record(Path(path), tolerant=False) or {}
@@ -205,6 +233,7 @@ def made_up(name: str, **settings: object) -> Input:
 
 def public_path(path: str) -> str:
     """A path as it may be shown to others: below the working folder, else the last part alone."""
+    path = path.encode(errors="replace").decode()  # of a name that is no text the other bytes are kept
     given, here = Path(path).expanduser(), Path.cwd()
     full = given if given.is_absolute() else here / given
     try:
@@ -233,7 +262,11 @@ def _prints(inputs: Any) -> list[str]:
 def clear_run(folder: Path) -> None:
     """Remove what runs write, and nothing else that lies in the folder."""
     from cxrhf.schema import TABLES
+    from cxrhf.tables.places import check_links
 
+    check_links(folder)
+    if earlier := _read_record(folder, tolerant=True):  # a stop from here on leaves no run that says it is whole
+        _write_record(Run(folder, earlier | {"finished": None, "tables": {}}))
     made = [each for pattern in (*_IMAGING, *_WRITING) for each in folder.glob(pattern)]
     for path in (*(folder / f"{table}.parquet" for table in TABLES), *(folder / name for name in (*_MADE, *_CONTEXT)),
                  *made):  # fmt: skip
@@ -248,15 +281,57 @@ def clear_run(folder: Path) -> None:
             figure.unlink()
 
 
-def _read_record(folder: Path, *, tolerant: bool) -> dict[str, Any] | None:
-    """What run.json holds, None without one; `tolerant`: a damaged one holds nothing."""
+def read_record(folder: Path, error: type[CxrhfError] = RunError) -> dict[str, Any] | None:
+    """What run.json holds, every field of its kind; None without one."""
     from cxrhf.tables.json_files import read_object
 
-    path = folder / "run.json"
+    path, again = folder / "run.json", "make the run again with --overwrite"
     if not path.is_file():
         return None
+    record = read_object(path, next_step=again, error=error)
+    number = record.get("format")
+    if isinstance(number, int) and number > FORMAT:
+        raise error(
+            f"{folder} was written by a newer version of cxrhf (format {number}; this version reads up to {FORMAT})",
+            next_step="pip install --upgrade cxrhf",
+        )
+    wrong = _wrong_field(record)
+    if wrong is not None:
+        raise error(f"{path} is damaged: {wrong} is of the wrong kind", next_step=again)
+    return record
+
+
+def _wrong_field(record: dict[str, Any], where: str = "") -> str | None:
+    """The first field that is not of its kind; lists and mappings that are null become empty."""
+    for name, kind in _KINDS.items():
+        value = record.get(name)
+        if value is None:
+            if name in record and kind in (dict, list):
+                record[name] = kind()
+        elif not isinstance(value, kind):
+            return f"{where}{name}"
+    for name, kind in _SETTINGS.items():
+        value = record.get("config", {}).get(name)
+        if not isinstance(value, (kind, type(None))):
+            return f"{where}config.{name}"
+    for each in record.get("inputs", []):
+        if not isinstance(each, dict) or not all(isinstance(each.get(key, ""), str) for key in ("name", "sha256")):
+            return f"{where}inputs"
+    for name in ("earlier", "generated"):
+        if not all(isinstance(each, dict) for each in record.get(name, {}).values()):
+            return f"{where}{name}"
+    for model in record.get("generated", {}).values():
+        strategies = model.setdefault("strategies", {})
+        if not isinstance(strategies, dict) or not all(isinstance(each, dict) for each in strategies.values()):
+            return f"{where}generated.strategies"
+    inner = (_wrong_field(each, f"{where}earlier.{verb}.") for verb, each in record.get("earlier", {}).items())
+    return next(filter(None, inner), None)
+
+
+def _read_record(folder: Path, *, tolerant: bool) -> dict[str, Any] | None:
+    """What run.json holds, None without one; `tolerant`: a damaged one, or one of a newer version, holds nothing."""
     try:
-        return read_object(path, next_step="make the run again with --overwrite")
+        return read_record(folder)
     except RunError:
         if tolerant:
             return {}
@@ -265,8 +340,9 @@ def _read_record(folder: Path, *, tolerant: bool) -> dict[str, Any] | None:
 
 def _write_record(run: Run) -> Path:
     from cxrhf.tables.files import write_atomically
+    from cxrhf.tables.json_files import finite
 
-    text = json.dumps(run.record, indent=2, ensure_ascii=False, default=str) + "\n"
+    text = json.dumps(finite(run.record), indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
     return write_atomically(run.path / "run.json", lambda file: file.write(text.encode()))
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import re
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +15,7 @@ import pytest
 
 import cxrhf
 from cxrhf import cli
+from cxrhf.auditing import progress_line
 from cxrhf.data.planted import context
 from cxrhf.errors import ConfigError, TableError
 from cxrhf.metrics import auroc
@@ -123,3 +128,24 @@ def test_a_misspelt_number_is_asked_back() -> None:
         found.value("aurok")
     with pytest.raises(ConfigError, match=r"no column 'slise'.*did you mean 'slice'"):
         found.value("auroc", slise="all")
+
+
+def test_lines_of_progress_of_several_threads_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[str] = []
+
+    class Slow(io.StringIO):
+        def write(self, text: str) -> int:
+            writes.append(text)
+            time.sleep(0.001)  # as a pipe may: others come between two writes
+            return len(text)
+
+    monkeypatch.setattr("sys.stderr", Slow())
+    shows = [progress_line() for _ in range(4)]
+    threads = [threading.Thread(target=lambda show=show: [show("a line") for _ in range(10)]) for show in shows]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    lines = "".join(writes).splitlines()
+    assert len(lines) == 40
+    assert all(re.fullmatch(r"\[ *[\d.]+ s\] a line", line) for line in lines)

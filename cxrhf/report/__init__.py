@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cxrhf.run import Run
+
+PAGE = "report.html"
 
 
-def write_report(run: str | Path) -> Path:
+def write_report(run: str | Path | Run) -> Path:
     """Read results, curves, points, words, gallery.parquet and run.json of a run folder; write its page and figures/.
 
-    Returns the page's path.
+    Of an open run its record counts, which run.json may not hold yet. Returns the page's path.
     """
     from cxrhf.report.files import write_all
+    from cxrhf.run import Run, read_run
+    from cxrhf.tables.folders import one_writer
 
-    return write_all(Path(run))
+    folder = run.path if isinstance(run, Run) else Path(run)
+    with one_writer(folder, "report"):
+        return write_all(run if isinstance(run, Run) else read_run(folder))
 
 
 def page_html(

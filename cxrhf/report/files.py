@@ -7,12 +7,17 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from cxrhf.report import PAGE
 from cxrhf.report.blocks import Figure, Multiples, finding_name
 from cxrhf.report.figures.sheet import Group, sheet
-from cxrhf.report.html import render
+from cxrhf.report.html import UNFINISHED, render
 from cxrhf.report.page import Page, make_page, pictures
+from cxrhf.tables.json_files import finite
+
+if TYPE_CHECKING:
+    from cxrhf.run import Run
 
 FORMAT = 1
 # How much larger a PNG is than its picture; hundreds of findings must not take all memory.
@@ -46,26 +51,29 @@ TITLES = {
 }
 
 
-def write_all(run: Path) -> Path:
-    """RUN's tables and its run.json -> the page's path; the rest is written beside it."""
-    from cxrhf.run import read_run
+def write_all(run: Run) -> Path:
+    """RUN's tables and its record -> the page's path; the rest is written beside it. A held folder, without links."""
+    from cxrhf.run import is_finished
+    from cxrhf.tables.places import check_links
 
-    opened = read_run(run)
-    results = opened.table("results").to_pylist()
+    check_links(run.path)
+    results, record = run.table("results").to_pylist(), dict(run.record)
+    if not is_finished(record):
+        record["notes"] = [UNFINISHED, *(record.get("notes") or [])]
 
     def rows(name: str) -> list[dict[str, Any]]:
-        return list(opened.table(name).to_pylist()) if (run / f"{name}.parquet").is_file() else []
+        return list(run.table(name).to_pylist()) if (run.path / f"{name}.parquet").is_file() else []
 
     curves, steps = rows("curves"), rows("attrition")
     # Thumbnails that may not be shown are not even read.
-    gallery = rows("gallery") if opened.record.get("may_show") is True else []
-    flow = run / "figures" / "flow.svg"
+    gallery = rows("gallery") if record.get("may_show") is True else []
+    flow = run.path / "figures" / "flow.svg"
     picture = flow.read_bytes() if steps and flow.is_file() else b""
-    page = make_page(results, curves, opened.record, rows("points"), gallery, rows("words"))
-    text = render(results, curves, opened.record, steps, picture, page)
-    target = write_bytes(run / "report.html", text.encode())
-    write_bytes(run / "results.json", results_json(results, opened.record).encode())
-    write_figures(run / "figures", page)
+    page = make_page(results, curves, record, rows("points"), gallery, rows("words"))
+    text = render(results, curves, record, steps, picture, page)
+    target = write_bytes(run.path / PAGE, text.encode())
+    write_bytes(run.path / "results.json", results_json(results, record).encode())
+    write_figures(run.path / "figures", page)
     return target
 
 
@@ -77,17 +85,8 @@ def results_json(results: Sequence[Mapping[str, Any]], record: Mapping[str, Any]
         "notes": [str(each) for each in record.get("notes") or []],
         "results": list(results),
     }
-    lines = json.dumps(_clean(made), ensure_ascii=False, default=str, allow_nan=False, separators=(",", ":"))
+    lines = json.dumps(finite(made), ensure_ascii=False, default=str, allow_nan=False, separators=(",", ":"))
     return lines.replace('},{"audit":', '},\n{"audit":') + "\n"
-
-
-def _clean(value: Any) -> Any:
-    """The same as JSON can hold it: what is no finite number is null."""
-    if isinstance(value, Mapping):
-        return {str(key): _clean(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_clean(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_figures(folder: Path, page: Page) -> list[Path]:

@@ -37,7 +37,12 @@ from cxrhf.report.sections.provenance import (
 from cxrhf.report.sections.reports import report_facts
 from cxrhf.report.sections.view import correction_of
 from cxrhf.report.sections.warnings import grouped
+from cxrhf.run import is_finished
 
+UNFINISHED = (
+    "the last command that wrote to this run did not finish: tables, page and figures may not belong together; run the "
+    "command again"
+)
 ASKED = "How much of the performance is the image, and how much is what the chart already said?"
 # Title and question of a page without predictions: of context models, of networks whose vectors were read, of reports.
 _OF_NOTES = (
@@ -91,6 +96,7 @@ def render(
             title=_title(page, alone),
             question=_alone(page)[1] if alone else ASKED,
             summary=_facts(page, record, alone),
+            unfinished="" if is_finished(record) else f"{UNFINISHED[0].upper()}{UNFINISHED[1:]}.",
             held=privacy_words(page.blocks(), bool(page.pretest), bool(page.reports), record.get("may_show") is True),
             contents=[*_contents(page), *((name, target, ()) for name, target in tail)],
             chapters=page.chapters,
