@@ -78,6 +78,15 @@ def main(args: Sequence[str]) -> int:
 
 def audited(config: AuditConfig) -> Path:
     """Read, audit and write a run, and say what was understood and found; the page's path."""
+    from cxrhf.tables.folders import one_writer
+
+    sources = [Path(each) for each in config.predictions]
+    folder = Path(config.out) if config.out else default_out(sources)
+    with one_writer(folder, "audit"):
+        return _audited(config, sources, folder)
+
+
+def _audited(config: AuditConfig, sources: list[Path], folder: Path) -> Path:
     from cxrhf.auditing import add_sources, progress_line
     from cxrhf.auditing_reports import holds_predictions, holds_reports, read_reports
     from cxrhf.config import to_mapping
@@ -87,8 +96,6 @@ def audited(config: AuditConfig) -> Path:
     from cxrhf.run import check_folder, open_run
     from cxrhf.schema import load_predictions
 
-    sources = [Path(each) for each in config.predictions]
-    folder = Path(config.out) if config.out else default_out(sources)
     inside = len(sources) == 1 and sources[0].is_dir() and folder.resolve() == sources[0].resolve()
     if inside and (folder / "context.json").is_file():
         raise RunError(

@@ -37,6 +37,7 @@ examples:
   cxrhf demo --report-steps 0                              without the vision-language model
   cxrhf demo --steps 0 --report-steps 0                    simulated models only: no torch is needed"""
 
+FOLDERS = ("data", "context", "network", "writer")  # each holds what another verb makes
 NETWORK = "network"
 ENOUGH = 100  # patients in the test set; the demo as it stands has twice as many
 
@@ -46,6 +47,16 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = settled(parse(DemoConfig, args, verb="demo", about=ABOUT))
+    from cxrhf.tables.folders import one_writer
+    from cxrhf.tables.places import check_links
+
+    place = Path(str(config.out))
+    with one_writer(place, "demo"):
+        check_links(place, FOLDERS)
+        return _made(config, place)
+
+
+def _made(config: DemoConfig, place: Path) -> int:
     import pyarrow as pa
 
     from cxrhf.auditing import add_sources, progress_line
@@ -69,7 +80,6 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.schema import load_predictions, read_table
 
     stamp = made_with(config)
-    place = Path(str(config.out))
     if not config.overwrite and is_done(place, stamp):
         print(f"This demo is finished, and nothing has changed since. To make it anew, remove {place} first.")
         print(_next(place))

@@ -33,7 +33,9 @@ def main(args: Sequence[str]) -> int:
 
     from cxrhf.report import write_report
     from cxrhf.report.card import cards_in, rewrite, write_cards
-    from cxrhf.run import read_run
+    from cxrhf.report.card_facts import nested_runs
+    from cxrhf.run import is_finished, read_run
+    from cxrhf.tables.folders import one_writer
 
     folder = Path(config.run[0])
     if cards_in(folder):
@@ -42,10 +44,15 @@ def main(args: Sequence[str]) -> int:
                               next_step=f"cxrhf report {folder}")  # fmt: skip
         print(*rewrite(folder), sep="\n")
         return 0
-    run = read_run(folder)
-    run.table("results")  # says what to run when there is none
-    page = write_report(run.path)
-    for card in write_cards(run.path, Path(config.cards) if config.cards else None):
+    read_run(folder).table("results")  # says what to run when there is none, before a lock is made for it
+    with one_writer(folder, "report"):
+        page = write_report(folder)
+        cards = write_cards(folder, Path(config.cards) if config.cards else None)
+        for place in nested_runs(folder):
+            if not is_finished(read_run(place).record):
+                said = "not finished: its page says so, and no card is written. Next: run its command again"
+                print(f"warning: {place} is {said}", file=sys.stderr)
+    for card in cards:
         print(f"model card: {card}", file=sys.stderr)
     print(page)
     return 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,11 @@ def predict_run(config: PredictConfig, show: Progress) -> Written | None:
     """Predictions of every seed. None in processes that only help."""
     check_packages()
     place = find(config, "predict")  # before torch is loaded, which takes seconds
+    with held(config, place, "predict"):
+        return _predicted(config, place, show)
+
+
+def _predicted(config: PredictConfig, place: Place, show: Progress) -> Written | None:
     import pyarrow as pa
 
     from cxrhf.models.rows import prediction_rows
@@ -81,6 +87,11 @@ def embed_run(config: EmbedConfig, show: Progress) -> Written | None:
     """Vectors of every seed, and the rows of their images, so that audits know who is in the picture."""
     check_packages()
     place = find(config, "embed")
+    with held(config, place, "embed"):
+        return _embedded(config, place, show)
+
+
+def _embedded(config: EmbedConfig, place: Place, show: Progress) -> Written | None:
     import pyarrow as pa
 
     from cxrhf.models.rows import embedding_rows
@@ -104,6 +115,18 @@ def embed_run(config: EmbedConfig, show: Progress) -> Written | None:
     }
     add(config, place, made)
     return Written(place.out, lines)
+
+
+def held(config: LookConfig, place: Place, verb: str) -> AbstractContextManager[None]:
+    """The run that the rows go to, held for this verb; by the first process for all of a launch."""
+    from cxrhf.encode.processes import one_writer_of_all
+
+    def join() -> object:
+        from cxrhf.models.processes import make_accelerator
+
+        return make_accelerator(device=config.device, precision=config.precision)
+
+    return one_writer_of_all(place.out, verb, join)
 
 
 def looked(
@@ -233,25 +256,27 @@ def add(config: LookConfig, place: Place, tables: Mapping[str, tuple[pa.Table, S
     All are put together before the first is written.
     """
     from cxrhf.models.rows import merged
-    from cxrhf.run import Run, fingerprint, open_run, read_run
-    from cxrhf.schema import TABLES, check
+    from cxrhf.run import fingerprint, open_run, read_run, reopen_run
+    from cxrhf.schema import TABLES, check, read_table
 
     inputs = [fingerprint(place.models[0] / SAVED), fingerprint(place.build / "build.json")]
     if (place.out / "run.json").is_file() and not config.overwrite:
-        record = dict(read_run(place.out).record)
+        record = read_run(place.out).record
         known = [record.get("inputs"), *(each.get("inputs") for each in record.get("earlier", {}).values())]
         if place.out.resolve() != Path(config.run).resolve() and [asdict(each) for each in inputs] not in known:
             raise RunError(
                 f"{place.out} holds a run made from other inputs", next_step="choose another --out, or --overwrite"
             )
-        run = Run(place.out, record)
+        run = None
     else:
         verb = "embed" if isinstance(config, EmbedConfig) else "predict"
         run = open_run(place.out, verb=verb, config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
     whole = {}
     for name, (table, by) in tables.items():
-        there = (place.out / f"{name}.parquet").is_file()
-        whole[name] = merged(check(table, TABLES[name], source=name), run.table(name) if there else None, by)
+        path = place.out / f"{name}.parquet"
+        there = read_table(path, TABLES[name]) if path.is_file() else None
+        whole[name] = merged(check(table, TABLES[name], source=name), there, by)
+    run = run or reopen_run(place.out)
     for name, table in whole.items():
         run.add(name, table)
     run.finish()

@@ -77,10 +77,22 @@ class Found:
 def probe_run(config: ProbeConfig, show: Progress) -> Written | None:
     """Probe every backbone and write the run. None in processes that only help."""
     check_packages()
+    from cxrhf.encode.processes import one_writer_of_all
+
+    def join() -> object:
+        from cxrhf.models.processes import make_accelerator
+
+        return make_accelerator(device=config.device)
+
+    out = Path(config.out) if config.out else Path("runs") / f"{Path(config.build).resolve().name}-probe"
+    with one_writer_of_all(out, "probe", join):
+        return _probed(config, out, show)
+
+
+def _probed(config: ProbeConfig, out: Path, show: Progress) -> Written | None:
     from cxrhf.data.load import build_record
     from cxrhf.run import check_folder, fingerprint
 
-    out = Path(config.out) if config.out else Path("runs") / f"{Path(config.build).resolve().name}-probe"
     check_folder(out, overwrite=config.overwrite)
     check_reduce(config)
     build_record(config.build)

@@ -9,6 +9,7 @@ from pathlib import Path
 from cxrhf.config_models import ProbeConfig
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.imaging.predicting import saved_models
+from cxrhf.tables.places import file_name
 
 NEW = ("imagenet", "random")
 
@@ -69,4 +70,4 @@ def slug(name: str) -> str:
     >>> slug("White only, seed 3")
     'white-only-seed-3'
     """
-    return re.sub(r"[^\w.+-]+", "-", name.lower()).strip(".-")
+    return file_name(re.sub(r"[^\w.+-]+", "-", name.lower()).strip(".-"))

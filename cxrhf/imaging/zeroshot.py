@@ -17,9 +17,16 @@ DEFAULT = ("validate", "test")
 def zeroshot_run(config: ZeroshotConfig, show: Progress) -> Written:
     """Every image of the splits against every pair of prompts."""
     check_packages(*(["open_clip"] if _needs_open_clip(config.model) else []))
-    from cxrhf.run import check_folder, fingerprint, open_run
+    from cxrhf.tables.folders import one_writer
 
     out = Path(config.out) if config.out else Path("runs") / f"{Path(config.build).resolve().name}-zeroshot"
+    with one_writer(out, "zeroshot"):
+        return _written(config, out, show)
+
+
+def _written(config: ZeroshotConfig, out: Path, show: Progress) -> Written:
+    from cxrhf.run import check_folder, fingerprint, open_run
+
     check_folder(out, overwrite=config.overwrite)
     there = findings_of(config.build)
     from cxrhf.models.clip import load_clip  # torch, which takes seconds

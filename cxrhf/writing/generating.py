@@ -38,16 +38,25 @@ SHARED = ("weights", "adapter", "prompt", "images", "seed", "size", "precision",
 
 def generate_run(config: GenerateConfig, show: Progress) -> Written | None:
     """Write the reports, or read them. None in processes that only help."""
-    return _read(config) if config.reports else _write(config, show)
-
-
-def _write(config: GenerateConfig, show: Progress) -> Written | None:
     from cxrhf.data.load import build_record
+    from cxrhf.encode.processes import one_writer_of_all
+    from cxrhf.tables.folders import one_writer
 
+    if config.reports:
+        paths = [Path(each) for each in config.reports]
+        folder = Path(config.out) if config.out else Path("runs") / (paths[0].name.split(".")[0] or "reports")
+        with one_writer(folder, "generate"):
+            return _read(config, paths, folder)
     assert config.source is not None
     assert config.build is not None
     check_vlm_packages()
     build_record(config.build)
+    folder = Path(config.out) if config.out else Path("runs") / f"{Path(config.source).name}-reports"
+    with one_writer_of_all(folder, "generate"):
+        return _write(config, config.source, config.build, folder, show)
+
+
+def _write(config: GenerateConfig, source: str, data: str, folder: Path, show: Progress) -> Written | None:
     from cxrhf.encode.loading import choose_device  # torch, which takes seconds
     from cxrhf.encode.processes import barrier, first, main_process
     from cxrhf.models.strategies import find_strategies
@@ -62,14 +71,12 @@ def _write(config: GenerateConfig, show: Progress) -> Written | None:
     from cxrhf.run import fingerprint
     from cxrhf.writing.sampled import sample_images
 
-    source = config.source
-    folder = Path(config.out) if config.out else Path("runs") / f"{Path(source).name}-reports"
-    build = fingerprint(Path(config.build) / "build.json")
+    build = fingerprint(Path(data) / "build.json")
     _refuse_others(folder, build, config)
     say: Progress = show if main_process() else (lambda _: None)
-    say(f"reading {config.build}")
+    say(f"reading {data}")
     sample = sample_images(
-        config.build, split=config.split, views=config.views, per=config.per, n=config.n_images,
+        data, split=config.split, views=config.views, per=config.per, n=config.n_images,
         balance=config.balance, seed=config.seed,
     )  # fmt: skip
     say(f"opening {source}")
@@ -159,7 +166,7 @@ def _rows(sample: Sample, texts: list[str], model: str, strategy: str) -> pa.Tab
     return check(pa.table(columns), GENERATION, source=TABLE)
 
 
-def _read(config: GenerateConfig) -> Written:
+def _read(config: GenerateConfig, paths: list[Path], folder: Path) -> Written:
     """Reports that others wrote, into a run."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -167,8 +174,6 @@ def _read(config: GenerateConfig) -> Written:
     from cxrhf.run import check_folder, fingerprint, read_run
     from cxrhf.tables.generations import load_generations
 
-    paths = [Path(each) for each in config.reports]
-    folder = Path(config.out) if config.out else Path("runs") / (paths[0].name.split(".")[0] or "reports")
     check_folder(folder, overwrite=config.overwrite)
     if (folder / "run.json").is_file() and not config.overwrite and not (folder / f"{TABLE}.parquet").is_file():
         made = read_run(folder).record.get("verb")

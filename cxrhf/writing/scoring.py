@@ -48,6 +48,14 @@ class Scored:
 
 def score_run(config: ScoreConfig, show: Progress) -> Written | None:
     """Score the reports of a run and add the rows to it. None in processes that only help."""
+    from cxrhf.encode.processes import one_writer_of_all
+
+    read_generations(Path(config.run))  # says what is no run before anything is locked
+    with one_writer_of_all(config.run, "score"):
+        return _scored(config, show)
+
+
+def _scored(config: ScoreConfig, show: Progress) -> Written | None:
     from cxrhf.run import open_run, public_path
     from cxrhf.schema import read_table
 

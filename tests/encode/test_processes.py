@@ -13,7 +13,8 @@ import pytest
 
 from cxrhf.config_context import EncodeConfig
 from cxrhf.encode import encode_texts, main_process
-from cxrhf.encode.processes import barrier, first, n_processes, rank, share
+from cxrhf.encode.processes import barrier, first, n_processes, one_writer_of_all, rank, share
+from cxrhf.tables.folders import one_writer
 from tests.encode.tiny import notes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,3 +116,39 @@ def test_one_process_needs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setenv("RANK", "1")
     assert not main_process()
+
+
+HELD = """
+import os, sys
+from cxrhf.encode.processes import one_writer_of_all
+from cxrhf.errors import CxrhfError
+try:
+    with one_writer_of_all(sys.argv[1], "predict"):
+        said = "written"
+except CxrhfError as error:
+    said = "refused" if "cxrhf train" in str(error) else str(error)
+os.write(1, f"{said} {os.environ['RANK']}\\n".encode())
+"""
+
+
+@pytest.mark.slow
+def test_a_held_folder_is_refused_to_every_process_of_a_launch(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(HELD)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+    def said() -> list[str]:
+        done = subprocess.run([*launcher, str(job), str(tmp_path / "run")], env=env, capture_output=True, text=True,
+                              check=True, timeout=120)  # fmt: skip
+        return sorted(done.stdout.splitlines())
+
+    with one_writer(tmp_path / "run", "train"):
+        assert said() == ["refused 0", "refused 1"]
+    assert said() == ["written 0", "written 1"]
+
+
+def test_one_process_holds_a_folder_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    with one_writer_of_all(tmp_path / "run", "predict", join=pytest.fail):
+        assert (tmp_path / ".run.lock").is_file()
