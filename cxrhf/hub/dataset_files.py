@@ -19,6 +19,7 @@ from cxrhf.data.shards import finished
 from cxrhf.errors import RunError, TableError
 from cxrhf.hub.artefact import Piece
 from cxrhf.schema import ATTRIBUTE, NOTE, image_schema
+from cxrhf.tables.places import check_inside
 
 _NOTES = re.compile(r"notes-\d{5}\.parquet")
 _AGAIN = "build it again: cxrhf build ... --overwrite"
@@ -60,6 +61,7 @@ class Tables:
 def tables_of(folder: Path, record: Mapping[str, Any]) -> Tables:
     """The tables that build.json speaks of, each whole; anything missing, damaged or strange is an error."""
     schema = image_schema([str(each) for each in record["findings"]])
+    check_inside(folder, [folder / "attributes.parquet", *(folder / "images").glob("*"), *(folder / "notes").glob("*")])
     images: dict[str, list[Path]] = {split: [] for split in record["splits"]}
     for path in sorted((folder / "images").glob("*.parquet")):
         split = path.name.split("-")[0]

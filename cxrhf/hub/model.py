@@ -17,7 +17,9 @@ from cxrhf.config_push import PushModelConfig
 from cxrhf.hub.artefact import Artefact, Piece
 from cxrhf.hub.connection import HubError
 from cxrhf.hub.seen import Seen, builds_of, check_allowed, seen
+from cxrhf.run import read_record
 from cxrhf.tables.json_files import read_object
+from cxrhf.tables.places import check_inside, check_links
 
 NETWORK = ("config.json", "model.safetensors", "cxrhf.json", "calibration.json")
 ADAPTER = ("adapter_model.safetensors", "processor_config.json", "tokenizer.json", "tokenizer_config.json",
@@ -50,6 +52,7 @@ def model_artefact(config: PushModelConfig) -> Artefact:
     from cxrhf.report.card import card_files, facts_of
 
     run, repo = Path(config.run), str(config.to)
+    check_links(run)  # what a link points to is not of this run
     weights = find(run)
     data = seen(run, weights.about)
     check_allowed(data, words=weights.words, allows=config.data_agreement_allows,
@@ -59,6 +62,7 @@ def model_artefact(config: PushModelConfig) -> Artefact:
     facts = facts_of(source, name, weights.folder)
     drawn = card_files(rows, facts, repo=repo)
     pieces = weights.pieces(repo)
+    check_inside(run, (piece.content for piece in pieces if isinstance(piece.content, Path)))
     pieces += [Piece(path, content, drawn=path.endswith((".png", ".svg"))) for path, content in drawn.items()]
     known = known_of(sorted({run, source, *builds_of(run)}))
     return Artefact("model", name, tuple(sorted(pieces, key=lambda piece: piece.path)), known=known,
@@ -156,7 +160,7 @@ def _context(run: Path) -> Weights | None:
     about = {each: choices.get(each) for each in ("dataset", "credentialed")}
 
     def pieces(repo: str) -> list[Piece]:
-        record = _read(run / "run.json")
+        record = read_record(run, HubError) or {}
         kept = {name: record.get(name) for name in RECORD} | {"tables": {}}
         made = [Piece(f"models/context/{name}", folder / name) for name in ("manifest.json", *listed)]
         return [*made, Piece("run.json", _json(kept)), Piece("context.json", run / "context.json")]

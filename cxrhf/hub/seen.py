@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cxrhf.hub.connection import HubError
+from cxrhf.run import read_record
 from cxrhf.tables.json_files import read_object
 from cxrhf.terms import Standing, credentialed, standing
 
@@ -64,7 +65,7 @@ def builds_of(run: Path) -> list[Path]:
 
 def _named(run: Path) -> list[str]:
     """Builds as run.json names them: below the folder that the command ran in, or by the last part alone."""
-    record = _said_in(run / "run.json")
+    record = read_record(run, HubError) or {}
     records = (record, *record.get("earlier", {}).values())
     return [str(build) for each in records if (build := (each.get("config") or {}).get("build"))]
 

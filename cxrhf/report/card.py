@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,10 @@ from cxrhf.report.card_sections import PICTURES, doubts, number_lines
 from cxrhf.report.files import figures, png, results_json, write_bytes
 from cxrhf.report.page import Page, make_page
 from cxrhf.report.sections.view import Rows
-from cxrhf.run import read_run
+from cxrhf.run import is_finished, read_run
+from cxrhf.tables.folders import one_writer
+from cxrhf.tables.json_files import read_object
+from cxrhf.tables.places import CARD_PLACES, check_inside, check_links, file_name
 
 __all__ = [
     "card_files", "card_text", "cards_in", "eval_results", "facts_of", "find_weights", "model_index", "rewrite",
@@ -150,38 +153,60 @@ def _results(rows: Rows, facts: Mapping[str, Any], repo: str | None) -> str:
 
 
 def write_cards(run: Path, folder: Path | None = None) -> list[Path]:
-    """The cards of a run's models and of the runs in it, a folder each, in RUN/model_cards or another folder."""
+    """The cards of a run's models and of the runs in it, a folder each, in RUN/model_cards or another folder.
+
+    Of runs that are not finished there are none.
+    """
     target = folder or run / "model_cards"
-    written: dict[Path, None] = {}
-    for place in nested_runs(run):
-        opened = read_run(place)
-        rows = opened.table("results").to_pylist()
-        for model in models_of(rows):
-            own = own_rows(rows, model)
-            facts = facts_in(opened, own, model, find_weights(run, model))
-            where = _free(target / slug(model), written)
-            _write(where, card_files(own, facts, every=False))
-            written[where] = None
-    if folder is None:  # nobody else writes there: what is left is of models that the run no longer has
-        for old in set(cards_in(target)) - set(written):
-            shutil.rmtree(old)
-    return list(written)
+    with one_writer(run, "report"), one_writer(target, "report", "folder of cards"):
+        places = nested_runs(run)
+        for place in places:
+            check_links(place)
+        finished = [each for each in places if is_finished(read_run(each).record)]
+        made: dict[Path, dict[str, bytes]] = {}
+        for place in finished:
+            opened = read_run(place)
+            rows = opened.table("results").to_pylist()
+            for model in models_of(rows):
+                own = own_rows(rows, model)
+                facts = facts_in(opened, own, model, find_weights(run, model))
+                made[_free(target / slug(model), made)] = card_files(own, facts, every=False)
+        for card in made:  # all are looked at before the first is written
+            check_inside(target, [card])
+            check_links(card, CARD_PLACES)
+        for card, files in made.items():
+            _write(card, files)
+        if folder is None and finished == places:  # nobody else writes there: the rest is of models it has no more
+            for old in set(cards_in(target)) - set(made):
+                shutil.rmtree(old)
+    return list(made)
 
 
 def rewrite(folder: Path) -> list[Path]:
     """Write a card folder, or every card folder in it, again from its own results.json."""
-    cards = cards_in(folder)
-    for card in cards:
-        try:
-            held = json.loads((card / RESULTS).read_text(encoding="utf-8"))
-            rows = [_row(each) for each in held["results"]]
-        except (ValueError, KeyError, AttributeError) as error:
-            raise RunError(
-                f"{card / RESULTS} is damaged ({error})",
-                next_step="write it from its run: cxrhf report RUN --cards FOLDER",
-            ) from None
-        _write(card, card_files(rows, held["facts"], held["repo"]))
-    return cards
+    with one_writer(folder, "report", "folder of cards"):
+        check_inside(folder, cards_in(folder))
+        made = {card: _files_again(card) for card in cards_in(folder)}
+        for card, files in made.items():
+            _write(card, files)
+    return list(made)
+
+
+def _files_again(card: Path) -> dict[str, bytes]:
+    """A card's files from its own results.json; whatever is wrong in there is damage."""
+    again = "write it from its run: cxrhf report RUN --cards FOLDER"
+    check_links(card, CARD_PLACES)
+    held = read_object(card / RESULTS, next_step=again)
+    if isinstance(number := held.get("format"), int) and number > FORMAT:
+        raise RunError(
+            f"{card / RESULTS} was written by a newer version of cxrhf (format {number}; this version reads up to "
+            f"{FORMAT})", next_step="pip install --upgrade cxrhf",
+        )  # fmt: skip
+    try:
+        return card_files([_row(each) for each in held["results"]], held["facts"], held["repo"])
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise RunError(f"{card / RESULTS} is damaged ({said})", next_step=again) from error
 
 
 def cards_in(folder: Path) -> list[Path]:
@@ -209,10 +234,10 @@ def slug(model: str) -> str:
     >>> slug("picture + chart"), slug("Netz (seed 3)"), slug("模型")
     ('picture-chart', 'netz-seed-3', 'model')
     """
-    return re.sub(r"[^a-z0-9.]+", "-", model.lower()).strip("-.") or "model"
+    return file_name(re.sub(r"[^a-z0-9.]+", "-", model.lower()).strip("-.") or "model")
 
 
-def _free(wanted: Path, taken: Mapping[Path, None]) -> Path:
+def _free(wanted: Path, taken: Collection[Path]) -> Path:
     """Two models whose names differ in signs alone get a folder each."""
     names = (wanted.with_name(f"{wanted.name}-{at}") if at > 1 else wanted for at in range(1, len(taken) + 2))
     return next(each for each in names if each not in taken)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
+from cxrhf.errors import RunError
 from cxrhf.report.book import DECODING, PRETEST, REPORTS, open_books
 from cxrhf.report.card_commands import commands
 from cxrhf.report.card_rows import own_rows, published
@@ -20,8 +21,9 @@ from cxrhf.report.sections.reports_said import first_pair
 from cxrhf.report.sections.reports_shelf import writers
 from cxrhf.report.sections.reports_words import chosen, words_of
 from cxrhf.report.sections.view import Rows
-from cxrhf.run import Run, fingerprint, read_run, record_of
+from cxrhf.run import Run, fingerprint, is_finished, read_run, record_of
 from cxrhf.tables.json_files import read_object
+from cxrhf.tables.places import check_inside
 from cxrhf.terms import standing
 
 CLASSIFIER, WRITER, CONTEXT = "image classifier", "report writer", "context model"
@@ -48,6 +50,7 @@ def find_weights(run: Path, model: str) -> Path | None:
             places += [each.parent for each in sorted(run.glob(f"{near}adapter/{ABOUT}"))]
             places = [each for each in places if _name(each, run) == model]
         if places:
+            check_inside(run, [places[0], *places[0].glob("*.json")])
             return places[0]
     return None
 
@@ -142,6 +145,8 @@ def facts_of(results_run: Path, model: str, weights: Path | None) -> dict[str, A
 def facts_in(run: Run, rows: Rows, model: str, weights: Path | None) -> dict[str, Any]:
     """The same from an open run and the model's rows."""
     record = run.record
+    if not is_finished(record):
+        raise RunError(f"{run.path} is not finished: a card needs whole results", next_step="run its command again")
     made = _made(weights) if weights is not None else {}
     maker = _run_of(weights) if weights is not None else None
     records = [record, *([read_run(maker).record] if maker is not None and maker != run.path else [])]
@@ -209,4 +214,6 @@ def _words(run: Run, rows: Rows) -> dict[str, dict[str, list[str]]]:
 def nested_runs(run: Path) -> list[Path]:
     """A run and the runs in it that have results of their own, the run itself first."""
     found = (each.parent for near in _NEAR for each in sorted(run.glob(f"{near}results.parquet")))
-    return [each for each in found if (each / "run.json").is_file()]
+    runs = [each for each in found if (each / "run.json").is_file()]
+    check_inside(run, (each / name for each in runs for name in ("results.parquet", "run.json")))
+    return runs

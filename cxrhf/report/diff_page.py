@@ -73,10 +73,14 @@ def compare_runs(first: str | Path, second: str | Path) -> Compared:
 def write_diff(both: Compared, folder: str | Path) -> Path:
     """Write the page into a folder, there whole or not at all; returns its path."""
     from cxrhf.report.files import write_bytes
+    from cxrhf.tables.folders import one_writer
+    from cxrhf.tables.places import check_links
 
     target = Path(folder) / PAGE
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return write_bytes(target, diff_html(both).encode())
+    text = diff_html(both)
+    with one_writer(folder, "report"):
+        check_links(target.parent, (PAGE,))
+        return write_bytes(target, text.encode())
 
 
 def diff_html(both: Compared) -> str:

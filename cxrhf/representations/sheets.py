@@ -24,6 +24,7 @@ from cxrhf.representations.ends import ends
 from cxrhf.schema import ATTRIBUTE, check
 from cxrhf.tables import cells
 from cxrhf.tables.files import open_raw, write_atomically
+from cxrhf.tables.places import file_name
 
 FOLDER = "labelling"
 EACH = 50  # images of a slice and half
@@ -52,7 +53,7 @@ def write_sheets(folder: Path, results: pa.Table, slices: pa.Table, seed: int) -
             )
         )
         images = _drawn(rows, seed)
-        name = re.sub(r"[^\w.+-]+", "-", f"{model}-{finding}-{head}").strip(".-")
+        name = file_name(re.sub(r"[^\w.+-]+", "-", f"{model}-{finding}-{head}").strip(".-"))
         label = "1" if head.endswith("positive") else "0"
         lines = [[image, finding, label, ""] for image in images]
         text = _text([["image_id", "finding", "label", EMPTY], *lines])
