@@ -6,6 +6,7 @@ accelerate launch or torchrun started share the images; the first one writes.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cxrhf.models.images import Images
+    from cxrhf.models.tasks import Task
 
 Progress = Callable[[str], None]
 SAVED = "cxrhf.json"
@@ -138,7 +140,6 @@ def looked(
     from cxrhf.models.pictures import look_of
     from cxrhf.models.processes import make_accelerator
     from cxrhf.models.saved import load_saved
-    from cxrhf.models.tasks import from_json
 
     chosen = splits_there(place.build, config.splits, all_of=config.splits not in (("validate", "test"), ("test",)))
     accelerator = make_accelerator(device=config.device, precision=config.precision)
@@ -148,9 +149,10 @@ def looked(
     kept: dict[Any, Any] = {}
     for folder in place.models:
         model, about = load_saved(folder)
+        tasks = _tasks(folder, about)
         if images is None:
             # On its own build a model is judged by the labels it learned from.
-            own = about.get("settings", {}).get("labels") if place.own else None
+            own = (about.get("settings") or {}).get("labels") if place.own else None
             images = open_images(place.build, chosen, labels=config.labels or own)
         look = look_of(about["look"])
         if look not in kept:  # seeds of one run look alike: pictures are read once
@@ -161,7 +163,20 @@ def looked(
             model, kept[look], len(images), accelerator, batch_size=config.batch_size, workers=config.workers,
             vectors=vectors, progress=say, what=f"{about['name']}, seed {about['seed']}",
         )  # fmt: skip
-        yield folder, about, from_json(about["tasks"]), images, seen, main
+        yield folder, about, tasks, images, seen, main
+
+
+def _tasks(folder: Path, about: dict[str, Any]) -> list[Task]:
+    """What the outputs of a saved network are; an error where cxrhf.json does not say it as `cxrhf train` does."""
+    from cxrhf.models.tasks import from_json
+
+    tasks: list[Task] = []
+    with contextlib.suppress(LookupError, TypeError, ValueError):
+        tasks = from_json(about["tasks"])
+    plain = {"name": (str,), "seed": (int, type(None)), "settings": (dict, type(None))}
+    if not tasks or not all(type(about.get(name)) in kinds for name, kinds in plain.items()):
+        raise RunError(f"{folder / SAVED} does not hold what it should", next_step="copy it again, or train again")
+    return tasks
 
 
 def with_calibration(folder: Path, rows: tuple[pa.Table, pa.Table]) -> tuple[tuple[pa.Table, pa.Table], str, list[str]]:

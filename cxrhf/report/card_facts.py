@@ -31,6 +31,17 @@ ABOUT, ADAPTER, MANIFEST, CALIBRATION = "cxrhf.json", "adapter_config.json", "ma
 _NEAR = ("", "*/", "*/*/")  # a run, the runs in it, and theirs: the demo keeps its models so
 _NETWORK = ("backbone", "outputs", "look", "sha256", "seed", "start", "trained", "images")
 _LORA = ("base", "prompt", "size", "seed", "examples", "trained")
+# Facts of the files beside weights, with their kinds: those who write about them need not ask again.
+_TEXT, _COUNT = (str,), (int, float)
+_KINDS: dict[str, tuple[type, ...]] = {
+    "backbone": _TEXT, "sha256": _TEXT, "start": _TEXT, "prompt": _TEXT, "name": _TEXT, "dataset": _TEXT,
+    "images": _COUNT, "seed": _COUNT, "size": _COUNT, "rank": _COUNT, "outputs": (list,), "outputs.*": _TEXT,
+    "families": (list,), "look": (dict,), "look.size": _COUNT, "look.channels": _COUNT, "look.fit": _TEXT,
+    "trained": (dict,), "trained.steps": _COUNT, "trained.epochs": _COUNT, "trained.best_step": _COUNT,
+    "trained.kept_step": _COUNT, "base": (dict,), "base.source": _TEXT, "base.architecture": _TEXT,
+    "examples": (dict,), "examples.*": _COUNT, "calibration": (dict,), "calibration.method": _TEXT,
+    "calibration.split": _TEXT,
+}  # fmt: skip
 _PAGE = r"labelling sheets|thumbnails"  # notes on what lies beside the page, which no card has
 _NAMED = 12  # words of a category
 _CATEGORIES = {"erased": ("omitted", "neutralised"), "new": ("new",), "flipped": ("flip",)}
@@ -78,16 +89,35 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _made(weights: Path) -> dict[str, Any]:
     """What the files beside weights say of them."""
+    made = _said(weights)
+    for name, kinds in _KINDS.items():
+        outer, _, inner = name.partition(".")
+        held = made.get(outer)
+        several = held.values() if isinstance(held, dict) else held if isinstance(held, list) else ()
+        values = [held] if not inner else several if inner == "*" else [held.get(inner)] if held else []
+        if not all(isinstance(each, kinds) or (each is None and inner != "*") for each in values):
+            raise RunError(
+                f"the files in {weights} are damaged: {name} is of the wrong kind",
+                next_step="make the run again, or copy it again",
+            )
+    return made
+
+
+def _said(weights: Path) -> dict[str, Any]:
     if (weights / MANIFEST).is_file():
-        models = _json(weights / "contents.json").get("models", [])
+        models = _json(weights / "contents.json").get("models")
+        models = models if isinstance(models, list) else []
+        models = [each for each in models if isinstance(each, dict) and "finding" in each]
         return {"kind": CONTEXT, "outputs": [each["finding"] for each in models],
-                "families": sorted({str(each["family"]) for each in models})}  # fmt: skip
+                "families": sorted({str(each.get("family")) for each in models})}  # fmt: skip
     said = _json(weights / ABOUT)
     if (weights / ADAPTER).is_file():
         lora = _json(weights / ADAPTER)
         return {"kind": WRITER, **{name: said.get(name) for name in _LORA}, "rank": lora.get("r")}
     fitted = _json(weights / CALIBRATION)
-    how = {"method": fitted.get("method"), "split": fitted.get("split"), "fitted": len(fitted.get("fitted") or ())}
+    outputs = fitted.get("fitted")
+    count = len(outputs) if isinstance(outputs, (dict, list)) else 0
+    how = {"method": fitted.get("method"), "split": fitted.get("split"), "fitted": count}
     seeds = sorted(_seed(each.parent) for each in weights.parent.glob(f"seed-*/{ABOUT}"))
     return {"kind": CLASSIFIER, **{name: said.get(name) for name in _NETWORK}, "seeds": seeds,
             "calibration": how if fitted else None}  # fmt: skip

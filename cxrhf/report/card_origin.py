@@ -66,7 +66,7 @@ def _trained(facts: Mapping[str, Any]) -> str:
     if not facts:
         return ""
     kept = facts.get("best_step", facts.get("kept_step"))
-    return f"{facts.get('steps', 0):,} steps, {facts.get('epochs', 0):,} epochs" + (
+    return f"{facts.get('steps') or 0:,} steps, {facts.get('epochs') or 0:,} epochs" + (
         f"; step {kept:,} was kept" if kept is not None else ""
     )
 

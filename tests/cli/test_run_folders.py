@@ -275,6 +275,17 @@ def make_network(run: Path) -> None:
         (folder / name).write_text("{}")
 
 
+def test_what_the_files_beside_weights_say_is_checked(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_network(place)
+    path = place / "models" / "seed-0" / "cxrhf.json"
+    for said in ({"outputs": 3}, {"outputs": [{}]}, {"images": "x"}, {"trained": {"steps": "x"}}, {"look": [1]},
+                 {"seed": []}):  # fmt: skip
+        path.write_text(json.dumps({"name": "model"} | said))
+        assert "is of the wrong kind" in refused(capsys, "report", "run")
+    path.write_text("[" * 100_000)
+    assert "is damaged" in refused(capsys, "report", "run")
+
+
 def test_null_and_nan_in_run_json_are_nothing(place: Path) -> None:
     record = json.loads((place / "run.json").read_text())
     nothing = dict.fromkeys(("config", "inputs", "notes", "tables", "earlier", "versions", "reading"))
