@@ -59,6 +59,7 @@ def model_artefact(config: PushModelConfig) -> Artefact:
                   allows_words=config.data_agreement_allows_words)  # fmt: skip
     name = config.model or weights.name
     source, rows = results_of(run, config.results, name)
+    check_links(source)
     facts = facts_of(source, name, weights.folder)
     drawn = card_files(rows, facts, repo=repo)
     pieces = weights.pieces(repo)
