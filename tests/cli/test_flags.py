@@ -76,10 +76,10 @@ def test_numbers_as_people_write_them(tmp_path: Path) -> None:
     [
         "seed: .nan", "seed: [1]", "level: .inf", "level: 1e999", "seed: {a: 1}", "findings: {edema: 0.1}",
         "findings: [[edema]]", "findings: [null]", 'out: "\\ud800"', 'findings: ["\\udc80"]', 'out: "a\\0b"',
-        "out: 2024-01-02", "out: yes", "overwrite: 1", "seed: yes", "out: ''", "findings: ['']", "1: 2", "null: 2", '"\\ud800": 1',
-        "a: " + "[" * 5000, "when: 2024-99-99", "seed: " + "9" * 5000, "seed: !!int x", "seed: !!timestamp x",
-        "a: &a [*a]", "seed: &a [*a, *a]", "seed: !!binary AAAA", "seed: !!python/object:os.system x", "? [a]\n: 1",
-        "- 1", "seed: 2024-01-01 00:00:00", "\x00",
+        "out: 2024-01-02", "out: yes", "overwrite: 1", "seed: yes", "out: ''", "findings: ['']", "1: 2", "null: 2",
+        '"\\ud800": 1', "a: " + "[" * 5000, "when: 2024-99-99", "seed: " + "9" * 5000, "seed: !!int x",
+        "seed: !!timestamp x", "a: &a [*a]", "seed: &a [*a, *a]", "seed: !!binary AAAA", "? [a]\n: 1", "- 1",
+        "seed: !!python/object:os.system x", "seed: 2024-01-01 00:00:00", "\x00",
     ],
 )  # fmt: skip
 def test_no_recipe_ends_in_something_unexpected(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
