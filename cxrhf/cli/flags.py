@@ -130,7 +130,10 @@ def _refused(kind: type, given: dict[str, Any], verb: str, said: str) -> ConfigE
               and each.name not in given]  # fmt: skip
     if places:
         words = " ".join(places)
-        return ConfigError(f"cxrhf {verb}: no {words} was given", next_step=f"cxrhf {verb} {words}")
+        # Flags that the config itself asks for, as --to of push.
+        more = [f"{_name_of(each)} {each.metadata['metavar']}" for each in dataclasses.fields(kind)
+                if each.metadata.get("required")]  # fmt: skip
+        return ConfigError(f"cxrhf {verb}: no {words} was given", next_step=" ".join(["cxrhf", verb, *places, *more]))
     text = "".join(each if each.isascii() else " " for each in said)
     return ConfigError(f"cxrhf {verb}: {' '.join(text.split())}", next_step=f"cxrhf {verb} --help")
 
