@@ -130,3 +130,22 @@ def test_output_that_its_encoding_lacks_is_written_in_other_letters() -> None:
     stream = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
     Lasting(stream).write("0.1–0.2 Δ 模 naïve\n")
     assert raw.getvalue().decode() == "0.1-0.2 delta  \\u6a21 na\\xefve\n"
+
+
+@pytest.mark.slow
+def test_no_flag_is_an_abbreviation_of_one_of_torchrun(capsys: pytest.CaptureFixture[str]) -> None:
+    """torchrun reads the words of the script too, and refuses what it takes for its own: --n alone."""
+    from torch.distributed.run import get_args_parser
+
+    parser = get_args_parser()
+    refused = set()
+    for command in commands():
+        for flag in command.flags:
+            for name in (each for each in flag.names if each.startswith("--") and each != "--help"):
+                try:
+                    parser.parse_args(["-m", f"cxrhf.models.{command.words[0]}", "runs/x", name, "1"])
+                except SystemExit:
+                    refused.add((command.words[0], name))
+    assert refused == {("generate", "--n")}
+    assert cli.main(["generate", "--help"]) == 0
+    assert "Under torchrun --n-images" in " ".join(capsys.readouterr().out.split())
