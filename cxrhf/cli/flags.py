@@ -128,14 +128,14 @@ def _refused(kind: type, given: dict[str, Any], verb: str, said: str) -> ConfigE
     places = [str(each.metadata["metavar"]) for each in dataclasses.fields(kind)
               if each.metadata.get("positional") and each.default is dataclasses.MISSING
               and each.name not in given]  # fmt: skip
-    if places:
-        words = " ".join(places)
-        # Flags that the config itself asks for, as --to of push.
-        more = [f"{_name_of(each)} {each.metadata['metavar']}" for each in dataclasses.fields(kind)
-                if each.metadata.get("required")]  # fmt: skip
-        return ConfigError(f"cxrhf {verb}: no {words} was given", next_step=" ".join(["cxrhf", verb, *places, *more]))
-    text = "".join(each if each.isascii() else " " for each in said)
-    return ConfigError(f"cxrhf {verb}: {' '.join(text.split())}", next_step=f"cxrhf {verb} --help")
+    if not places:
+        text = "".join(each if each.isascii() else " " for each in said)
+        return ConfigError(f"cxrhf {verb}: {' '.join(text.split())}", next_step=f"cxrhf {verb} --help")
+    # Flags that the config itself asks for, as --to of push; the first of words that may stand in a place.
+    more = [f"{_name_of(each)} {each.metadata['metavar']}" for each in dataclasses.fields(kind)
+            if each.metadata.get("required")]  # fmt: skip
+    typed_words = " ".join(["cxrhf", verb, *(place.partition("|")[0] for place in places), *more])
+    return ConfigError(f"cxrhf {verb}: no {' '.join(places)} was given", next_step=typed_words)
 
 
 class _Help:
@@ -192,6 +192,8 @@ def _flags(kind: type, given: dict[str, Any]) -> Any:
         extra: dict[str, Any] = {}
         if default is None or default == () or isinstance(default, bool) or default is dataclasses.MISSING:
             extra["help_behavior_hint"] = ""  # "(default: None)" helps nobody
+        elif isinstance(default, tuple):
+            extra["help_behavior_hint"] = f"(default: {','.join(default)})"  # as it may be typed
         marks: list[Any] = [Positional] if about.get("positional") else []
         marks += [FlagCreatePairsOff] if hints[each.name] is bool and not _turns(each, given) else []
         words = {key: about[key] for key in ("metavar", "aliases") if key in about}

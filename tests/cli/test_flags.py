@@ -36,6 +36,8 @@ from cxrhf.errors import ConfigError
         ("train b c", "one word too many. Got: c"),
         ("train", "no BUILD was given. Next: cxrhf train BUILD"),
         ("train --config quick", "no BUILD was given"),
+        ("train --findings edema nowhere", "nowhere is not a folder"),
+        ("completion", "Next: cxrhf completion bash"),
         ("train b --findings ''", "--findings is empty"),
         ("train b --findings ,", "--findings is empty"),
         ("train b --out ''", "--out is empty"),
@@ -121,6 +123,11 @@ def test_every_help_can_be_read_in_any_encoding(encoding: str, monkeypatch: pyte
         assert "usage: cxrhf" in text
         assert "\N{WORD JOINER}" not in text
         assert "\\u" not in text
+
+
+def test_lists_are_shown_as_they_are_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["predict", "--help"]) == 0
+    assert "(default: validate,test)" in capsys.readouterr().out
 
 
 def test_output_that_its_encoding_lacks_is_written_in_other_letters() -> None:
