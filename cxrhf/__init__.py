@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'cxrhf' has no attribute {name!r}{command}; it has {', '.join(__all__)}")
     module, attribute = _LAZY[name]
     loaded = importlib.import_module(module)
-    found = loaded if attribute is None else getattr(loaded, attribute)
+    found: Any = loaded if attribute is None else getattr(loaded, attribute)
     if name in ("audit", "fit_context", "load_context", "predict", "train"):
         from cxrhf.errors import in_python
 

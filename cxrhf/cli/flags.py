@@ -39,7 +39,7 @@ def parse(kind: type[C], args: Sequence[str], *, verb: str, about: str) -> C:
     # The config itself is made after the parsing: its own checks then speak in our words, not in tyro's box.
     said = io.StringIO()
     try:
-        with contextlib.redirect_stdout(_Help(sys.stdout)), contextlib.redirect_stderr(said):  # type: ignore[type-var]
+        with contextlib.redirect_stdout(_Help(sys.stdout)), contextlib.redirect_stderr(said):
             parsed, rest = tyro.cli(_flags(kind, given), prog=f"cxrhf {verb}", description=_wrapped(about), args=args,
                                     return_unknown_args=True)  # fmt: skip
     except SystemExit as stop:
