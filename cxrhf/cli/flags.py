@@ -30,6 +30,8 @@ _HELP = ("-h", "--help")
 def parse(kind: type[C], args: Sequence[str], *, verb: str, about: str) -> C:
     """The config a user asks for; `--help` ends in SystemExit, wrong flags and wrong values in a ConfigError."""
     args = [_at_home(word) for word in args]
+    if odd := next((word for word in args if any("\ud800" <= each <= "\udfff" for each in word)), None):
+        raise ConfigError("a word is not UTF-8 text", got=odd, next_step="rename the file or folder, or type it anew")
     recipe = _recipe(args)
     given = check_keys(kind, load_mapping(recipe), source=recipe) if recipe else {}
     if not any(word in _HELP for word in args):

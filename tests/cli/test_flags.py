@@ -37,6 +37,7 @@ from cxrhf.errors import ConfigError
         ("train", "no BUILD was given. Next: cxrhf train BUILD"),
         ("train --config quick", "no BUILD was given"),
         ("train --findings edema nowhere", "nowhere is not a folder"),
+        ("audit \udcff.csv", r"a word is not UTF-8 text. Got: \udcff.csv. Next: rename"),
         ("completion", "Next: cxrhf completion bash"),
         ("train b --findings ''", "--findings is empty"),
         ("train b --findings ,", "--findings is empty"),
