@@ -92,7 +92,7 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.tables.temporary import temporary_folder
 
     usual = tempfile.tempdir
-    with temporary_folder("push") as work:
+    with temporary_folder("publish") as work:
         tempfile.tempdir = str(work)  # whatever is written on the way is gone with it, also if this is killed
         try:
             return verb(rest)
