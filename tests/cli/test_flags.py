@@ -3,6 +3,9 @@ line."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import importlib
 import io
 import sys
 from pathlib import Path
@@ -11,10 +14,10 @@ import numpy as np
 import pytest
 
 from cxrhf import cli
-from cxrhf.cli.completion_words import commands
+from cxrhf.cli.completion_words import _configs, commands
 from cxrhf.config import AuditConfig, from_mapping, load_mapping
 from cxrhf.config_train import TrainConfig
-from cxrhf.errors import ConfigError
+from cxrhf.errors import ConfigError, CxrhfError
 
 
 @pytest.mark.parametrize(
@@ -94,6 +97,26 @@ def test_no_recipe_ends_in_something_unexpected(text: str, tmp_path: Path, capsy
     assert said.count("\n") == 1
     assert len(said) < 700
     assert "x.csv does not exist" not in said
+
+
+ODD = [
+    None, True, 0, -1, 10**30, 0.5, float("inf"), float("nan"), "", "x", "1e-3", "nan", ",", "=", "a=b", "0-", "5-2",
+    "0-99999999", "1/2/3", "nan/1/1", [], [None], [[1]], {"a": 1}, b"x", "\ud800", "a\0b", "race=|", "age=5-1", "from:,",
+    "all,all", "%s{}", set(), object(),
+]  # fmt: skip
+
+
+def test_no_setting_of_any_verb_ends_in_something_unexpected() -> None:
+    """Every field of every verb's settings, with everything that a YAML file or a notebook may hold."""
+    for verb in cli.VERBS:
+        for _, kind in _configs(importlib.import_module(f"cxrhf.cli.{verb}")):
+            names = [each.name for each in dataclasses.fields(kind)]
+            must = {each.name: "x" for each in dataclasses.fields(kind)
+                    if each.metadata.get("positional") or each.metadata.get("metavar") == "BUILD"}  # fmt: skip
+            for name in names:
+                for value in ODD:
+                    with contextlib.suppress(CxrhfError):
+                        from_mapping(kind, {**must, name: value}, source=name)
 
 
 def test_a_bomb_of_anchors_is_not_written_out() -> None:
