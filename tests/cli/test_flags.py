@@ -101,8 +101,8 @@ def test_no_recipe_ends_in_something_unexpected(text: str, tmp_path: Path, capsy
 
 ODD = [
     None, True, 0, -1, 10**30, 0.5, float("inf"), float("nan"), "", "x", "1e-3", "nan", ",", "=", "a=b", "0-", "5-2",
-    "0-99999999", "1/2/3", "nan/1/1", [], [None], [[1]], {"a": 1}, b"x", "\ud800", "a\0b", "race=|", "age=5-1", "from:,",
-    "all,all", "%s{}", set(), object(),
+    "0-99999999", "1/2/3", "nan/1/1", [], [None], [[1]], {"a": 1}, b"x", "\ud800", "a\0b", "race=|", "age=5-1",
+    "from:,", "all,all", "%s{}", set(), object(),
 ]  # fmt: skip
 
 
