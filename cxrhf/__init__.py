@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "audit": ("cxrhf.auditing", "audit"),
     "builder_path": ("cxrhf.paths", "builder_path"),
+    "calibrate": ("cxrhf.calibrate", None),
     "fit_context": ("cxrhf.pretesting", "fit_context"),
     "load_context": ("cxrhf.pretesting", "load_context"),
     "metric_path": ("cxrhf.paths", "metric_path"),
@@ -25,17 +26,26 @@ _LAZY = {
 }
 
 __all__ = [
-    "__version__", "audit", "builder_path", "fit_context", "load_context", "metric_path", "metrics",
+    "__version__", "audit", "builder_path", "calibrate", "fit_context", "load_context", "metric_path", "metrics",
     "predict", "read_predictions", "schema", "train",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module 'cxrhf' has no attribute {name!r}; it has {', '.join(__all__)}")
+        from cxrhf.cli import VERBS
+
+        command = f"; as a command there is `cxrhf {name}`" if name in VERBS else ""
+        raise AttributeError(f"module 'cxrhf' has no attribute {name!r}{command}; it has {', '.join(__all__)}")
     module, attribute = _LAZY[name]
     loaded = importlib.import_module(module)
-    return loaded if attribute is None else getattr(loaded, attribute)
+    found: Any = loaded if attribute is None else getattr(loaded, attribute)
+    if name in ("audit", "fit_context", "load_context", "predict", "train"):
+        from cxrhf.errors import in_python
+
+        found = in_python(found)  # errors name arguments, where those of a command name flags
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

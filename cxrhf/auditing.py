@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cxrhf.config import AuditConfig, to_mapping
+from cxrhf.errors import as_arguments, in_python
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +69,7 @@ def run_all(
 
 def audit(
     table: Any,
-    *,
+    *more: Any,
     patient: str | None = None,
     label: str | None = None,
     score: str | None = None,
@@ -79,6 +80,7 @@ def audit(
 ) -> Audit:
     """Audit predictions or generated reports: a DataFrame, an Arrow table, columns, a list of rows, a file, a run.
 
+    Several of them are several models: a dictionary from names to tables, files or runs, or a list of them.
     Columns are found by their usual names or named here; `pretest` may also be "from:age,sex,view,prior_labels".
     Reports have `generated="hyp", reference="ref"` (or columns of such names).
     `options` are those of `cxrhf audit`, with underscores (n_resamples=500, only="overview", notes="notes.parquet",
@@ -91,32 +93,37 @@ def audit(
     >>> found.value("auroc")
     0.49375
     """
-    from cxrhf.auditing_reports import holds_predictions, holds_reports, read_reports
+    from cxrhf.auditing_reports import holds_predictions, holds_reports
+    from cxrhf.auditing_sources import is_path, load_models, read_models, sources_of
     from cxrhf.config import from_mapping
     from cxrhf.preparing import prepare, prepare_reports
     from cxrhf.representations.looking import look_beside
     from cxrhf.run import fingerprint
-    from cxrhf.schema import load_predictions
 
+    sources = sources_of(table, more)
+    paths = [each.value for each in sources if is_path(each.value)]
+    files = [str(each.value) if is_path(each.value) else "table in memory" for each in sources]
     named = {"patient": patient, "label": label, "score": score, "pretest": pretest}
-    is_file = isinstance(table, (str, Path))
-    table = Path(table).expanduser() if is_file else table
-    given = {"predictions": [str(table) if is_file else "table in memory"], **named, **options}
-    config = from_mapping(AuditConfig, given, source="audit")
+    config = from_mapping(AuditConfig, {"predictions": files, **named, **options}, source="audit")
     say: Progress = progress if callable(progress) else (progress_line() if progress else lambda _: None)
     prepared: Prepared | None = None
-    has_reports = holds_reports(table, config)
-    if holds_predictions(table, reports=has_reports):
-        loaded = load_predictions(table, findings=config.findings, columns=config.columns())
-        prepared = prepare(loaded, config, say, Path(table) if is_file and Path(table).is_dir() else None)
-    if has_reports:
-        prepared = prepare_reports(read_reports([table], config), prepared)
+    has_reports = [holds_reports(each.value, config) for each in sources]
+    of_reports = [each for each, found in zip(sources, has_reports, strict=True) if found]
+    of_predictions = [
+        each for each, found in zip(sources, has_reports, strict=True) if holds_predictions(each.value, reports=found)
+    ]
+    if of_predictions:
+        folder = paths[0] if paths and paths[0].is_dir() else None
+        prepared = prepare(load_models(of_predictions, config), config, say, folder)
+    if of_reports:
+        prepared = prepare_reports(read_models(of_reports, config), prepared)
     assert prepared is not None
     reports = None if prepared.reports is None else prepared.reports.tables.generations
-    looked = look_beside(config, [Path(table)] if is_file else [], prepared.table, reports)
+    looked = look_beside(config, paths, prepared.table, reports)
     output = run_all(prepared, config, looked, say, workers)
     tables = [each for each in (prepared.table, reports) if each is not None]
-    inputs = [fingerprint(table)] if is_file and Path(table).is_file() else [in_memory(each) for each in tables]
+    is_file = len(paths) == len(sources) and all(path.is_file() for path in paths)
+    inputs = [fingerprint(path) for path in paths] if is_file else [in_memory(each) for each in tables]
     return Audit(config, prepared, output, inputs, looked)
 
 
@@ -157,7 +164,8 @@ class Audit:
     @property
     def notes(self) -> list[str]:
         """What a reader of the numbers must know."""
-        return list(dict.fromkeys([*self.prepared.notes, *self.looked.notes, *self.output.notes]))
+        notes = [*self.prepared.notes, *self.looked.notes, *self.output.notes]
+        return [as_arguments(each) for each in dict.fromkeys(notes)]
 
     def value(self, metric: str, finding: str | None = None, **where: Any) -> float:
         """One number: of the whole sample unless `slice` is given; `model`, `audit`, `versus`, `dataset` choose too."""
@@ -190,6 +198,7 @@ class Audit:
         """The RESULT rows as a DataFrame."""
         return self.results.to_pandas()
 
+    @in_python
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write a run folder (tables, page, figures), as `cxrhf audit --out` does; returns the page's path."""
         from cxrhf.run import open_run

@@ -7,6 +7,11 @@ nearest known name. No heavy import: a config is made before work is.
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
+import re
+import reprlib
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
@@ -15,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cxrhf.config_generations import WORD_GROUPS, ReportFields
 from cxrhf.config_representations import SHORTCUT_TESTS, SLICE_METHODS, SLICE_RECIPES
-from cxrhf.errors import ConfigError, did_you_mean
+from cxrhf.errors import ConfigError, did_you_mean, shorten
 from cxrhf.findings import finding_name
 
 if TYPE_CHECKING:
@@ -243,33 +248,102 @@ def check_keys(kind: type, values: Mapping[str, Any], *, source: str) -> dict[st
     for key, value in values.items():
         name = str(key).replace("-", "_")
         if name not in known:
+            close = did_you_mean(name, known)
             raise ConfigError(
-                f"{source}: unknown key {str(key)!r}",
-                allowed=", ".join(known),
-                next_step=did_you_mean(name, known) or "leave it out; or is it a setting or a recipe of another verb?",
+                f"{source}: unknown key {str(key)[:60]!r}",
+                # Of forty settings the names help nobody; the help explains them.
+                allowed=None if close or len(known) > 12 else ", ".join(known),
+                next_step=close or _where_settings_are(kind, known),
             )
-        out[name] = _typed(value, hints[name], f"{source}: {name}")
+        out[name] = typed(value, hints[name], f"{source}: {name}")
     return out
 
 
-def _typed(value: Any, hint: Any, where: str) -> Any:
+def _where_settings_are(kind: type, known: list[str]) -> str:
+    """What to do where a config file or a call has a setting that its verb does not have."""
+    words = re.findall("[A-Z][a-z]+", kind.__name__)
+    verb = " ".join(words[:-1]).lower() if words[-1:] == ["Config"] else ""
+    if not verb:
+        return "leave it out"
+    own = [name for name, keys in _recipe_keys().items() if keys <= set(known)]
+    recipes = f"; recipes of cxrhf {verb}: {', '.join(own)}" if own else ""
+    return f"leave it out; cxrhf {verb} --help lists all settings{recipes}"
+
+
+def _recipe_keys() -> dict[str, set[str]]:
+    """The recipes that are shipped, and which settings they give."""
+    shipped = sorted((Path(__file__).parent / "configs").glob("*.yaml"))
+    return {path.stem: {key.replace("-", "_") for key in load_mapping(str(path))} for path in shipped}
+
+
+def typed(value: Any, hint: Any, where: str) -> Any:
+    """A value of a flag, a YAML file or a notebook in the type of its field; a ConfigError if it cannot be that.
+
+    YAML reads 1e-3 as text, and numpy has numbers of its own: what `float` reads is a number.
+    """
     options = typing.get_args(hint) if type(None) in typing.get_args(hint) else (hint,)
     if value is None and type(None) in options:
         return None
     wanted = next(each for each in options if each is not type(None))
+    value = _plain_value(value)
     if typing.get_origin(wanted) is tuple:
-        return tuple(str(each) for each in value) if isinstance(value, (list, tuple)) else (str(value),)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, wanted) and not (isinstance(value, bool) and wanted is not bool):
+        given = value if isinstance(value, (list, tuple)) else (value,)
+        return tuple(_text(each, where, "a list of names") for each in given)
+    if wanted is str:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            raise ConfigError(
+                f"{where} has the wrong type", got=_shown(value), allowed="text", next_step=f'write "{value}"'
+            )
+        return _text(value, where, "text")
+    number = None if wanted is bool or isinstance(value, bool) else _number(value)
+    if wanted is float and number is not None:
+        return float(number)
+    if wanted is int and number is not None and number == number // 1:
+        return int(number)
+    if wanted is bool and isinstance(value, bool):
         return value
-    raise ConfigError(f"{where} has the wrong type", got=repr(value), allowed=wanted.__name__)
+    words = {int: "a whole number", float: "a finite number", bool: "true or false"}
+    raise ConfigError(f"{where} has the wrong type", got=_shown(value), allowed=words[wanted])
+
+
+def _plain_value(value: Any) -> Any:
+    """numpy's and pandas' scalars and columns as Python's own, paths as text; everything else as it is."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.tolist() if hasattr(value, "tolist") and hasattr(value, "dtype") else value
+
+
+def _number(value: Any) -> int | float | None:
+    """What reads as a number; whole ones stay exact. None for infinity, NaN and everything else."""
+    if not isinstance(value, (int, float, str)):
+        return None
+    for read in (int, float):
+        with contextlib.suppress(ValueError, OverflowError):
+            number: int | float = read(value) if isinstance(value, str) else value
+            return number if math.isfinite(number) else None
+    return None
+
+
+def _text(value: Any, where: str, allowed: str) -> str:
+    """One word or name of a setting: not empty, and what files and tables can hold."""
+    value = _plain_value(value)
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ConfigError(f"{where} has the wrong type", got=_shown(value), allowed=allowed)
+    text = str(value)
+    if not text.replace(",", " ").strip():
+        raise ConfigError(f"{where} is empty", next_step="give a value, or leave it out")
+    if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
+        raise ConfigError(f"{where} has characters that no text has", got=_shown(text), allowed=allowed)
+    return text
+
+
+def _shown(value: object) -> str:
+    """A wrong value for a message: short, however deep or large it is."""
+    return reprlib.repr(value)
 
 
 def load_mapping(name: str) -> dict[str, Any]:
     """The settings of a recipe (cxrhf/configs/<name>.yaml) or of a YAML file."""
-    import yaml  # type: ignore[import-untyped]
-
     shipped = Path(__file__).parent / "configs"
     path = next((each for each in (Path(name), shipped / f"{name}.yaml") if each.is_file()), None)
     if path is None:
@@ -279,13 +353,25 @@ def load_mapping(name: str) -> dict[str, Any]:
             allowed=f"a YAML file, or a recipe ({', '.join(recipes)})",
             next_step=did_you_mean(name, recipes) or "name a recipe, or check the path",
         )
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path.name} is not YAML ({' '.join(str(error).split())})") from None
+    values = read_yaml(path)
     if not isinstance(values, dict):
         raise ConfigError(f"{path.name} holds no settings", got=type(values).__name__, allowed="lines of `key: value`")
     return values
+
+
+def read_yaml(path: Path) -> Any:
+    """What a YAML file holds; a ConfigError where it cannot be read as YAML."""
+    import yaml  # type: ignore[import-untyped]
+
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror or error})") from None
+    except RecursionError:
+        raise ConfigError(f"{path.name} is nested too deeply") from None
+    # yaml's own errors, and those of the values it makes: a date that is none, a number that is too long.
+    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise ConfigError(f"{path.name} is not YAML ({shorten(' '.join(str(error).split()))})") from None
 
 
 def to_mapping(config: Any) -> dict[str, Any]:

@@ -62,10 +62,14 @@ class GenerateConfig:
             "help": "One image a patient (tests of words count every word as a new one), a study, or every image.",
         },
     )
-    # Not --n alone: torchrun would take that for an abbreviation of its own options.
     n_images: int = field(
         default=2000,
-        metadata={"metavar": "N", "aliases": ("--n",), "help": "Images at most, patients drawn by the seed; 0: all."},
+        metadata={
+            "metavar": "N",
+            "aliases": ("--n",),
+            "help": "Images at most, patients drawn by the seed; 0: all. Under torchrun --n-images: it takes --n for "
+            "an abbreviation of its own options.",
+        },
     )
     balance: str = field(
         default="sex",

@@ -10,7 +10,11 @@ from cxrhf.config import listed, set_field
 from cxrhf.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?")
-_TO: dict[str, Any] = {"metavar": "USER/NAME", "help": "Repository on the Hub: USER/NAME or ORGANISATION/NAME."}
+_TO: dict[str, Any] = {
+    "metavar": "USER/NAME",
+    "required": True,
+    "help": "Repository on the Hub: USER/NAME or ORGANISATION/NAME.",
+}
 _DRY: dict[str, Any] = {"help": "Show every file with its size and run all checks; nothing is sent, no token needed."}
 _JSON: dict[str, Any] = {"help": "One JSON list on stdout for a script: repositories, files, commits."}
 _PUBLIC: dict[str, Any] = {"help": "Everybody may see it. Without this a new repository is private."}
@@ -40,7 +44,8 @@ class PushMetricConfig:
     )
     all: bool = field(default=False, metadata={"help": "Every metric of this package."})
     to: str | None = field(
-        default=None, metadata={"metavar": "USER", "help": "User or organisation: each becomes USER/NAME."}
+        default=None,
+        metadata={"metavar": "USER", "required": True, "help": "User or organisation: each becomes USER/NAME."},
     )
     private: bool = field(
         default=False, metadata={"help": "Only you can load them. Without this a new Space is public."}

@@ -7,9 +7,14 @@ next_step="correct the cell")`. The command line prints these as `error: ...` wi
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib.util
-from collections.abc import Iterable, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class CxrhfError(Exception):
@@ -61,6 +66,49 @@ class LeakageError(CxrhfError):
     def __init__(self, what: str, *, counts: dict[str, int], next_step: str | None = None) -> None:
         self.counts = dict(counts)
         super().__init__(what, next_step=next_step)
+
+
+def in_python(function: Callable[P, R]) -> Callable[P, R]:
+    """A function of `cxrhf` for notebooks: its errors name arguments (`findings=...`) where a command's name flags."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **named: P.kwargs) -> R:
+        try:
+            return function(*args, **named)
+        except CxrhfError as error:
+            error.args = (as_arguments(str(error)),)
+            raise
+
+    return wrapped
+
+
+# A flag, with its value where that can be told from the sentence: COLUMN, 'a name', from:age,sex.
+_FLAG = re.compile(
+    r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)"
+    r"(?:[ =]((?:[A-Z][A-Z_]*\b(?:=[A-Z]+)?(?:,\.\.\.)?)|'[^']*'|[\w./-]+[:,=/][\w.,:=/-]*[\w/]))?"
+)
+_SWITCHES = ("overwrite", "json", "may-show")
+# In a command a flag is a flag.
+_COMMAND = re.compile(r"(cxrhf [a-z]+ [^;(]*)")
+
+
+def as_arguments(text: str) -> str:
+    """A sentence of the command line in the words of a call; commands stay as they are.
+
+    >>> as_arguments("Name it: --patient COLUMN, or leave --seed-column out; cxrhf audit a.csv --patient COLUMN")
+    'Name it: patient="COLUMN", or leave seed_column=... out; cxrhf audit a.csv --patient COLUMN'
+    """
+    parts = _COMMAND.split(text)
+    said = "".join(part if at % 2 else _FLAG.sub(_argument, part) for at, part in enumerate(parts))
+    return re.sub(r" \([a-z_]+=\.\.\. in Python\)", "", said)
+
+
+def _argument(flag: re.Match[str]) -> str:
+    name, value = flag[1], flag[2]
+    if value is None:
+        return f"{name.replace('-', '_')}={'True' if name in _SWITCHES else '...'}"
+    bare = value.strip("'")
+    return f'{name.replace("-", "_")}="{bare}"'
 
 
 class CxrhfWarning(UserWarning):

@@ -149,3 +149,94 @@ def test_lines_of_progress_of_several_threads_stay_whole(monkeypatch: pytest.Mon
     lines = "".join(writes).splitlines()
     assert len(lines) == 40
     assert all(re.fullmatch(r"\[ *[\d.]+ s\] a line", line) for line in lines)
+
+
+def _two() -> dict[str, pd.DataFrame]:
+    made = {}
+    for name, seed in (("ours", 1), ("theirs", 2)):
+        rng = np.random.default_rng(seed)
+        label = np.arange(60) % 3 == 0
+        score = np.clip(rng.normal(0.3 + 0.3 * label, 0.2), 0, 1)
+        made[name] = pd.DataFrame({"image": range(60), "patient": range(60), "label": label * 1, "score": score})
+    return made
+
+
+QUICK = {"n_resamples": 20, "only": "overview", "workers": 1}
+
+
+@pytest.mark.parametrize("kind", ["dict", "frames", "columns", "files", "mixed", "rows", "named files"])
+def test_several_models_as_a_dictionary_or_a_list(kind: str, tmp_path: Path) -> None:
+    tables = _two()
+    paths = [str(tmp_path / f"{name}.csv") for name in tables]
+    for path, table in zip(paths, tables.values(), strict=True):
+        table.to_csv(path, index=False)
+    ours, theirs = tables.values()
+    given, names = {
+        "dict": (tables, ["ours", "theirs"]),
+        "frames": ([ours, theirs], ["table 1", "table 2"]),
+        "columns": ({"ours": ours.to_dict("list"), "theirs": pa.table(theirs)}, ["ours", "theirs"]),
+        "files": (paths, ["ours", "theirs"]),
+        "mixed": ([paths[0], theirs], ["ours", "table 2"]),
+        "rows": ([ours.to_dict("records"), theirs.to_dict("records")], ["table 1", "table 2"]),
+        "named files": ({"a": paths[0], "b": Path(paths[1])}, ["a", "b"]),
+    }[kind]
+    found = cxrhf.audit(given, **QUICK)
+    for name, table in zip(names, tables.values(), strict=True):
+        expected = auroc(table["label"].to_numpy(), table["score"].to_numpy())
+        assert found.value("auroc", finding="finding", model=name) == pytest.approx(expected)
+
+
+def test_models_of_the_same_name_get_those_of_the_dictionary() -> None:
+    tables = {name: table.assign(model="network") for name, table in _two().items()}
+    found = cxrhf.audit(tables, **QUICK)
+    assert set(found.results["model"].to_pylist()) == {"ours", "theirs"}
+    with pytest.raises(TableError, match="table 1 and table 2 both hold"):
+        cxrhf.audit(list(tables.values()), **QUICK)
+    runs = cxrhf.audit([table.drop(columns="model") for table in tables.values()], model="network", **QUICK)
+    assert set(runs.results["model"].to_pylist()) >= {"network (seed 1)", "network (seed 2)"}
+
+
+def test_reports_of_several_models() -> None:
+    table = pd.DataFrame({"image": range(20), "patient": range(20), "reference": ["the heart is big today"] * 20})
+    given = {"a": table.assign(generated="the heart is large"), "b": table.assign(generated="no heart seen")}
+    found = cxrhf.audit(given, n_resamples=20, only="reports")
+    assert {"a", "b"} <= set(found.results["model"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lambda y, t: (y, y), "one argument. Got: 2 without a name. Next: cxrhf.audit({"),
+        (lambda y, t: (y,), "values without columns"),
+        (lambda y, t: ([y, y],), "a list holds rows"),
+        (lambda y, t: ([1, 2],), "a list holds rows"),
+        (lambda y, t: ({"a": t, "b": [1, 2]},), "'a' is a model and 'b' is not"),
+        (lambda y, t: ({1: t},), "name is no text"),
+        (lambda y, t: ({},), "no label and no score column"),
+        (lambda y, t: ([],), "no predictions were given"),
+        (lambda y, t: ({"a": t, "b": t.drop(columns="score")},), "b: no score column found"),
+        (lambda y, t: ({"a": t, "b": "nowhere.csv"},), "nowhere.csv does not exist"),
+    ],
+)
+def test_what_is_no_table_is_said(given: object, said: str) -> None:
+    table = _two()["ours"]
+    with pytest.raises((ConfigError, TableError)) as error:
+        cxrhf.audit(*given(table["label"].to_numpy(), table), **QUICK)  # type: ignore[operator]
+    assert said in str(error.value)
+
+
+def test_python_speaks_of_arguments() -> None:
+    table = _two()["ours"]
+    with pytest.raises(TableError, match=r'name the columns: score="COLUMN"$'):
+        cxrhf.audit(table.drop(columns="score"))
+    with pytest.raises(ConfigError, match=r'Got: pretest="from:sex" and context="runs/x"'):
+        cxrhf.audit(table, pretest="from:sex", context="runs/x")
+    found = cxrhf.audit(table.drop(columns="patient"), **QUICK)
+    assert any('Name it: patient="COLUMN"' in note for note in found.notes)
+    assert not any("--" in note for note in found.notes)
+
+
+def test_what_is_a_module_is_always_one() -> None:
+    assert cxrhf.calibrate.__name__ == "cxrhf.calibrate"
+    with pytest.raises(AttributeError, match="`cxrhf zeroshot`"):
+        _ = cxrhf.zeroshot

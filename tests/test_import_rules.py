@@ -54,7 +54,9 @@ LAYERS = {
     "report": SHARED | {"metrics"},
     "hub": SHARED | {"metrics", "report", "paths", "data"},
     # From a file or a table to the page: what the command line and notebooks share.
-    "auditing": SHARED | {"audits", "auditing_reports", "preparing", "report", "representations"},
+    "auditing": SHARED | {"audits", "auditing_reports", "auditing_sources", "preparing", "report", "representations"},
+    # What a notebook gives -> one model's tables, or several models'.
+    "auditing_sources": SHARED | {"auditing_reports"},
     "preparing": SHARED | {"audits", "auditing_reports", "context", "data"},
     # Generated reports of files, tables and runs, to be audited.
     "auditing_reports": SHARED | {"audits"},

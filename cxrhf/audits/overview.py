@@ -93,7 +93,7 @@ def overview(sample: Sample) -> Part:
     curves = [row for finding in findings for row in curves_of(sample, finding)]
     for finding, own in zip(findings, replicates, strict=True):
         sample.memory.update({(name, finding.name): values for name, values in own.items() if name not in RATES})
-    return Part(rows, curves, _notes(sample, findings))
+    return Part(rows, curves, [*_notes(sample, findings), *_backwards(sample, rows)])
 
 
 def _point(sample: Sample, finding: Finding) -> _Point:
@@ -220,3 +220,22 @@ def _notes(sample: Sample, findings: Sequence[Finding]) -> list[str]:
     if len(sample.data.patient_ids) == len(sample.data.image_ids):
         notes.append(f"{sample.model}: every image is a patient of its own; intervals are as for independent images")
     return notes
+
+
+def _backwards(sample: Sample, rows: Sequence[Row]) -> list[str]:
+    """Scores that rank the wrong way round: what to look at, said once where all findings are so."""
+    judged = [row for row in rows if row["metric"] == "auroc" and row["finding"] != MACRO]
+    judged = [row for row in judged if np.isfinite(np.nan if row["ci_high"] is None else row["ci_high"])]
+    found = [row for row in judged if row["ci_high"] < 0.5]
+    check = "check whether higher scores mean disease, and whether the scores belong to these labels"
+    if len(found) > 1 and len(found) == len(judged):
+        values = [row["value"] for row in found]
+        return [
+            f"{sample.model}: scores seem to be the wrong way round for all {len(found)} findings (AUROC "
+            f"{min(values):.3f} to {max(values):.3f}, all intervals below 0.5): {check}"
+        ]
+    return [
+        f"{sample.model}: {row['finding']}: scores seem to be the wrong way round (AUROC {row['value']:.3f}, interval "
+        f"{row['ci_low']:.3f}-{row['ci_high']:.3f}, wholly below 0.5): {check}"
+        for row in found
+    ]

@@ -22,7 +22,7 @@ Nothing is sent anywhere.
 examples:
   cxrhf generate runs/rex-qwen --build data/rex --out runs/words
   cxrhf generate Qwen/Qwen3-VL-8B-Instruct --build data/rex --strategies greedy,rich --out runs/words
-  cxrhf generate runs/rex-qwen --build data/rex --strategies warm.yaml --n 500 --out runs/warm
+  cxrhf generate runs/rex-qwen --build data/rex --strategies warm.yaml --n-images 500 --out runs/warm
   cxrhf generate --from reports.csv --generated hyp --reference ref --patient pid --sex gender --out runs/theirs
   cxrhf generate --from wide.csv --generated greedy=hyp_greedy,rich=hyp_rich --reference findings+impression
   accelerate launch -m cxrhf.models.generate runs/rex-qwen --build data/rex      all GPUs of the machine

@@ -1,6 +1,7 @@
-"""A standard output whose reader may leave (`cxrhf audit ... | head`) -> the work goes on, only nobody hears of it.
+"""A standard output whose reader may leave (`cxrhf audit ... | head`), or cannot read every letter -> the work goes on.
 
-What a command makes is in a folder; to lose it because a line was not read would be absurd.
+What a command makes is in a folder; to lose it because a line was not read would be absurd. Where the output is not
+UTF-8 (a file or pipe on Windows), letters that its encoding lacks are written in others.
 """
 
 from __future__ import annotations
@@ -8,16 +9,25 @@ from __future__ import annotations
 import os
 from typing import Any, TextIO
 
+# Signs of our own sentences, in ASCII; other letters, of names and files, are written as \\xe9 or \\u5b57.
+_SIGNS = {"–": "-", "−": "-", "…": "...", "·": ".", "Δ": "delta ", "“": '"', "”": '"', "’": "'", "×": "x", "±": "+-"}
+_SIGNS |= {"≥": ">=", "≤": "<=", "→": "->", "←": "<-", "\N{REPLACEMENT CHARACTER}": "?"}
+_ASCII = str.maketrans(_SIGNS)
+
 
 class Lasting:
-    """A stream that throws away what is written once its reader has left."""
+    """A stream that throws away what is written once its reader has left, and never fails over a letter."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
         try:
-            self._stream.write(text)
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError:
+                encoding = self._stream.encoding
+                self._stream.write(text.translate(_ASCII).encode(encoding, "backslashreplace").decode(encoding))
         except BrokenPipeError:
             self._leave()
         return len(text)

@@ -86,7 +86,18 @@ def main(args: Sequence[str]) -> int:
     if what not in SUBVERBS:
         raise CxrhfError(f"cxrhf push {what}: no such thing to push", allowed=", ".join(SUBVERBS),
                          next_step=did_you_mean(what, SUBVERBS) or "cxrhf push --help")  # fmt: skip
-    return {"metric": _metric, "model": _model, "dataset": _dataset}[what](rest)
+    verb = {"metric": _metric, "model": _model, "dataset": _dataset}[what]
+    if any(word in ("-h", "--help") for word in rest):
+        return verb(rest)
+    from cxrhf.tables.temporary import temporary_folder
+
+    usual = tempfile.tempdir
+    with temporary_folder("publish") as work:
+        tempfile.tempdir = str(work)  # whatever is written on the way is gone with it, also if this is killed
+        try:
+            return verb(rest)
+        finally:
+            tempfile.tempdir = usual
 
 
 def _metric(args: Sequence[str]) -> int:
@@ -123,7 +134,7 @@ def _dataset(args: Sequence[str]) -> int:
     config = parse(PushDatasetConfig, args, verb="push dataset", about=DATASET)
     from cxrhf.hub.dataset import dataset_artefact
 
-    with tempfile.TemporaryDirectory(prefix="cxrhf-push-") as work:
+    with tempfile.TemporaryDirectory() as work:
         made = dataset_artefact(Path(config.folder), str(config.to), recipe=config.recipe, work=Path(work))
         return send([(made, str(config.to))], private=not config.public, dry_run=config.dry_run, as_json=config.json)
 

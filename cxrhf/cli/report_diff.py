@@ -15,7 +15,7 @@ def difference(first: str, second: str, *, out: str | None = None, as_json: bool
     both = compare_runs(first, second)
     page = write_diff(both, Path(out) if out else Path(second))
     if as_json:
-        print(json.dumps(as_mapping(both) | {"page": str(page)}, ensure_ascii=False, allow_nan=False, indent=1))
+        print(json.dumps(as_mapping(both) | {"page": str(page)}, allow_nan=False, indent=1))
     else:
         print("\n".join([*diff_lines(both), "", str(page)]))
     return 0

@@ -47,7 +47,7 @@ def main(args: Sequence[str]) -> int:
             print("\n".join(map(printable, outcome_lines(outcome))), flush=True)
     if config.json:
         found = as_mapping(outcomes, versions(), time.monotonic() - start)
-        print(json.dumps(found, ensure_ascii=False, allow_nan=False, indent=2))
+        print(json.dumps(found, allow_nan=False, indent=2))
     else:
         print("\n".join(["", *version_lines(versions()), "", printable(last_line(outcomes))]))
     return 0 if passed(outcomes) else 1

@@ -8,6 +8,7 @@ them, with the base in base/ where it was made here and is nowhere else to be ha
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,22 @@ def find(run: Path) -> Weights:
     raise HubError(
         f"{run} has no weights of its own",
         allowed="a run of cxrhf train (models/seed-0), finetune (adapter) or context fit (models/context)",
-        next_step=" or ".join(f"cxrhf push model {each} --to USER/NAME" for each in below) or "train one: cxrhf train",
+        next_step=" or ".join(f"cxrhf push model {shlex.quote(str(each))} --to USER/NAME" for each in below)
+        or _writer_of(run)
+        or "train one: cxrhf train BUILD",
+    )
+
+
+def _writer_of(run: Path) -> str | None:
+    """What to publish where a run holds reports: the model that wrote them, with the run as its results."""
+    if not (run / "generations.parquet").is_file():
+        return None
+    given = _read(run / "run.json").get("config") if (run / "run.json").is_file() else {}
+    source = given.get("source") if isinstance(given, dict) else None
+    writer = shlex.quote(source) if isinstance(source, str) and _has(Path(source)) else "WRITER"
+    return (
+        f"publish the fine-tuned model that wrote its reports: cxrhf push model {writer} "
+        f"--results {shlex.quote(str(run))} --to USER/NAME"
     )
 
 
@@ -199,12 +215,27 @@ def results_of(run: Path, given: str | None, model: str) -> tuple[Path, list[dic
     if seen_names:
         place, names = next(iter(seen_names.items()))
         raise HubError(f"{place} has no results of the model {model!r}", got=", ".join(names),
-                       next_step=f"say which: --model NAME, or audit it: cxrhf audit {run}")  # fmt: skip
-    where = given or run
+                       next_step=f"say which: --model NAME, or audit it: {_audited(run)}")  # fmt: skip
+    where = Path(given) if given else run
     raise HubError(
         f"{where} has no results, and a card is written from results",
-        next_step=f"cxrhf audit {run}, or name the audited run with --results",
+        next_step=f"{_audited(where)}; or name the audited run with --results",
     )
+
+
+def _audited(run: Path) -> str:
+    """The commands that give a run's model results: an audit needs what the model said of images."""
+    typed = shlex.quote(str(run))
+    if (run / "predictions.parquet").is_file() or (run / "generations.parquet").is_file():
+        return f"cxrhf audit {typed}"
+    if (run / "adapter").is_dir():
+        reports = shlex.quote(f"{run}-reports")
+        return f"cxrhf generate {typed} --build BUILD --out {reports}, cxrhf audit {reports}, then --results {reports}"
+    if (run / "models" / "context").is_dir():
+        return f"cxrhf context fit BUILD --out {typed} --overwrite"
+    if (run / "models").is_dir():
+        return f"cxrhf predict {typed}, cxrhf audit {typed}"
+    return f"cxrhf audit PREDICTIONS --out {typed}"
 
 
 def _is_of(name: str, model: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def compare_runs(first: str | Path, second: str | Path) -> Compared:
     runs = [read_run(each) for each in (first, second)]
     diff = diff_rows(*(run.table("results").to_pylist() for run in runs))
     names = (public_path(str(runs[0].path)), public_path(str(runs[1].path)))
-    return Compared(names, (runs[0].record, runs[1].record), diff)
+    return Compared(names, (runs[0].record, runs[1].record), diff, (str(first), str(second)))
 
 
 def write_diff(both: Compared, folder: str | Path) -> Path:
@@ -101,7 +102,7 @@ def diff_html(both: Compared) -> str:
             summary=facts,
             sections=found,
             reading=READING,
-            command=f"cxrhf report --diff {both.names[0]} {both.names[1]} --json",
+            command=f"cxrhf report --diff {' '.join(map(shlex.quote, both.names))} --json",
             counter=itertools.count(1),
         )
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 import textwrap
@@ -16,6 +17,7 @@ from cxrhf.report.diff_records import Setting, diff_records, same_inputs
 from cxrhf.report.lines import aligned
 from cxrhf.report.notes import WIDTH, printable
 from cxrhf.report.numbers import known, number, short
+from cxrhf.report.sections.provenance import mapping
 
 FORMAT = 1
 MOST, LETTERS = 12, 44  # rows of a table on a terminal, letters of a name in it
@@ -35,21 +37,27 @@ class Compared:
     names: tuple[str, str]
     records: tuple[Mapping[str, Any], Mapping[str, Any]]
     diff: Diff
+    places: tuple[str, str] | None = None  # the folders as they were typed; a page shows names alone
 
     @property
     def settings(self) -> list[Setting]:
         return diff_records(*self.records)
 
-    @property
-    def paired(self) -> str:
-        """The command that compares the models on the patients they share; they must have names of their own."""
-        files = [f"{name}/predictions.parquet" for name in self.names]
-        if any(each not in self.diff.models for each in models_of(self.diff)):
-            made_from = [[str(each.get("name")) for each in record.get("inputs") or []
-                          if isinstance(each, Mapping) and each.get("size")] for record in self.records]  # fmt: skip
-            own = [names[0] for names in made_from if len(names) == 1]
-            files = own if len(set(own)) == len(self.names) else ["FIRST", "SECOND"]
-        return f"cxrhf audit {' '.join(map(shlex.quote, files))} --only overview,compare --out runs/compared"
+    def paired(self, places: tuple[str, str] | None = None) -> str | None:
+        """The command that compares the models on the patients they share; None where no audit does: of reports.
+
+        `places`: where the runs are, if they are not shown by their names.
+        """
+        if not all("predictions" in mapping(record.get("tables")) for record in self.records):
+            return None
+        folders = places or self.names
+        if all(each in self.diff.models for each in models_of(self.diff)):
+            files = " ".join(shlex.quote(f"{folder}/predictions.parquet") for folder in folders)
+            return f"cxrhf audit {files} --only overview,compare --out runs/compared"
+        # Models of the same name in both: only Python can give them others.
+        models = json.dumps(dict(zip(("first", "second"), folders, strict=True)))
+        code = f'import cxrhf; cxrhf.audit({models}, only="overview,compare").save("runs/compared")'
+        return f"python -c {shlex.quote(code)}"
 
 
 def counts(diff: Diff) -> dict[str, int]:
@@ -63,7 +71,7 @@ def counts(diff: Diff) -> dict[str, int]:
     }
 
 
-def sentences(both: Compared) -> list[str]:
+def sentences(both: Compared, *, command: bool = True) -> list[str]:
     """What a reader must know before any number."""
     diff, said = both.diff, list[str]()
     found = counts(diff)
@@ -81,27 +89,29 @@ def sentences(both: Compared) -> list[str]:
             f"Of {len(diff.changes):,} numbers in both runs {found[SAME]:,} are the same; of {judged:,} that changed "
             f"and have intervals {found[BEYOND]:,} are beyond noise, which is not corrected for their number."
         )
-    return [*said, cases(both)] if found[SAME] < len(diff.changes) else said
+    if found[SAME] == len(diff.changes):
+        return said
+    words, before = cases(both)
+    typed = both.paired() if before and command else None
+    return [*said, words if typed is None else f"{words} {before} {typed}"]
 
 
-def cases(both: Compared) -> str:
-    """Whether the runs share their patients, as far as that can be known, and what follows."""
-    shared = f"Paired comparison is sharper: {both.paired}"
+def cases(both: Compared) -> tuple[str, str]:
+    """Whether the runs share their patients, as far as that can be known, and before which command it says so."""
     if same_inputs(*both.records):
         return (
             "Both runs were made from the same files, so they share their patients: what is within noise here may "
             "still differ, and differences come from settings, seeds or versions."
-        )
+        ), ""
     counted = same_counts(both.diff)
     if counted is not False:
         begin = "The runs have as many images, positives and patients: if" if counted else "If"
-        return (
-            f"{begin} they are the same cases, intervals here are too wide, and overlapping ones say little. {shared}"
-        )
+        said = f"{begin} they are the same cases, intervals here are too wide, and overlapping ones say little."
+        return said, "Paired comparison is sharper:"
     return (
         "The runs are of other cases: a difference may be that of the patients. Intervals that do not overlap are no "
-        f"test. For models on the same cases: {both.paired}"
-    )
+        "test."
+    ), "For models on the same cases:"
 
 
 def diff_lines(both: Compared) -> list[str]:
@@ -112,8 +122,11 @@ def diff_lines(both: Compared) -> list[str]:
         table = [["made with", "first", "second"]]
         table += [[f"{each.kind} {each.name}", short(each.first, 40), short(each.second, 40)] for each in settings]
         lines += [*aligned(table), ""]
-    for words in sentences(both):
+    for words in sentences(both, command=False):
         lines += textwrap.wrap(words, WIDTH, break_on_hyphens=False, break_long_words=False)
+    _, before = cases(both)
+    if before and any(each.verdict != SAME for each in diff.changes) and (typed := both.paired(both.places)):
+        lines += [before, f"  {typed}"]  # on a line of its own, to be copied as it stands
     for title, changes in parts(diff):
         more = f" ({MOST} of {len(changes):,})" if len(changes) > MOST else ""
         table = [["audit", "number", "of", "first", "second", "difference", ""]]

@@ -11,6 +11,7 @@ from cxrhf.report.sections.view import corrected
 
 FEW_PATIENTS = 10
 UNCLEAR = "unclear"
+BACKWARDS = "That is below 0.5, as of scores the wrong way round: check whether higher scores mean disease."
 
 
 class Sentence(NamedTuple):
@@ -31,6 +32,8 @@ def headline(book: Book, level: str, correction: str) -> str:
     if not known(overall.value):
         return "No AUROC could be computed: no finding has both positives and negatives."
     words = f"{over} reaches an AUROC of {overall.with_interval(level + ' CI ')}."
+    if is_backwards(overall):
+        words += f" {BACKWARDS}"
     rest, drop = book.remains(finding), book.drop(finding)
     few = sum(0 < book.get("overview", each, "verdict").value < FEW_PATIENTS for each in book.findings)
     if few and several:
@@ -49,6 +52,11 @@ def headline(book: Book, level: str, correction: str) -> str:
         f"{words}{context} When positives are compared with negatives {how} the same patient context, "
         f"{rest.with_interval()} remains: {change}." + (f" {doubt}" if tag == UNCLEAR else "")
     )
+
+
+def is_backwards(overall: Cell) -> bool:
+    """Whether an AUROC lies below 0.5 with its whole interval."""
+    return known(overall.high) and overall.high < 0.5
 
 
 def _mean_of(book: Book, finding: str) -> str:
@@ -71,6 +79,8 @@ def sentence(book: Book, finding: str, level: str, correction: str) -> Sentence:
     if not known(rest.value):
         found = book.get("overview", finding, "sensitivity_at_specificity")
         more = f" At 95% specificity it finds {_share(found)} of the images with the finding." if found.span else ""
+        if is_backwards(overall):
+            return Sentence(finding, f"{words}. {BACKWARDS}", "wrong way round?", "doubt")
         return Sentence(finding, f"{words}.{more}", "too few patients" if few else "", "doubt" if few else "plain")
     context = book.held(finding, "auroc_context")
     drop = book.drop(finding)
@@ -79,6 +89,8 @@ def sentence(book: Book, finding: str, level: str, correction: str) -> Sentence:
     if known(context.value):
         words += f" Context alone, without the image, reaches {context.with_interval()}."
     tag, tone, more = judgement(drop, few, correction)
+    if is_backwards(overall):
+        tag, tone, more = "wrong way round?", "doubt", BACKWARDS
     overlap = book.held(finding, "verdict").note
     if overlap.startswith("poor overlap"):
         more += f" Read with care, {overlap}."

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from cxrhf.selfchecking.check import Check, exact, learned
 from cxrhf.selfchecking.spread import auroc_parts, error
+from cxrhf.tables.temporary import temporary_folder
 
 PATIENTS = 800
 FINDING = "edema"
@@ -28,8 +28,7 @@ def check(seed: int = 0) -> list[Check]:
     from cxrhf.metrics import auroc
     from cxrhf.pretesting import fit_context
 
-    with tempfile.TemporaryDirectory(prefix="cxrhf-selfcheck-") as name:
-        folder = Path(name)
+    with temporary_folder("selfcheck") as folder:
         write("mimic", folder / "raw", n_patients=PATIENTS, seed=seed, pixels=False, reports=False)
         built = build(BuildConfig("mimic_cxr_context", root=(str(folder / "raw"),), out=str(folder / "built"),
                                   no_pixels=True))  # fmt: skip

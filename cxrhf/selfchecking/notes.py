@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import tempfile
-from pathlib import Path
 
 import numpy as np
 
 from cxrhf.selfchecking.check import Check, Rows, exact, learned
 from cxrhf.selfchecking.spread import share_error
+from cxrhf.tables.temporary import temporary_folder
 
 N = 1500
 TOLD, SAID_ANYWAY = 0.7, 0.3  # how often an earlier note names the finding, with and without it
@@ -31,8 +30,8 @@ def check(seed: int = 0) -> list[Check]:
         "label": y,
         "prob": rng.random(N),
     }
-    with tempfile.TemporaryDirectory(prefix="cxrhf-selfcheck-") as folder:
-        path = Path(folder) / "notes.csv"
+    with temporary_folder("selfcheck") as folder:
+        path = folder / "notes.csv"
         with path.open("w", newline="", encoding="utf-8") as file:
             lines = csv.writer(file)
             lines.writerow(["patient_id", "charttime", "text"])

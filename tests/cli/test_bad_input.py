@@ -215,3 +215,35 @@ def test_ids_in_the_wrong_column_do_not_become_models(
     assert f"column '{column}' cannot be the {column}. Got: 300 different values in 300 rows" in said.err
     assert "SECRET" not in said.out + said.err
     assert not (tmp_path / "run").exists()
+
+
+def _backwards(folder: Path, findings: dict[str, bool], capsys: pytest.CaptureFixture[str]) -> str:
+    rng = np.random.default_rng(9)
+    columns: dict[str, list] = {"image_id": list(range(300)), "patient_id": list(range(300))}
+    for finding, turned in findings.items():
+        label = rng.random(300) < 0.4
+        score = np.clip(rng.normal(0.35 + 0.25 * label, 0.2), 0, 1)
+        score = 1 - score if turned else score
+        columns |= {f"label_{finding}": (label * 1).tolist(), f"prob_{finding}": score.tolist()}
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    assert audit("\n".join(lines), folder, "--only", "overview") == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_scores_the_wrong_way_round_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = _backwards(tmp_path, {"edema": True, "mass": False}, capsys)
+    assert "Edema: scores seem to be the wrong way round (AUROC 0.1" in said
+    assert "check whether higher scores mean disease" in said
+    assert "Mass: scores seem" not in said
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Scores seem to be the wrong way round" in page
+    assert "wrong way round?" in page
+
+
+def test_scores_that_are_all_the_wrong_way_round_are_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = _backwards(tmp_path, {"edema": True, "mass": True, "nodule": True}, capsys)
+    assert said.count("the wrong way round") == 1
+    assert "for all 3 findings" in said
+    assert "check whether higher scores mean disease" in (tmp_path / "run" / "report.html").read_text()

@@ -164,10 +164,10 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = any_method
 
     def read_body(self, most: int | None = None) -> bytes:
-        """The request's body, or its first `most` bytes."""
+        """The request's body, or its first `most` bytes; of a client that was killed a part is no request."""
         if "chunked" in self.headers.get("Transfer-Encoding", ""):
             found = b""
-            while size := int(self.rfile.readline().split(b";")[0], 16):
+            while size := int(self.rfile.readline().split(b";")[0] or self.gone(), 16):
                 found += self.rfile.read(size)
                 self.rfile.readline()
                 if most is not None and len(found) >= most:
@@ -175,7 +175,11 @@ class Handler(BaseHTTPRequestHandler):
             self.rfile.readline()
             return found
         length = int(self.headers.get("Content-Length", 0))
-        return self.rfile.read(length if most is None else min(most, length))
+        body = self.rfile.read(length if most is None else min(most, length))
+        return body if most is not None or len(body) == length else self.gone()
+
+    def gone(self) -> bytes:
+        raise ConnectionAbortedError("the client went away in the middle of a request")
 
     def send(self, answer: Answer, most: int | None = None) -> None:
         body, kind = answer.raw()

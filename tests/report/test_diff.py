@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import cxrhf
+from cxrhf import cli
 from cxrhf.cli.report_diff import difference
 from cxrhf.data.planted import context
 from cxrhf.errors import RunError
@@ -18,6 +20,7 @@ from cxrhf.report.diff import BEYOND, PLAIN, SAME, UNDEFINED, WITHIN, diff_rows
 from cxrhf.report.diff_page import diff_html
 from cxrhf.report.diff_records import diff_records, same_inputs
 from cxrhf.report.diff_words import Compared, as_mapping, counts, diff_lines, only_in, parts, sentences
+from cxrhf.schema import RESULT, read_table
 from tests.report.made import RECORD, everything
 from tests.report.parsing import Page
 
@@ -34,7 +37,8 @@ def row(metric: str = "auroc", value: float | None = 0.8, width: float | None = 
 
 
 def both(first: list[dict[str, Any]], second: list[dict[str, Any]], **record: Any) -> Compared:
-    return Compared(("runs/one", "runs/two"), (RECORD, {**RECORD, **record}), diff_rows(first, second))
+    records = ({"tables": {"predictions": 3}, **RECORD}, {"tables": {"predictions": 3}, **RECORD, **record})
+    return Compared(("runs/one", "runs/two"), records, diff_rows(first, second))
 
 
 # ---------------------------------------------------------------- rows
@@ -166,7 +170,7 @@ def test_what_the_cases_allow_to_say() -> None:
     elsewhere = {"inputs": [{"name": "b.csv", "sha256": "cd" * 32, "size": 5}]}
     alike = sentences(both([row()], moved, **elsewhere))[-1]
     assert "if they are the same cases" in alike
-    assert "cxrhf audit predictions.csv b.csv --only overview,compare" in alike
+    assert 'cxrhf.audit({"first": "runs/one", "second": "runs/two"}, only="overview,compare")' in alike
     others = sentences(both([row()], [row(value=0.9, n=900)], **elsewhere))[-1]
     assert "a difference may be that of the patients" in others
     assert "no test" in others
@@ -227,3 +231,61 @@ def test_two_runs_from_end_to_end(tmp_path, monkeypatch, capsys) -> None:
     assert "are the same." in capsys.readouterr().out
     with pytest.raises(RunError, match="not a folder"):
         difference("nowhere", str(one))
+
+
+# ---------------------------------------------------------------- the command that goes on
+
+
+def _command(said: str) -> list[str]:
+    lines = [line.strip() for line in said.splitlines()]
+    (typed,) = [line for line in lines if line.startswith(("cxrhf ", "python "))]
+    return shlex.split(typed)
+
+
+def _predictions(path: Path, model: str, seed: int) -> Path:
+    rng = np.random.default_rng(seed)
+    label = np.arange(80) % 3 == 0
+    score = np.clip(rng.normal(0.3 + 0.2 * label, 0.2), 0, 1)
+    rows = [f"{at},{at},{model},{int(label[at])},{score[at]}" for at in range(80)]
+    path.write_text("\n".join(["image,patient,model,label,score", *rows]))
+    return path
+
+
+@pytest.mark.parametrize("models", [("old", "new"), ("net", "net")])
+def test_the_command_of_a_paired_comparison_works(
+    models: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of runs in another folder, with a blank in its name, and of models that are called the same."""
+    monkeypatch.chdir(tmp_path)
+    flags = ["--n-resamples", "20", "--only", "overview"]
+    for at, model in enumerate(models):
+        made = _predictions(tmp_path / f"p{at}.csv", model, at)
+        assert cli.main(["audit", str(made), "--out", f"my runs/{at}", *flags]) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    capsys.readouterr()
+    assert cli.main(["report", "--diff", str(tmp_path / "my runs" / "0"), "../my runs/1"]) == 0
+    words = _command(capsys.readouterr().out)
+    if words[0] == "cxrhf":
+        assert cli.main([*words[1:], "--n-resamples", "20"]) == 0
+    else:
+        code = words[2].replace('only="', 'n_resamples=20, only="')
+        exec(code)
+    rows = read_table("runs/compared/results.parquet", RESULT).to_pylist()
+    assert any(each["audit"] == "compare" for each in rows)
+
+
+def test_of_generated_reports_no_command_is_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, words in (("one", "the heart is large"), ("two", "no heart seen at all")):
+        rows = [f"{at},{at},{words} {at % 3},the heart is big today {at % 4}" for at in range(20)]
+        Path(f"{name}.csv").write_text("\n".join(["image,patient,generated,reference", *rows]))
+        assert cli.main(["audit", f"{name}.csv", "--out", f"runs/{name}", "--n-resamples", "20"]) == 0
+    capsys.readouterr()
+    assert cli.main(["report", "--diff", "runs/one", "runs/two"]) == 0
+    said = capsys.readouterr().out
+    assert "they are the same cases" in said
+    assert "predictions.parquet" not in said
+    assert "cxrhf audit" not in said

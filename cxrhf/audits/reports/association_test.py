@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from cxrhf.audits.reports.pairs import Pair
 from cxrhf.audits.reports.report_rows import NAN, RowMaker
 from cxrhf.audits.rows import Row
+from cxrhf.config import read_yaml
 from cxrhf.errors import ConfigError
 from cxrhf.metrics.displacement import Displacement
 from cxrhf.metrics.word_embedding import weat
@@ -42,12 +43,7 @@ def word_sets(path: str | None) -> WordSets:
     """Those of a YAML file, or ours."""
     if path is None:
         return WordSets()
-    import yaml  # type: ignore[import-untyped]
-
-    try:
-        given = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"weat_words: {path} cannot be read ({' '.join(str(error).split())})") from None
+    given = read_yaml(Path(path))
     good = isinstance(given, dict) and set(given) <= set(_SETS)
     if not good or not all(isinstance(each, list) and all(isinstance(w, str) for w in each) for each in given.values()):
         raise ConfigError(f"weat_words: {path} holds no word sets", allowed=f"lists of words under {', '.join(_SETS)}")

@@ -54,10 +54,12 @@ def audit_reports(
         with one_thread():
             say(f"{several[0].model}: how varied its reports are")
             together = studies(several, settings)
-            for each in several:
-                say(f"{each.model}, {each.strategy}: {len(each.images):,} reports of {each.n_patients:,} patients")
+            for at, each in enumerate(several, start=1):
+                # A line a strategy: it has dozens of pairs of groups, and a minute is long enough to say no more.
+                which = f"{each.strategy} ({at} of {len(several)})" if len(several) > 1 else each.strategy
+                say(f"{each.model}, {which}: {len(each.images):,} reports of {each.n_patients:,} patients")
                 found = _audit_one(each, together[each.strategy], settings, first=not decoded, may_show=may_show,
-                                   notes=notes, say=say)  # fmt: skip
+                                   notes=notes)  # fmt: skip
                 decoded.append(found.decoded)
                 rows += found.rows
                 curves += found.curves
@@ -84,8 +86,7 @@ class _One:
 
 
 def _audit_one(
-    each: Written, study: Compared, settings: WordSettings, *, first: bool, may_show: bool, notes: list[str],
-    say: Progress,
+    each: Written, study: Compared, settings: WordSettings, *, first: bool, may_show: bool, notes: list[str]
 ) -> _One:  # fmt: skip
     """All but the comparison of strategies; the references are told of once, with the first."""
     make = RowMaker("reports", each, settings)
@@ -107,7 +108,7 @@ def _audit_one(
     curves, words = list[Row](), list[pa.Table]()
     drawn: dict[str, tuple[Pair, WordBootstrap]] = {}
     pairs = [pair for group in groups for pair in pairs_of(group)]
-    for pair, found in zip(pairs, _in_turn(counted, pairs, make, lambda text: say(f"{who}: {text}")), strict=True):
+    for pair, found in zip(pairs, _in_turn(counted, pairs, make), strict=True):
         rows += found.rows
         curves += found.curves
         words.append(found.words)
@@ -125,15 +126,10 @@ def _audit_one(
     return _One(Decoded(each, measured, study, drawn), rows, curves, words)
 
 
-def _in_turn(counted: Counted, pairs: Sequence[Pair], make: RowMaker, say: Progress) -> Iterator[Associations]:
+def _in_turn(counted: Counted, pairs: Sequence[Pair], make: RowMaker) -> Iterator[Associations]:
     """The associations of all pairs, a thread a core: counting is done outside of Python's lock."""
-
-    def one(pair: Pair) -> Associations:
-        say(f"words of {pair.first} against {pair.second}")
-        return associations(counted, pair, make)
-
     with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as threads:
-        yield from threads.map(one, pairs)
+        yield from threads.map(lambda pair: associations(counted, pair, make), pairs)
 
 
 def _warnings(each: Written, who: str, first: bool) -> list[str]:

@@ -9,11 +9,13 @@ import pyarrow as pa
 import pytest
 
 from cxrhf import metrics
+from cxrhf.audits.reports.audit import audit_reports
+from cxrhf.audits.reports.written import Tables
 from cxrhf.data.planted_words import word_reports, words
 from cxrhf.errors import ConfigError, TableError
 from cxrhf.metrics.words_resample import split_half
 from cxrhf.schema import REPORT_VECTOR, SCORE, check
-from tests.audits.reports.made import TEMPLATE, audited, category, rows_of, table, value
+from tests.audits.reports.made import TEMPLATE, Settings, audited, category, rows_of, table, value
 
 PAIR = {"slice": "sex=F", "versus": "sex=M"}
 FAST = {"n_resamples": 100, "word_groups": ("sex",)}
@@ -322,3 +324,15 @@ def test_a_word_that_only_one_group_has_is_seen() -> None:
     row = next(each for each in out.words.to_pylist() if each["word"] == "mastectomy")
     assert abs(row["z_ref"]) < 2
     assert value(out, "erasure", **PAIR) == value(out, "n_associated", **PAIR) == 1
+
+
+def test_progress_is_a_line_a_strategy_however_many_groups_cross() -> None:
+    told: list[str] = []
+    text = ["the heart is large", "no heart seen"] * 60
+    more = {"sex": ["F", "M", "M", "F"] * 30, "race": ["Asian", "Black", "White"] * 40}
+    tables = pa.concat_tables([table(text, text, strategy=each, **more) for each in ("greedy", "rich")])
+    settings = Settings(n_resamples=20, word_groups=("sex", "race", "sex&race"))
+    audit_reports(Tables(tables), settings, told.append)
+    lines = [line for line in told if "reports of" in line]
+    assert [line.partition(":")[0] for line in lines] == ["writer, greedy (1 of 2)", "writer, rich (2 of 2)"]
+    assert len(told) == 4
