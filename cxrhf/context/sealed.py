@@ -33,6 +33,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
+class Unfit(ValueError):
+    """What is wrong with a file, in words of ours: nothing in it is quoted."""
+
+
+def must(holds: bool, what: str) -> None:
+    """An `Unfit` that names what does not hold."""
+    if not holds:
+        raise Unfit(what)
+
+
 @dataclass(frozen=True, slots=True)
 class Sealed:
     """A folder whose manifest was read. Files are checked as they are read."""
@@ -71,7 +81,8 @@ class Sealed:
         except CxrhfError:
             raise
         except Exception as error:  # whatever a library says of bytes that are not its own
-            raise self.wrong(f"{name} does not hold what it should ({type(error).__name__})") from error
+            why = error if isinstance(error, Unfit) else type(error).__name__
+            raise self.wrong(f"{name} does not hold what it should ({why})") from error
 
     def wrong(self, what: str) -> RunError:
         """An error about this folder."""

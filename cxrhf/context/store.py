@@ -23,7 +23,6 @@ from cxrhf.context.model_files import (
     save_arrays,
     save_calibrator,
     save_model,
-    width,
 )
 from cxrhf.context.parts import Calibrator, Candidate, Fitted, Tried
 from cxrhf.context.sealed import Sealed, open_sealed, versions, write_json, writing
@@ -87,12 +86,11 @@ def load_models(folder: Path) -> Bundle:
         encoders = {_text(name): _dict(about) for name, about in contents["encoders"].items()}
         models: dict[str, StoredModel] = {}
         for each in contents["models"]:
-            candidate, model, calibrator = _read_fitted(each, sealed)
             finding, family, kind = (_text(each[name]) for name in ("finding", "family", "kind"))
             if finding in models or family not in (encoders if kind == "encoder" else vocabularies):
                 raise ValueError("models")
-            if kind != "encoder" and width(model) != len(vocabularies[family]["words"]):
-                raise sealed.wrong(f"the model of {finding} does not fit the words of {family}")
+            width = encoders[family]["identity"]["dim"] if kind == "encoder" else len(vocabularies[family]["words"])
+            candidate, model, calibrator = _read_fitted(each, sealed, width)
             models[finding] = StoredModel(finding, family, kind, candidate, model, calibrator)
         without = {_text(name): _share(value) for name, value in contents["without_notes"].items()}
         config = _dict(contents["config"])
@@ -122,8 +120,10 @@ def save_one(folder: Path, fingerprint: str, fitted: Fitted) -> None:
         write_json(fresh / CONTENTS, about | _write_fitted(fitted, fresh, "model"))
 
 
-def load_one(folder: Path, fingerprint: str) -> Fitted | None:
+def load_one(folder: Path, fingerprint: str, width: int) -> Fitted | None:
     """What `save_one` kept; None where nothing is, or it was made from something else or by other versions.
+
+    `width`: the number of features that its classifier must take.
 
     One that is damaged is None too, with a CxrhfWarning: it is fitted again.
     """
@@ -136,7 +136,7 @@ def load_one(folder: Path, fingerprint: str) -> Fitted | None:
             return None
         about = sealed.json(CONTENTS)
         with sealed.reading(CONTENTS):
-            candidate, model, calibrator = _read_fitted(about, sealed)
+            candidate, model, calibrator = _read_fitted(about, sealed, width)
             data = sealed.read("probability.safetensors")
             probability = load_arrays(data, ("probability",), missing=True)["probability"]
             tried = tuple(
@@ -166,9 +166,12 @@ def _write_fitted(one: StoredModel | Fitted, folder: Path, stem: str) -> dict[st
     }
 
 
-def _read_fitted(about: Mapping[str, Any], sealed: Sealed) -> tuple[Candidate, Any, Calibrator]:
+def _read_fitted(about: Mapping[str, Any], sealed: Sealed, width: Any) -> tuple[Candidate, Any, Calibrator]:
+    if type(width) is not int or not 0 < width <= 1 << 20:  # no encoder and no vocabulary is wider
+        raise ValueError("number of features")
     candidate = _read_candidate(about["candidate"])
-    return candidate, load_model(sealed, _text(about["model"]), candidate), load_calibrator(sealed, about["calibrator"])
+    model = load_model(sealed, _text(about["model"]), candidate, width)
+    return candidate, model, load_calibrator(sealed, about["calibrator"])
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
