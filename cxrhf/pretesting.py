@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from cxrhf.config import from_mapping, to_mapping
 from cxrhf.config_context import ContextFitConfig
-from cxrhf.errors import ConfigError, CxrhfError, RunError, TableError
+from cxrhf.errors import ConfigError, CxrhfError, RunError, TableError, shorten
 from cxrhf.tables.places import free, meant, what_is
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ def fit_context(build: str | Path, *, progress: bool | Progress = False, **optio
 
 def load_context(folder: str | Path) -> ContextRun:
     """Open a run made by `fit_context` or `cxrhf context fit`."""
+    from cxrhf.context.choices import check_choices
+    from cxrhf.context.fit import FORMAT
+    from cxrhf.context.sealed import plain_json
+
     path = Path(folder) / CHOICES
     if not path.is_file():
         raise RunError(
@@ -59,11 +63,16 @@ def load_context(folder: str | Path) -> ContextRun:
             next_step=meant(folder, CHOICES) or f"cxrhf context fit BUILD --out {free(folder, 'runs/context')}",
         )
     try:
-        choices = json.loads(path.read_text("utf-8"))
-        if choices["format"] != 1 or not isinstance(choices["findings"], dict):
-            raise ValueError(f"format {choices['format']}")
-    except (ValueError, KeyError, TypeError, OSError) as error:
+        choices = check_choices(plain_json(path.read_bytes()))
+    except (ValueError, OSError, RecursionError) as error:
         raise RunError(f"{path} cannot be read ({error})", next_step="fit again with --overwrite") from None
+    if choices["format"] != FORMAT:
+        raise RunError(
+            f"{path} was written by {'a newer' if choices['format'] > FORMAT else 'another'} version of cxrhf",
+            got=f"format {shorten(str(choices['format']), 20)}",
+            allowed=f"format {FORMAT}",
+            next_step="pip install --upgrade cxrhf, or fit again with --overwrite",
+        )
     return ContextRun(Path(folder), choices)
 
 
@@ -113,9 +122,13 @@ class ContextRun:
         progress: bool | Progress = False,
         device: str = "auto",
         cache: str | Path | None = None,
+        allow_bin: bool = False,
+        fetch: bool = False,
     ) -> Predicted:
         """Pre-test probabilities for the images of a build: see `predict_build`."""
-        return predict_build(self, build, _shown(progress), device=device, cache=cache)
+        return predict_build(
+            self, build, _shown(progress), device=device, cache=cache, allow_bin=allow_bin, fetch=fetch
+        )
 
     def lines(self) -> list[str]:
         """A short table of what was chosen for each finding and what it reaches on the test split."""
@@ -224,24 +237,31 @@ def predict_build(
     *,
     device: str = "auto",
     cache: str | Path | None = None,
+    allow_bin: bool = False,
+    fetch: bool = False,
 ) -> Predicted:
     """Pre-test probabilities for the images of a build.
 
+    `allow_bin`: read an encoder that has only .bin weights; `fetch`: get the encoder from the Hub if it is not here.
+    What the run says of either counts for nothing, for somebody else may have made it.
     Images of the fit itself keep what the run says of them: cross-fitted where the models learned. Other images of
     patients that the models learned from are left out, and counted: the models have seen these patients' labels.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from cxrhf.context.predict import doubtful, predict_context
+    from cxrhf.context.predict import doubtful, open_encoders, predict_context
     from cxrhf.data.load import build_record
 
     bundle = run.models()
     known = [name for name in map(str, build_record(build)["findings"]) if name in bundle.models]
     if not known:
         raise TableError(f"{build} has none of the findings that were fitted", allowed=", ".join(bundle.models))
+    open_encoders(bundle, known, device=device, allow_bin=allow_bin, fetch=fetch)  # before any note is read
     material = read_build(build, tuple(known))
-    fresh = predict_context(bundle, material, device=device, cache=cache, progress=show)
+    fresh = predict_context(
+        bundle, material, device=device, cache=cache, allow_bin=allow_bin, fetch=fetch, progress=show
+    )
     stored, said = _own(run)
     stored = stored.filter(pc.is_in(stored["finding"], value_set=pa.array(known)))
     same = _person(fresh, "image_id"), _person(stored, "image_id")

@@ -127,7 +127,10 @@ def predict(args: Sequence[str]) -> int:
         raise CxrhfError(f"{out} is there already", next_step="choose another --out, or say --overwrite")
     rows, said = run.predictions, list[str]()
     if config.build is not None:
-        found = predict_build(run, config.build, progress_line(), device=config.device, cache=config.cache)
+        found = predict_build(
+            run, config.build, progress_line(), device=config.device, cache=config.cache,
+            allow_bin=config.allow_bin, fetch=config.fetch,
+        )  # fmt: skip
         rows, said = found.table, found.notes
     if config.onto is not None:
         joined = join_context(load_predictions(config.onto).table, rows)

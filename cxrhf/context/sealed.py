@@ -158,14 +158,16 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def plain_json(data: bytes) -> Any:
-    """JSON without what JSON does not have: NaN, infinity, numbers too large to be one."""
+    """JSON without what JSON does not have: NaN, infinity, numbers too large to be one, halves of characters."""
 
     def finite(text: str) -> float:
         if not math.isfinite(value := float(text)):
             raise ValueError("a number is too large")
         return value
 
-    return json.loads(data.decode("utf-8"), parse_float=finite, parse_constant=finite)
+    found = json.loads(data.decode("utf-8"), parse_float=finite, parse_constant=finite)
+    json.dumps(found, ensure_ascii=False).encode("utf-8")  # half a character, written as an escape, is none
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from cxrhf.config import MENTION_RULES, from_mapping
+from cxrhf.config_context import NO_NOTE, EncodeConfig
 from cxrhf.context.model_files import (
     load_arrays,
     load_calibrator,
@@ -25,8 +27,8 @@ from cxrhf.context.model_files import (
     save_model,
 )
 from cxrhf.context.parts import Calibrator, Candidate, Fitted, Tried
-from cxrhf.context.sealed import Sealed, open_sealed, versions, write_json, writing
-from cxrhf.errors import CxrhfWarning, RunError
+from cxrhf.context.sealed import Sealed, Unfit, must, open_sealed, versions, write_json, writing
+from cxrhf.errors import ConfigError, CxrhfWarning, RunError
 
 MODELS, ONE = "context models", "part of a context fit"
 CONTENTS = "contents.json"
@@ -83,7 +85,7 @@ def load_models(folder: Path) -> Bundle:
     contents = sealed.json(CONTENTS)
     with sealed.reading(CONTENTS):
         vocabularies = {_text(name): _dict(sealed.json(_text(file))) for name, file in contents["vocabularies"].items()}
-        encoders = {_text(name): _dict(about) for name, about in contents["encoders"].items()}
+        encoders = {_text(name): _encoder(about) for name, about in contents["encoders"].items()}
         models: dict[str, StoredModel] = {}
         for each in contents["models"]:
             finding, family, kind = (_text(each[name]) for name in ("finding", "family", "kind"))
@@ -93,7 +95,7 @@ def load_models(folder: Path) -> Bundle:
             candidate, model, calibrator = _read_fitted(each, sealed, width)
             models[finding] = StoredModel(finding, family, kind, candidate, model, calibrator)
         without = {_text(name): _share(value) for name, value in contents["without_notes"].items()}
-        config = _dict(contents["config"])
+        config = _config(contents["config"])
     sealed.finish()
     _same_versions(sealed, models)
     return Bundle(models, vocabularies, encoders, without, config)
@@ -224,6 +226,24 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("not a text")
     return value
+
+
+def _encoder(about: Any) -> dict[str, Any]:
+    """Settings that EncodeConfig takes, and an identity of short values."""
+    try:
+        from_mapping(EncodeConfig, _dict(_dict(about)["settings"]))
+    except ConfigError:
+        raise Unfit("settings of an encoder") from None
+    must(all(len(str(each)) < 1000 for each in _dict(about["identity"]).values()), "identity of an encoder")
+    return _dict(about)
+
+
+def _config(value: Any) -> dict[str, Any]:
+    """Settings of the fit, of which those that reading notes needs are what they may be."""
+    seed, no_note, rule = (_dict(value).get(name) for name in ("seed", "no_note", "mention_rule"))
+    must(seed is None or (type(seed) is int and 0 <= seed < 2**63), "seed")
+    must(no_note in (None, *NO_NOTE) and rule in (None, *MENTION_RULES), "settings of the fit")
+    return _dict(value)
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import shutil
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pyarrow.compute as pc
 import pytest
 
@@ -17,6 +18,7 @@ from cxrhf.context import cluster, packages
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning
 from cxrhf.pretesting import fit_context, fit_run, load_context
 from cxrhf.schema import read_table, write_table
+from tests.context.forging import change, seal
 from tests.pretest_twin import make_twin
 
 WORDS = ("--features", "words", "--findings", "cardiomegaly", "--workers", "1", "--n-resamples", "20")
@@ -108,6 +110,72 @@ def test_examples_come_from_the_build_of_the_run(run, built, tmp_path, capsys):
     assert files(run / "local") == before
     assert cli.main(["context", "explain", str(run), "--build", str(built)]) == 0
     assert (run / "local" / "examples.txt").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda c: "[" * 100_000,
+        lambda c: "",
+        lambda c: [],
+        lambda c: c | {"format": "1"},
+        lambda c: c | {"findings": {"edema": 3}},
+        lambda c: c | {"splits": {"learned": 5}},
+        lambda c: c | {"findings": {"edema": {**c["findings"]["cardiomegaly"], "chosen": "none of these"}}},
+        lambda c: c | {"findings": {"edema": {**c["findings"]["cardiomegaly"], "n": float("nan")}}},
+        lambda c: c | {"dataset": "\ud800"},
+        lambda c: {key: value for key, value in c.items() if key != "splits"},
+    ],
+)
+@pytest.mark.parametrize("verb", ["explain", "predict"])
+def test_a_damaged_record_is_one_line(run, model, edit, verb, capsys):
+    made = edit(json.loads((run / "context.json").read_text()))
+    (run / "context.json").write_text(made if isinstance(made, str) else json.dumps(made))
+    onto = ["--onto", str(model)] if verb == "predict" else []
+    assert cli.main(["context", verb, str(run), *onto]) == 2
+    said = capsys.readouterr().err
+    assert "context.json cannot be read" in said
+    assert said.count("\n") == 1
+
+
+def test_a_record_of_a_newer_version_says_so(run, capsys):
+    record = json.loads((run / "context.json").read_text()) | {"format": 2}
+    (run / "context.json").write_text(json.dumps(record))
+    assert cli.main(["context", "explain", str(run)]) == 2
+    said = capsys.readouterr().err
+    assert "newer version of cxrhf" in said
+    assert "pip install --upgrade cxrhf" in said
+
+
+def changed_at_random(run: Path, model: Path, built: Path, seeds: range) -> None:
+    """context.json and the models' records with odd values: refused in a line, or of no harm."""
+    rest = run.parent / "rest"
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        shutil.rmtree(rest, ignore_errors=True)
+        shutil.copytree(run, rest)
+        name = ("context.json", "contents.json", "manifest.json", "words-words.json")[seed % 4]
+        path = rest / name if seed % 4 == 0 else rest / "models" / "context" / name
+        record = json.loads(path.read_text())
+        change(record, rng)
+        data = json.dumps(record).encode()
+        path.write_bytes(data)
+        if seed % 4 in (1, 3):
+            seal(path.parent, name, data)
+        for words in (["explain"], ["predict", "--onto", str(model)], ["predict", "--build", str(built)]):
+            out = ["--out", str(run.parent / ("o.parquet" if "--onto" in words else "o")), "--overwrite"]
+            assert cli.main(["context", words[0], str(rest), *words[1:], *(out if words[1:] else [])]) in (0, 2), seed
+
+
+def test_records_that_were_changed_are_refused_or_harmless(run, model, built, capsys):
+    changed_at_random(run, model, built, range(8))
+    assert "unexpected" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_hundreds_of_changed_records(run, model, built, capsys):
+    changed_at_random(run, model, built, range(8, 400))
+    assert "unexpected" not in capsys.readouterr().err
 
 
 def test_a_build_without_notes_says_which_have_some(built, tmp_path, capsys):

@@ -193,6 +193,33 @@ def test_a_part_cannot_take_the_place_of_another(saved, tmp_path):
     assert np.isfinite(scores(model, FEATURES)).all()
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda c: c["encoders"]["org/encoder"].update(settings=[]),
+        lambda c: c["encoders"]["org/encoder"]["settings"].update(encoder=5),
+        lambda c: c["encoders"]["org/encoder"]["settings"].update(overlap="1"),
+        lambda c: c["encoders"]["org/encoder"]["settings"].update(more=1),
+        lambda c: c["encoders"]["org/encoder"]["identity"].update(dim=2**40),
+        lambda c: c["encoders"]["org/encoder"]["identity"].update(dim=True),
+        lambda c: c["encoders"]["org/encoder"]["identity"].update(encoder="x" * 5000),
+        lambda c: c["config"].update(seed="three"),
+        lambda c: c["config"].update(seed=-1),
+        lambda c: c["config"].update(no_note=[]),
+        lambda c: c["config"].update(mention_rule="any"),
+        lambda c: c["models"][0].update(finding="\ud800"),
+    ],
+)
+def test_records_of_another_kind_are_refused(saved, tmp_path, edit):
+    folder, _ = alone(saved, "LinearSVC", tmp_path)
+    contents = json.loads((folder / "contents.json").read_text())
+    edit(contents)
+    seal(folder, "contents.json", json.dumps(contents).encode())
+    with pytest.raises(RunError, match=r"does not hold what it should") as error:
+        load_models(folder)
+    assert len(str(error.value)) < 500
+
+
 def test_how_much_work_is_done_is_for_who_reads_to_say(saved, tmp_path):
     folder, name = alone(saved, "RandomForestClassifier", tmp_path)
     seal(folder, name, edited("RandomForestClassifier", put(n_jobs=1000, verbose=9)))
