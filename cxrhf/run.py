@@ -13,8 +13,8 @@ import platform
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -75,10 +75,15 @@ class Run:
             )
         return read_table(path, TABLES.get(name))
 
-    def finish(self, **more: Any) -> Path:
-        """Write run.json with the time the run ended, and anything more worth keeping."""
-        self.record.update(more)
-        self.record["finished"] = _now()
+    def finish(self, page: Callable[[Run], object] | None = None, /, **more: Any) -> Path:
+        """Write run.json with the time the run ended, and anything more worth keeping: the last thing a verb does.
+
+        `page` writes what is made from the finished record; if it cannot, the run is not finished.
+        """
+        done = replace(self, record={**self.record, **more, "finished": _now()})
+        if page is not None:
+            page(done)
+        self.record.update(done.record)
         return _write_record(self)
 
 

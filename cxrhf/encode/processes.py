@@ -7,13 +7,16 @@ they tell each other is a few bytes, and the vectors go through files.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
-from cxrhf.errors import CxrhfError
+from cxrhf.errors import CxrhfError, RunError
+from cxrhf.tables.folders import one_writer
 
 Result = TypeVar("Result")
 
@@ -97,6 +100,28 @@ def first(call: Callable[[], Result]) -> Result:
     if said:
         raise CxrhfError(said)
     return result if result is not None else call()
+
+
+@contextlib.contextmanager
+def one_writer_of_all(folder: str | Path, verb: str, join: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """`one_writer` for all processes of a launch: the first holds the folder, and what it is refused, all are refused.
+
+    `join` is called where there are several, before they talk: it makes the Accelerator, which decides how they do.
+    """
+    with contextlib.ExitStack() as held:
+
+        def hold() -> bool:
+            if main_process():
+                try:
+                    held.enter_context(one_writer(folder, verb))
+                except OSError as error:  # the others wait for a word, whatever happens
+                    raise RunError(f"{folder} cannot be written ({error.strerror or error})") from error
+            return True
+
+        if n_processes() > 1:
+            join()
+        first(hold)
+        yield
 
 
 def _group() -> Any:

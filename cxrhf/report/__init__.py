@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cxrhf.run import Run
 
 
-def write_report(run: str | Path) -> Path:
+def write_report(run: str | Path | Run) -> Path:
     """Read results, curves, points, words, gallery.parquet and run.json of a run folder; write its page and figures/.
 
-    Returns the page's path.
+    Of an open run its record counts, which run.json may not hold yet. Returns the page's path.
     """
     from cxrhf.report.files import write_all
+    from cxrhf.run import Run, read_run
 
-    return write_all(Path(run))
+    return write_all(run if isinstance(run, Run) else read_run(run))
 
 
 def page_html(

@@ -7,12 +7,15 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cxrhf.report.blocks import Figure, Multiples, finding_name
 from cxrhf.report.figures.sheet import Group, sheet
 from cxrhf.report.html import render
 from cxrhf.report.page import Page, make_page, pictures
+
+if TYPE_CHECKING:
+    from cxrhf.run import Run
 
 FORMAT = 1
 # How much larger a PNG is than its picture; hundreds of findings must not take all memory.
@@ -46,26 +49,23 @@ TITLES = {
 }
 
 
-def write_all(run: Path) -> Path:
-    """RUN's tables and its run.json -> the page's path; the rest is written beside it."""
-    from cxrhf.run import read_run
-
-    opened = read_run(run)
-    results = opened.table("results").to_pylist()
+def write_all(run: Run) -> Path:
+    """RUN's tables and its record -> the page's path; the rest is written beside it."""
+    results = run.table("results").to_pylist()
 
     def rows(name: str) -> list[dict[str, Any]]:
-        return list(opened.table(name).to_pylist()) if (run / f"{name}.parquet").is_file() else []
+        return list(run.table(name).to_pylist()) if (run.path / f"{name}.parquet").is_file() else []
 
     curves, steps = rows("curves"), rows("attrition")
     # Thumbnails that may not be shown are not even read.
-    gallery = rows("gallery") if opened.record.get("may_show") is True else []
-    flow = run / "figures" / "flow.svg"
+    gallery = rows("gallery") if run.record.get("may_show") is True else []
+    flow = run.path / "figures" / "flow.svg"
     picture = flow.read_bytes() if steps and flow.is_file() else b""
-    page = make_page(results, curves, opened.record, rows("points"), gallery, rows("words"))
-    text = render(results, curves, opened.record, steps, picture, page)
-    target = write_bytes(run / "report.html", text.encode())
-    write_bytes(run / "results.json", results_json(results, opened.record).encode())
-    write_figures(run / "figures", page)
+    page = make_page(results, curves, run.record, rows("points"), gallery, rows("words"))
+    text = render(results, curves, run.record, steps, picture, page)
+    target = write_bytes(run.path / "report.html", text.encode())
+    write_bytes(run.path / "results.json", results_json(results, run.record).encode())
+    write_figures(run.path / "figures", page)
     return target
 
 
