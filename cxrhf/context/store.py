@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -156,6 +157,7 @@ def load_one(folder: Path, fingerprint: str, width: int) -> Fitted | None:
         sealed.finish()
     except RunError as error:
         warnings.warn(f"what was done before cannot be used and is done again. {error}", CxrhfWarning, stacklevel=2)
+        shutil.rmtree(place, ignore_errors=True)  # a part of it, when its removal was stopped, would be in the way
         return None
     return found
 
