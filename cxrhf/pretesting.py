@@ -234,7 +234,9 @@ def _is_done(folder: Path, config: ContextFitConfig) -> bool:
         return False
     how = "choose another --out, or say --overwrite to replace it"
     if record.get("verb") != VERB:
-        raise RunError(f"{folder} holds a finished run of another verb", got=f"cxrhf {record.get('verb')}", next_step=how)
+        raise RunError(
+            f"{folder} holds a finished run of another verb", got=f"cxrhf {record.get('verb')}", next_step=how
+        )
     was, now = record.get("config") or {}, public(to_mapping(config))
     other = [name for name in now if name not in _ASIDE and was.get(name, now[name]) != now[name]]
     if other:

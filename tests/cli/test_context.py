@@ -60,7 +60,10 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_a_fit_that_fails_leaves_an_older_run_as_it_was(run, built, capsys):
     before = files(run)
-    assert cli.main(["context", "fit", str(built), "--out", str(run), *WORDS, "--overwrite", "--min-patients", "9999"]) == 2
+    assert (
+        cli.main(["context", "fit", str(built), "--out", str(run), *WORDS, "--overwrite", "--min-patients", "9999"])
+        == 2
+    )
     assert "training images with prior notes, 9999 are needed" in capsys.readouterr().err
     assert files(run) == before
 
