@@ -57,7 +57,7 @@ def test_fit_killed_before_each_write(built, tmp_path):
 @pytest.mark.parametrize("onto", [False, True])
 def test_predict_killed_before_each_write(built, tmp_path, onto):
     run = fit_context(built, out=tmp_path / "run", features=["words"], findings=["edema"], workers=1, n_resamples=10)
-    onto_words = ["--onto", str(run.path / "predictions.parquet")]
+    onto_words = ["--onto", str(run.path / "predictions.parquet"), "--overwrite"]
     out = tmp_path / "work" / ("joined.parquet" if onto else "run")
     how = onto_words if onto else ["--build", str(built)]
     killed(tmp_path, ["context", "predict", str(run.path), *how, "--out", str(out)], "all")

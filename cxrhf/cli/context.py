@@ -44,8 +44,8 @@ FIT = """Fit a model of each finding to the prior notes of a build, and write a 
 
 Folds, splits and intervals go by patient. Training images get cross-fitted probabilities: no label of an image's
 patient plays a part in them, or in their calibration. Vectors of notes are cached by content, so no note is read twice
-by an encoder; a fit that was stopped goes on where it was. Notes never leave this machine, and no text goes into the
-run.
+by an encoder; a fit that was stopped goes on where it was, and a finished one is left as it is. Notes never leave this
+machine, and no text goes into the run.
 
 examples:
   cxrhf context fit data/twin --features words
@@ -57,6 +57,8 @@ PREDICT = """Pre-test probabilities from a fitted run.
 --onto joins them (columns pretest and mention) onto the predictions of an image model, by image id and finding. --build
 reads the notes of another build with the saved models; with both, the build's images are read and then joined. Images
 that the models learned from keep their cross-fitted probabilities.
+
+The encoder that the run names must be on this machine; --fetch gets it from the Hugging Face Hub.
 
 examples:
   cxrhf context predict runs/context --onto predictions.parquet --out with_context.parquet
