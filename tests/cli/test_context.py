@@ -6,6 +6,7 @@ import contextlib
 import errno
 import importlib.util
 import json
+import os
 import shutil
 import threading
 import warnings
@@ -313,6 +314,16 @@ def test_joined_rows_are_counted_and_the_next_command_can_be_typed(run, model, c
     n = read_table(model).num_rows
     assert f"{n:,} of {n:,} rows are in the context run" in said
     assert f"next: cxrhf audit '{model.parent / 'its file_context.parquet'}'" in said
+
+
+def test_drafts_of_a_killed_join_go(run, model, tmp_path, capsys):
+    out = tmp_path / "joined.parquet"
+    ours, others = tmp_path / ".joined.parquet.4194999.tmp", tmp_path / f".joined.parquet.{os.getpid()}0.x.tmp"
+    for each in (ours, others):
+        each.write_bytes(b"ids")
+    assert cli.main(["context", "predict", str(run), "--onto", str(model), "--out", str(out)]) == 0
+    assert (out.exists(), ours.exists(), others.exists()) == (True, False, True)
+    capsys.readouterr()
 
 
 def test_packages_are_looked_for_before_anything_is_done(monkeypatch):

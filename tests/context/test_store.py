@@ -657,6 +657,21 @@ def test_a_part_comes_back(tmp_path, kind, candidate):
     assert load_one(place, "other", WIDTH) is None
 
 
+def test_a_part_that_was_half_removed_is_done_again(tmp_path):
+    """A stop while search/ was removed: what was left refused the same command for good."""
+    place = tmp_path / "edema--words"
+    one = part(Candidate("WordRidge", {"penalty": 3.0}))
+    for left in ("model.safetensors", "contents.json"):
+        save_one(place, "mark", one)
+        for each in place.iterdir():
+            if each.name != left:
+                each.unlink()
+        with pytest.warns(CxrhfWarning, match="is done again"):
+            assert load_one(place, "mark", WIDTH) is None
+        save_one(place, "mark", one)
+        assert load_one(place, "mark", WIDTH) is not None
+
+
 def test_a_part_that_is_damaged_or_of_other_versions_is_done_again(tmp_path):
     place = tmp_path / "edema--words"
     one = part(Candidate("WordRidge", {"penalty": 3.0}))
