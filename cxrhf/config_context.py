@@ -229,6 +229,14 @@ class ContextPredictConfig:
     )
     device: str = field(default="auto", metadata={"help": f"Where the encoder runs: {', '.join(DEVICES)}."})
     cache: str | None = field(default=None, metadata={"metavar": "FOLDER", "help": "Where vectors of notes are kept."})
+    allow_bin: bool = field(
+        default=False,
+        metadata={"help": "Read an encoder that has only .bin weights, with torch's restricted reader."},
+    )
+    fetch: bool = field(
+        default=False,
+        metadata={"help": "Fetch the encoder that the run names from the Hugging Face Hub, if it is not here."},
+    )
     overwrite: bool = field(default=False, metadata={"help": "Replace what is there."})
 
     def __post_init__(self) -> None:

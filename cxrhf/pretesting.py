@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from cxrhf.config import from_mapping, to_mapping
 from cxrhf.config_context import ContextFitConfig
-from cxrhf.errors import ConfigError, CxrhfError, RunError, TableError
+from cxrhf.errors import ConfigError, CxrhfError, RunError, TableError, shorten
 from cxrhf.tables.places import free, meant, what_is
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     Progress = Callable[[str], None]
 
-CHOICES, FAMILIES, MODELS = "context.json", "families.parquet", "models/context"
+VERB = "context fit"
+CHOICES, FAMILIES, MODELS, SEARCH = "context.json", "families.parquet", "models/context", "search"
 
 
 def fit_context(build: str | Path, *, progress: bool | Progress = False, **options: Any) -> ContextRun:
@@ -51,6 +52,10 @@ def fit_context(build: str | Path, *, progress: bool | Progress = False, **optio
 
 def load_context(folder: str | Path) -> ContextRun:
     """Open a run made by `fit_context` or `cxrhf context fit`."""
+    from cxrhf.context.choices import check_choices
+    from cxrhf.context.fit import FORMAT
+    from cxrhf.context.sealed import plain_json
+
     path = Path(folder) / CHOICES
     if not path.is_file():
         raise RunError(
@@ -59,11 +64,16 @@ def load_context(folder: str | Path) -> ContextRun:
             next_step=meant(folder, CHOICES) or f"cxrhf context fit BUILD --out {free(folder, 'runs/context')}",
         )
     try:
-        choices = json.loads(path.read_text("utf-8"))
-        if choices["format"] != 1 or not isinstance(choices["findings"], dict):
-            raise ValueError(f"format {choices['format']}")
-    except (ValueError, KeyError, TypeError, OSError) as error:
+        choices = check_choices(plain_json(path.read_bytes()))
+    except (ValueError, OSError, RecursionError) as error:
         raise RunError(f"{path} cannot be read ({error})", next_step="fit again with --overwrite") from None
+    if choices["format"] != FORMAT:
+        raise RunError(
+            f"{path} was written by {'a newer' if choices['format'] > FORMAT else 'another'} version of cxrhf",
+            got=f"format {shorten(str(choices['format']), 20)}",
+            allowed=f"format {FORMAT}",
+            next_step="pip install --upgrade cxrhf, or fit again with --overwrite",
+        )
     return ContextRun(Path(folder), choices)
 
 
@@ -113,9 +123,13 @@ class ContextRun:
         progress: bool | Progress = False,
         device: str = "auto",
         cache: str | Path | None = None,
+        allow_bin: bool = False,
+        fetch: bool = False,
     ) -> Predicted:
         """Pre-test probabilities for the images of a build: see `predict_build`."""
-        return predict_build(self, build, _shown(progress), device=device, cache=cache)
+        return predict_build(
+            self, build, _shown(progress), device=device, cache=cache, allow_bin=allow_bin, fetch=fetch
+        )
 
     def lines(self) -> list[str]:
         """A short table of what was chosen for each finding and what it reaches on the test split."""
@@ -152,42 +166,96 @@ class Predicted:
 
 def fit_run(config: ContextFitConfig, show: Progress) -> ContextRun | None:
     """Fit and write. None in processes that `accelerate launch` started to help with encoding."""
-    from cxrhf.context.cluster import cluster
     from cxrhf.context.packages import check_packages
+    from cxrhf.encode.processes import main_process, one_writer_of_all
+    from cxrhf.tables.folders import one_writer
+
+    together = "encoder" in config.features
+    if not main_process() and not together:
+        return None
+    check_packages(config.features)
+    folder = Path(config.out) if config.out else Path("runs") / f"{Path(config.build).resolve().name}-context"
+    with one_writer_of_all(folder, VERB) if together else one_writer(folder, VERB):
+        return _fit_run(config, folder, show if main_process() else (lambda _: None))
+
+
+def _fit_run(config: ContextFitConfig, folder: Path, say: Progress) -> ContextRun | None:
+    """The fit, in a folder that is held."""
+    from cxrhf.context.cluster import cluster
+    from cxrhf.data.load import build_record
     from cxrhf.encode.processes import main_process
     from cxrhf.run import check_folder, check_inputs, fingerprint
 
     main, started = main_process(), datetime.now(UTC).isoformat(timespec="seconds")
-    if not main and "encoder" not in config.features:
-        return None
-    check_packages(config.features)
-    folder = Path(config.out) if config.out else Path("runs") / f"{Path(config.build).resolve().name}-context"
-    check_folder(folder, overwrite=config.overwrite)  # before hours are spent on what cannot be kept
-    say: Progress = show if main else (lambda _: None)
+    # Before hours are spent on what cannot be kept, and before the first note is read.
+    check_folder(folder, overwrite=config.overwrite)
+    build_record(config.build)
+    inputs = [fingerprint(Path(config.build) / "build.json")]
+    check_inputs(folder, inputs, overwrite=config.overwrite)
+    if not config.overwrite and _is_done(folder, config):
+        shutil.rmtree(folder / SEARCH, ignore_errors=True)
+        say(f"{folder} is finished, with the same settings: it stays as it is (--overwrite fits again)")
+        return load_context(folder) if main else None
+    if "encoder" in config.features:
+        from cxrhf.encode.loading import open_encoder
+
+        for name in config.encoders:
+            open_encoder(config.encode(name), together=True)
     say(f"reading {config.build}")
     material = read_build(config.build, config.findings)
-    inputs = [fingerprint(Path(config.build) / "build.json")]
-    if main:
-        check_inputs(folder, inputs, overwrite=config.overwrite)
-        if not (folder / "run.json").is_file():  # an earlier run stays whole until there is something to replace it
-            _open(folder, config, inputs, started)
+    if main and not (folder / "run.json").is_file():  # an earlier run stays whole until something can replace it
+        _open(folder, config, inputs, started)
     with cluster(config.dask):
         from cxrhf.context.fit import fit_context as fit
 
         found = fit(
-            material, config, checkpoint=folder / "search", cache=config.cache, inputs=material.fingerprint(),
+            material, config, checkpoint=folder / SEARCH, cache=config.cache, inputs=material.fingerprint(),
             progress=say,
         )  # fmt: skip
     if found is None:
         return None
-    (folder / CHOICES).unlink(missing_ok=True)  # what is being written is no finished run
-    return _write(_open(folder, config, inputs, started), found, material, config, say)
+    run = _open(folder, config, inputs, started)  # from here on it is no finished run
+    (folder / CHOICES).unlink(missing_ok=True)
+    return _write(run, found, material, config, say)
+
+
+# Settings that a finished run may differ in: they change no number.
+_ASIDE = ("out", "build", "workers", "dask", "device", "batch_tokens", "cache", "allow_bin", "overwrite")
+
+
+def _is_done(folder: Path, config: ContextFitConfig) -> bool:
+    """Whether the folder holds this very fit, finished. Another verb's finished run, or another fit, is an error."""
+    from cxrhf.run import public, read_run
+
+    if not (folder / "run.json").is_file():
+        return False
+    record = read_run(folder).record
+    if not record.get("finished"):
+        return False
+    how = "choose another --out, or say --overwrite to replace it"
+    if record.get("verb") != VERB:
+        raise RunError(
+            f"{folder} holds a finished run of another verb", got=f"cxrhf {record.get('verb')}", next_step=how
+        )
+    was, now = record.get("config") or {}, public(to_mapping(config))
+    other = [name for name in now if name not in _ASIDE and was.get(name, now[name]) != now[name]]
+    if other:
+        raise RunError(
+            f"{folder} holds a finished run with other settings",
+            got=", ".join(f"{name} {_as_text(was[name])} there, {_as_text(now[name])} now" for name in other),
+            next_step=how,
+        )
+    return (folder / CHOICES).is_file()
+
+
+def _as_text(value: Any) -> str:
+    return shorten(", ".join(map(str, value)) or "(all)" if isinstance(value, list) else str(value), 100)
 
 
 def _open(folder: Path, config: ContextFitConfig, inputs: list[Input], started: str) -> Run:
     from cxrhf.run import open_run
 
-    run = open_run(folder, verb="context fit", config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
+    run = open_run(folder, verb=VERB, config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
     run.record["started"] = started
     return run
 
@@ -224,24 +292,31 @@ def predict_build(
     *,
     device: str = "auto",
     cache: str | Path | None = None,
+    allow_bin: bool = False,
+    fetch: bool = False,
 ) -> Predicted:
     """Pre-test probabilities for the images of a build.
 
+    `allow_bin`: read an encoder that has only .bin weights; `fetch`: get the encoder from the Hub if it is not here.
+    What the run says of either counts for nothing, for somebody else may have made it.
     Images of the fit itself keep what the run says of them: cross-fitted where the models learned. Other images of
     patients that the models learned from are left out, and counted: the models have seen these patients' labels.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from cxrhf.context.predict import doubtful, predict_context
+    from cxrhf.context.predict import doubtful, open_encoders, predict_context
     from cxrhf.data.load import build_record
 
     bundle = run.models()
     known = [name for name in map(str, build_record(build)["findings"]) if name in bundle.models]
     if not known:
         raise TableError(f"{build} has none of the findings that were fitted", allowed=", ".join(bundle.models))
+    open_encoders(bundle, known, device=device, allow_bin=allow_bin, fetch=fetch)  # before any note is read
     material = read_build(build, tuple(known))
-    fresh = predict_context(bundle, material, device=device, cache=cache, progress=show)
+    fresh = predict_context(
+        bundle, material, device=device, cache=cache, allow_bin=allow_bin, fetch=fetch, progress=show
+    )
     stored, said = _own(run)
     stored = stored.filter(pc.is_in(stored["finding"], value_set=pa.array(known)))
     same = _person(fresh, "image_id"), _person(stored, "image_id")
@@ -286,7 +361,7 @@ def _person(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def _write(run: Run, found: Context, material: Material, config: ContextFitConfig, show: Progress) -> ContextRun:
-    """Everything a context run holds; context.json last, so that its presence means that all is there."""
+    """Everything a context run holds; context.json and the end in run.json last: they mean that all is there."""
     from cxrhf.context.examples import write_examples
     from cxrhf.context.store import save_models
     from cxrhf.data.load import build_record
@@ -311,13 +386,18 @@ def _write(run: Run, found: Context, material: Material, config: ContextFitConfi
     source = build_record(config.build)  # whoever publishes the models must know whose notes they have read
     choices = {**found.choices, "dataset": source.get("dataset"), "credentialed": source.get("credentialed")}
     text = json.dumps(choices, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomically(folder / CHOICES, lambda file: file.write(text.encode()))
     chosen = {finding: each["chosen"] for finding, each in found.choices["findings"].items()}
-    run.finish(notes=said, fitted={"context": {"chosen": chosen, "without_notes": found.choices["without_notes"]}})
-    show("writing the page and its figures")
-    write_report(folder)
-    # What a stopped fit would need: whole models, some of which hold vectors of notes.
-    shutil.rmtree(folder / "search", ignore_errors=True)
+    fitted = {"context": {"chosen": chosen, "without_notes": found.choices["without_notes"]}}
+
+    def rest(done: Run) -> None:
+        show("writing the page and its figures")
+        write_report(done)
+        write_atomically(folder / CHOICES, lambda file: file.write(text.encode()))
+
+    run.finish(rest, notes=said, fitted=fitted)
+    # What a stopped fit would need: whole models, some of which hold vectors of notes. The same command removes what a
+    # stop leaves of it.
+    shutil.rmtree(folder / SEARCH, ignore_errors=True)
     return ContextRun(folder, choices)
 
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cxrhf.config_context import ContextExplainConfig, ContextFitConfig, ContextPredictConfig
 from cxrhf.errors import CxrhfError, did_you_mean
+
+if TYPE_CHECKING:
+    from cxrhf.pretesting import ContextRun
+    from cxrhf.run import Input
 
 SUBVERBS = {
     "fit": "prior notes and labels of a build -> calibrated pre-test probabilities for its images, and the models",
@@ -39,8 +44,8 @@ FIT = """Fit a model of each finding to the prior notes of a build, and write a 
 
 Folds, splits and intervals go by patient. Training images get cross-fitted probabilities: no label of an image's
 patient plays a part in them, or in their calibration. Vectors of notes are cached by content, so no note is read twice
-by an encoder; a fit that was stopped goes on where it was. Notes never leave this machine, and no text goes into the
-run.
+by an encoder; a fit that was stopped goes on where it was, and a finished one is left as it is. Notes never leave this
+machine, and no text goes into the run.
 
 examples:
   cxrhf context fit data/twin --features words
@@ -52,6 +57,8 @@ PREDICT = """Pre-test probabilities from a fitted run.
 --onto joins them (columns pretest and mention) onto the predictions of an image model, by image id and finding. --build
 reads the notes of another build with the saved models; with both, the build's images are read and then joined. Images
 that the models learned from keep their cross-fitted probabilities.
+
+The encoder that the run names must be on this machine; --fetch gets it from the Hugging Face Hub.
 
 examples:
   cxrhf context predict runs/context --onto predictions.parquet --out with_context.parquet
@@ -112,22 +119,35 @@ def predict(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(ContextPredictConfig, args, verb="context predict", about=PREDICT)
-    from cxrhf.auditing import progress_line
-    from cxrhf.context.predict import join_context
-    from cxrhf.pretesting import load_context, predict_build
-    from cxrhf.report.notes import printable
-    from cxrhf.run import check_folder
-    from cxrhf.schema import load_predictions
+    from cxrhf.pretesting import load_context
+    from cxrhf.run import check_folder, check_inputs
+    from cxrhf.tables.folders import one_writer
 
     run = load_context(config.run)
     out = _out(config)
-    if config.onto is None:
+    if config.onto is not None:
+        if out.exists() and not config.overwrite:
+            raise CxrhfError(f"{out} is there already", next_step="choose another --out, or say --overwrite")
+        return _predict(config, run, out)
+    with one_writer(out, "context predict"):
         check_folder(out, overwrite=config.overwrite)
-    elif out.exists() and not config.overwrite:
-        raise CxrhfError(f"{out} is there already", next_step="choose another --out, or say --overwrite")
+        check_inputs(out, _inputs(config), overwrite=config.overwrite)
+        return _predict(config, run, out)
+
+
+def _predict(config: ContextPredictConfig, run: ContextRun, out: Path) -> int:
+    from cxrhf.auditing import progress_line
+    from cxrhf.context.predict import join_context
+    from cxrhf.pretesting import predict_build
+    from cxrhf.report.notes import printable
+    from cxrhf.schema import load_predictions
+
     rows, said = run.predictions, list[str]()
     if config.build is not None:
-        found = predict_build(run, config.build, progress_line(), device=config.device, cache=config.cache)
+        found = predict_build(
+            run, config.build, progress_line(), device=config.device, cache=config.cache,
+            allow_bin=config.allow_bin, fetch=config.fetch,
+        )  # fmt: skip
         rows, said = found.table, found.notes
     if config.onto is not None:
         joined = join_context(load_predictions(config.onto).table, rows)
@@ -157,19 +177,45 @@ def _write(config: ContextPredictConfig, out: Path, rows: object) -> Path:
     import pyarrow as pa
 
     from cxrhf.config import to_mapping
-    from cxrhf.pretesting import CHOICES
-    from cxrhf.run import fingerprint, open_run
+    from cxrhf.run import open_run
     from cxrhf.schema import PREDICTION, check, write_table
 
     assert isinstance(rows, pa.Table)
     if config.onto is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
+        _remove_drafts(out)
         return write_table(check(rows, PREDICTION, source=str(out)), out)
-    inputs = [fingerprint(Path(config.run) / CHOICES), fingerprint(Path(str(config.build)) / "build.json")]
-    run = open_run(out, verb="context predict", config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
+    run = open_run(
+        out, verb="context predict", config=to_mapping(config), inputs=_inputs(config), overwrite=config.overwrite
+    )
     run.add("predictions", rows)
     run.finish()
     return out
+
+
+def _inputs(config: ContextPredictConfig) -> list[Input]:
+    from cxrhf.data.load import build_record
+    from cxrhf.pretesting import CHOICES
+    from cxrhf.run import fingerprint
+
+    assert config.build is not None
+    build_record(config.build)
+    return [fingerprint(Path(config.run) / CHOICES), fingerprint(Path(config.build) / "build.json")]
+
+
+def _remove_drafts(file: Path) -> None:
+    """What killed commands left of this file: drafts hold ids."""
+    import glob
+    import os
+
+    for draft in file.parent.glob(f".{glob.escape(file.name)}.*.tmp") if os.name == "posix" else ():
+        process = draft.name.split(".")[-2]
+        try:
+            os.kill(int(process), 0)  # only asks whether it is there
+        except ProcessLookupError:
+            draft.unlink(missing_ok=True)
+        except (ValueError, OSError):  # not of ours, or alive under another user
+            continue
 
 
 def _same_build(run: Path, build: str) -> None:
@@ -198,6 +244,7 @@ def explain(args: Sequence[str]) -> int:
     from cxrhf.pretest_tables import table_lines, word_lines, write_tables
     from cxrhf.pretesting import load_context, read_build
     from cxrhf.report.notes import printable
+    from cxrhf.tables.folders import one_writer
 
     run = load_context(config.run)
     fitted = list(run.choices["findings"])
@@ -211,12 +258,13 @@ def explain(args: Sequence[str]) -> int:
         _same_build(run.path, config.build)
     lines = [*word_lines(run.choices, findings, top=config.top), *table_lines(run.results, run.choices, findings)]
     print("\n".join(map(printable, lines)))
-    folder = write_tables(run.path / "tables", run.results, run.choices)
-    if config.build is not None:
-        material = read_build(config.build, tuple(fitted))
-        local = write_examples(
-            run.path / "local", run.predictions, material, number=config.examples, findings=findings, texts=True
-        )
-        print(f"examples, for this disk only: {local}")
+    material = None if config.build is None else read_build(config.build, tuple(fitted))
+    with one_writer(run.path, "context explain"):
+        folder = write_tables(run.path / "tables", run.results, run.choices)
+        if material is not None:
+            local = write_examples(
+                run.path / "local", run.predictions, material, number=config.examples, findings=findings, texts=True
+            )
+            print(f"examples, for this disk only: {local}")
     print(folder)
     return 0

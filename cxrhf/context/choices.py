@@ -12,6 +12,8 @@ from cxrhf.config_context import ContextFitConfig
 from cxrhf.context.explain import top_features
 from cxrhf.context.families import Families
 from cxrhf.context.parts import Family, Fitted, Labelled
+from cxrhf.context.sealed import must
+from cxrhf.errors import shorten
 
 KEPT = 50  # words of each finding
 
@@ -56,6 +58,45 @@ def describe(
         "features": words,
         "signed": None if found is None else found.signed,
     }
+
+
+# What readers of context.json rely on: a type, several types, a list of one kind, an object of one kind (`...`) or with
+# these entries at least.
+_NUMBER = (int, float, type(None))
+_FAMILY = {
+    "kind": str, "classifier": str, "cv_auroc": _NUMBER, "validation_auroc": _NUMBER, "signed": (bool, type(None)),
+    "features": [{"word": str, "value": (int, float), "rank": int}],
+}  # fmt: skip
+_CHOICES = {
+    "format": int,
+    "findings": {...: {"chosen": (str, type(None)), "reason": (str, type(None)), "n": int, "n_pos": int,
+                       "families": {...: _FAMILY}}},
+    "splits": {"learned": [str]},
+}  # fmt: skip
+
+
+def check_choices(choices: Any) -> dict[str, Any]:
+    """What context.json holds, if every reader can use it; else an `Unfit` that names the entry."""
+    _check(choices, _CHOICES, "it")
+    for name, each in choices["findings"].items():
+        must(bool(each["reason"]) or each["chosen"] in each["families"], f"finding {shorten(name, 60)!r}: no model")
+    return dict(choices)
+
+
+def _check(value: Any, kind: Any, where: str) -> None:
+    if isinstance(kind, list):
+        must(isinstance(value, list), f"{where} is no list")
+        for each in value:
+            _check(each, kind[0], f"an entry of {where}")
+    elif isinstance(kind, dict):
+        must(isinstance(value, dict), f"{where} is no object")
+        for name, inner in kind.items():
+            for key in value if name is ... else [name]:
+                must(key in value, f"{name} is missing")
+                _check(value[key], inner, shorten(key, 60))
+    else:
+        right = isinstance(value, kind) and (not isinstance(value, bool) or bool in np.atleast_1d(kind))
+        must(right, f"{where} is of another type")
 
 
 def _number(value: float) -> float | None:

@@ -88,9 +88,8 @@ def make_families(
 def features_again(
     material: Material,
     vocabulary: Mapping[str, Any] | None,
-    encoder: Mapping[str, Any] | None,
+    settings: EncodeConfig | None,
     *,
-    device: str = "auto",
     cache: str | Path | None = None,
     progress: Progress = lambda _: None,
 ) -> Features:
@@ -99,11 +98,9 @@ def features_again(
         known = vocabulary_from_json(vocabulary)
         texts = clean(material.notes["text"], known.recipe)
         return word_features(known, count(known, texts, progress=progress), material.sets)
-    assert encoder is not None
-    from cxrhf.encode import encode_sets, same_encoder
+    assert settings is not None
+    from cxrhf.encode import encode_sets
 
-    settings = EncodeConfig(**{**encoder["settings"], "device": device})
-    same_encoder(encoder["identity"], settings)
     texts = clean(material.notes["text"], settings.recipe)
     return encode_sets(texts, material.sets, settings, cache=cache, progress=progress)
 

@@ -211,7 +211,7 @@ def _one(
     from cxrhf.context.sweep import sweep
 
     place = None if checkpoint is None else checkpoint / f"{finding}--{file_stem(family.name)}"
-    if place is not None and (kept := load_one(place, mark)) is not None:
+    if place is not None and (kept := load_one(place, mark, family.features.shape[1])) is not None:
         progress(f"{finding}: {family.name} was done before")
         return kept
 

@@ -1,8 +1,10 @@
 """A fitted classifier or calibrator <-> a file that holds no code.
 
-scikit-learn's classifiers: skops, packed. Only the types in `TYPES` may be in it, looked up in the file's own list
-before anything is made; skops then checks again. Trees of scikit-learn and of XGBoost are followed without bounds, so a
-tree is checked before it is used. XGBoost: its own .ubj. `WordRidge` and knots of calibrators: safetensors.
+scikit-learn's classifiers: skops, packed. The file is unpacked here, counted as it grows; only the types in `TYPES` may
+be in it, looked up in the file's own list before anything is made; skops then reads what was looked at, and checks
+again. scikit-learn follows trees, neighbours and layers without bounds, so every shape that a prediction relies on is
+compared with the record before the classifier is used. XGBoost: its own .ubj (ubj.py). `WordRidge` and knots of
+calibrators: safetensors.
 
 A classifier is a file of its kind: a LinearSVC where the manifest says forest is refused. Known gap: KNeighbours keeps
 the vectors of the images it learned from, so its file is as confidential as the notes.
@@ -22,10 +24,10 @@ from typing import Any
 import numpy as np
 
 from cxrhf.calibrate import Calibrator
-from cxrhf.context.classifiers import KINDS, Linear
+from cxrhf.context.classifiers import KINDS, Linear, scores
 from cxrhf.context.parts import Candidate, Floats
-from cxrhf.context.sealed import Sealed
-from cxrhf.context.ubj import check_children, check_trees, read_ubj
+from cxrhf.context.sealed import Sealed, Unfit, must
+from cxrhf.context.ubj import check_children, checked_model, read_ubj
 from cxrhf.errors import CxrhfError, RunError
 
 # What a saved scikit-learn classifier may consist of: how skops makes a part, and the types it may make so.
@@ -57,8 +59,9 @@ TYPES: dict[str, frozenset[str]] = {
         }
     ),
 }
-# Packed files may grow by so much, and a little more: a few bytes must not fill the memory.
-GROWTH, SLACK = 100, 1 << 24
+# Packed files may grow by so much, and a little more: a few bytes must not fill the memory. Real ones grow sixfold.
+GROWTH, SLACK = 30, 1 << 24
+BLOCK = 1 << 20
 ENDINGS = {"WordRidge": ".safetensors", "XGBoost": ".ubj"}
 CLASSES = {"PassiveAggressive": "SGDClassifier"}
 
@@ -73,30 +76,24 @@ def save_model(model: Any, candidate: Candidate, folder: Path, stem: str) -> str
         path.write_bytes(bytes(model.save_raw("ubj")))
     else:
         needed("skops.io").dump(model, path, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
-        if other := foreign(path.read_bytes()):
+        if other := foreign(unpacked(path.read_bytes())):
             raise RunError(f"{candidate.label} cannot be saved: it holds {other[0]}, which would not be read again")
     return name
 
 
-def load_model(sealed: Sealed, name: str, candidate: Candidate) -> Any:
-    """Read a classifier of the candidate's kind."""
+def load_model(sealed: Sealed, name: str, candidate: Candidate, width: int) -> Any:
+    """Read a classifier of the candidate's kind that takes `width` features."""
     if candidate.kind not in KINDS or not name.endswith(ENDINGS.get(candidate.kind, ".skops")):
         raise sealed.wrong(f"{name} is no file of a {candidate.kind}")
     data = sealed.read(name)
     with sealed.reading(name):
         if candidate.kind == "WordRidge":
             arrays = load_arrays(data, ("weight", "intercept"))
+            must(len(arrays["weight"]) == width and len(arrays["intercept"]) == 1, "number of features")
             return Linear(arrays["weight"], float(arrays["intercept"][0]))
         if candidate.kind == "XGBoost":
-            return _load_booster(data, sealed, name)
-        return _load_sklearn(data, sealed, name, CLASSES.get(candidate.kind, candidate.kind))
-
-
-def width(model: Any) -> int:
-    """The number of features that a classifier reads."""
-    if isinstance(model, Linear):
-        return len(model.weight)
-    return int(model.n_features_in_ if hasattr(model, "n_features_in_") else model.num_features())
+            return _load_booster(data, width)
+        return _load_sklearn(data, sealed, name, CLASSES.get(candidate.kind, candidate.kind), width)
 
 
 def save_calibrator(calibrator: Calibrator, folder: Path, stem: str) -> dict[str, Any]:
@@ -151,25 +148,69 @@ def load_arrays(data: bytes, names: tuple[str, ...], *, missing: bool = False) -
     return {name: np.array(each) for name, each in found.items()}
 
 
-def foreign(data: bytes) -> list[str]:
-    """What is in a skops file and not in `TYPES`. Nothing is imported or made."""
+def unpacked(data: bytes) -> dict[str, bytes]:
+    """The files in a skops file, counted while they are read: what a zip says of its sizes proves nothing."""
+    found: dict[str, bytes] = {}
+    left = GROWTH * len(data) + SLACK
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
-        if sum(each.file_size for each in packed.infolist()) > GROWTH * len(data) + SLACK:
-            raise ValueError("it would fill the memory")
-        schema = json.loads(packed.read("schema.json"))
+        for each in packed.infolist():
+            if each.filename in found:
+                raise Unfit("a name that is there twice")
+            blocks = []
+            with packed.open(each) as stream:
+                while block := stream.read(BLOCK):
+                    left -= len(block)
+                    if left < 0:
+                        raise Unfit("it would fill the memory")
+                    blocks.append(block)
+            found[each.filename] = b"".join(blocks)
+    return found
+
+
+def foreign(files: dict[str, bytes]) -> list[str]:
+    """What is in an unpacked skops file and not in `TYPES`. Nothing is imported or made.
+
+    By the numbers of its parts skops may put one in the place of another. They go, so that what was looked at is read.
+    """
+    schema = json.loads(files["schema.json"])
     found: set[str] = set()
     rest = [schema]
     while rest:
         each = rest.pop()
         if isinstance(each, dict):
+            each.pop("__id__", None)
             if "__loader__" in each or "__class__" in each or "__module__" in each:
-                name = f"{each.get('__module__')}.{each.get('__class__')}"
-                if name not in TYPES.get(str(each.get("__loader__")), ()):
-                    found.add(f"{name} ({each.get('__loader__')})")
+                name, loader = f"{each.get('__module__')}.{each.get('__class__')}", str(each.get("__loader__"))
+                if name not in TYPES.get(loader, ()):
+                    found.add(f"{name} ({loader})")
+                elif loader == "TreeNode":
+                    _check_tree(each, files)
+                elif loader == "NdArrayNode" and each["type"] != "numpy":
+                    found.add(f"{name} of objects")
             rest.extend(each.values())
         elif isinstance(each, list):
             rest.extend(each)
+    files["schema.json"] = json.dumps(schema).encode()
     return sorted(found)
+
+
+def _check_tree(node: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    """What scikit-learn makes a tree from, without looking at it: of two classes, and every walk in it ends."""
+    features, classes, outputs = node["__reduce__"]["args"]["content"]
+    state = node["content"]["content"]
+    must(set(state) == {"max_depth", "node_count", "nodes", "values"}, "tree")
+    plain = (features, outputs, state["max_depth"], state["node_count"])
+    must(all(each["__loader__"] == "JsonNode" and type(each["content"]) is str for each in plain), "tree")
+    width, n_outputs, _, n = (int(each["content"]) for each in plain)
+    arrays = []
+    for each in (classes, state["nodes"], state["values"]):
+        must(each["__loader__"] == "NdArrayNode" and each["__class__"] == "ndarray", "tree")
+        arrays.append(np.lib.format.read_array(io.BytesIO(files[each["file"]])))
+    n_classes, nodes, values = arrays
+    must(n_classes.dtype == np.int64 and n_classes.tolist() == [2] and n_outputs == 1, "classes of a tree")
+    must(n > 0 and nodes.shape == (n,) and nodes.dtype == needed("sklearn.tree._tree").NODE_DTYPE, "nodes of a tree")
+    _check_numbers(values, (n, 1, 2))
+    check_children(nodes["left_child"], nodes["right_child"], nodes["feature"], width)
 
 
 def needed(module: str) -> Any:
@@ -181,32 +222,84 @@ def needed(module: str) -> Any:
         raise CxrhfError(f"{package} is not installed", next_step='pip install "cxrhf[context]"') from error
 
 
-def _load_sklearn(data: bytes, sealed: Sealed, name: str, kind: str) -> Any:
+def _load_sklearn(data: bytes, sealed: Sealed, name: str, kind: str, width: int) -> Any:
     try:
-        if other := foreign(data):
+        files = unpacked(data)
+        if other := foreign(files):
             raise sealed.wrong(f"{name} holds {other[0]}, which no model of cxrhf holds; it was not opened")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of another version: store.py says so once
-            model = needed("skops.io").loads(data, trusted=sorted(set().union(*TYPES.values())))
+            model = needed("skops.io").loads(_packed(files), trusted=sorted(set().union(*TYPES.values())))
     except zipfile.BadZipFile as error:
         raise sealed.wrong(f"{name} is no skops file (a pickle is never opened)") from error
     if type(model).__name__ != kind:
         raise sealed.wrong(f"{name} holds a {type(model).__name__} instead of a {kind}")
-    for tree in [model, *getattr(model, "estimators_", ())]:
-        if hasattr(tree, "tree_"):
-            inner = tree.tree_
-            if inner.node_count != inner.capacity or inner.n_features != model.n_features_in_:
-                raise ValueError("tree")
-            check_children(inner.children_left, inner.children_right, inner.feature, inner.n_features)
+    check_classifier(model, width)
+    # What remains is said by a trial: a setting that is missing, or of another kind.
+    must(bool(np.isfinite(scores(model, np.zeros((2, width), dtype=np.float32))).all()), "scores")
     return model
 
 
-def _load_booster(data: bytes, sealed: Sealed, name: str) -> Any:
-    check_trees(read_ubj(data))
-    xgboost = needed("xgboost")
-    booster = xgboost.Booster({"nthread": 1, "verbosity": 0})
-    try:
-        booster.load_model(bytearray(data))
-    except xgboost.core.XGBoostError as error:
-        raise sealed.wrong(f"XGBoost cannot read {name}") from error
+def _packed(files: Mapping[str, bytes]) -> bytes:
+    """A file for skops, of what was looked at and nothing else."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as packed:
+        for name, data in files.items():
+            packed.writestr(name, data)
+    return out.getvalue()
+
+
+def check_classifier(model: Any, width: int) -> None:
+    """Everything that a prediction relies on has the shape it must have; ValueError otherwise.
+
+    scikit-learn's loops over trees, neighbours and layers follow their arrays without looking.
+    """
+    kind = type(model).__name__
+    must(type(model.n_features_in_) is int and model.n_features_in_ == width, "number of features")
+    must(np.array_equal(model.classes_, [0, 1]), "classes")
+    for name, value in (("n_jobs", 1), ("verbose", 0)):  # they belong to whoever reads
+        if hasattr(model, name):
+            setattr(model, name, value)
+    if kind == "GaussianNB":
+        for name, shape in (("theta_", (2, width)), ("var_", (2, width)), ("class_prior_", (2,))):
+            _check_numbers(getattr(model, name), shape)
+        must(bool((model.var_ > 0).all() and (model.class_prior_ > 0).all()), "likelihoods")
+    elif kind == "KNeighborsClassifier":
+        n = len(model._fit_X)
+        _check_numbers(model._fit_X, (n, width))
+        y = np.asarray(model._y)
+        must(y.shape == (n,) and y.dtype.kind == "i" and bool(np.isin(y, (0, 1)).all()), "labels of the neighbours")
+        must(model._fit_method == "brute" and model.outputs_2d_ is False, "neighbours")
+        must(model.n_samples_fit_ == n and type(model.n_neighbors) is int and 0 < model.n_neighbors <= n, "neighbours")
+        must(model.weights in ("uniform", "distance") and model.effective_metric_ == "euclidean", "neighbours")
+    elif kind == "MLPClassifier":
+        sizes = [width, *(len(each) for each in model.intercepts_)]
+        must(len(model.coefs_) == len(model.intercepts_) == model.n_layers_ - 1, "layers")
+        for at, (weight, bias) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
+            _check_numbers(weight, (sizes[at], sizes[at + 1]))
+            _check_numbers(bias, (sizes[at + 1],))
+        must(sizes[-1] == model.n_outputs_ == 1 and model.out_activation_ == "logistic", "layers")
+    elif kind in ("DecisionTreeClassifier", "RandomForestClassifier"):
+        trees = model.estimators_ if kind == "RandomForestClassifier" else [model]
+        must(isinstance(trees, list) and len(trees) > 0, "trees")
+        for each in (model, *trees):
+            must(each.n_features_in_ == width and each.n_outputs_ == 1 and each.n_classes_ == 2, "trees")
+        for each in trees:
+            must(type(each).__name__ == "DecisionTreeClassifier" and len(each.classes_) == 2, "trees")
+            must(type(each.tree_).__name__ == "Tree" and each.tree_.n_features == width, "number of features")
+    else:  # linear
+        must(np.shape(model.coef_) in ((1, width), (width,)), "coefficients")
+        _check_numbers(model.coef_, np.shape(model.coef_))
+        _check_numbers(model.intercept_, (1,))
+
+
+def _check_numbers(values: Any, shape: tuple[int, ...]) -> None:
+    must(isinstance(values, np.ndarray) and values.dtype.kind == "f", "numbers")
+    must(values.shape == shape and bool(np.isfinite(values).all()), "numbers")
+
+
+def _load_booster(data: bytes, width: int) -> Any:
+    checked = json.dumps(checked_model(read_ubj(data), width), allow_nan=False)
+    booster = needed("xgboost").Booster({"nthread": 1, "verbosity": 0})
+    booster.load_model(bytearray(checked.encode()))
     return booster

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cxrhf.calibrate import calibrated
+from cxrhf.config_context import EncodeConfig
 from cxrhf.context.families import features_again
 from cxrhf.context.fit import MODEL
 from cxrhf.context.join import Joined
@@ -26,6 +29,8 @@ def predict_context(
     *,
     device: str = "auto",
     cache: str | Path | None = None,
+    allow_bin: bool = False,
+    fetch: bool = False,
     progress: Progress = lambda _: None,
 ) -> pa.Table:
     """PREDICTION rows of `model="context"` for every image with prior notes; labels are carried along, never used.
@@ -38,6 +43,7 @@ def predict_context(
     stratum = bundle.config.get("no_note") == "stratum"
     mention = mentions_of(material, str(bundle.config.get("mention_rule", "words")), stratum=stratum)
     seed = int(bundle.config.get("seed", 0))
+    encoders = open_encoders(bundle, material.findings, device=device, allow_bin=allow_bin, fetch=fetch)
     made: dict[str, Features] = {}
     parts = []
     for at, finding in enumerate(material.findings):
@@ -49,8 +55,7 @@ def predict_context(
             made[stored.family] = features_again(
                 material,
                 bundle.vocabularies.get(stored.family),
-                bundle.encoders.get(stored.family),
-                device=device,
+                encoders.get(stored.family),
                 cache=cache,
                 progress=progress,
             )
@@ -66,6 +71,31 @@ def predict_context(
             allowed=", ".join(bundle.models),
         )
     return pa.concat_tables(parts)
+
+
+def open_encoders(
+    bundle: Bundle, findings: Sequence[str], *, device: str, allow_bin: bool, fetch: bool
+) -> dict[str, EncodeConfig]:
+    """The encoders that read the notes for these findings, checked before the first note is read.
+
+    Somebody else may have made the models. So what they ask of this machine counts for nothing: .bin weights and a
+    fetch from the Hub are for the user to allow.
+    """
+    from cxrhf.encode import same_encoder
+    from cxrhf.encode.download import check_kept
+
+    used = {bundle.models[each].family for each in findings if each in bundle.models}
+    found = {}
+    for name, about in bundle.encoders.items():
+        if name not in used:
+            continue
+        saved = EncodeConfig(**about["settings"])
+        size = min(saved.batch_tokens, EncodeConfig().batch_tokens)
+        found[name] = replace(saved, device=device, allow_bin=allow_bin, batch_tokens=size)
+        if not fetch:
+            check_kept(found[name])
+        same_encoder(about["identity"], found[name])
+    return found
 
 
 def doubtful(fresh: pa.Table, stored: pa.Table) -> list[str]:

@@ -33,6 +33,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
+class Unfit(ValueError):
+    """What is wrong with a file, in words of ours: nothing in it is quoted."""
+
+
+def must(holds: bool, what: str) -> None:
+    """An `Unfit` that names what does not hold."""
+    if not holds:
+        raise Unfit(what)
+
+
 @dataclass(frozen=True, slots=True)
 class Sealed:
     """A folder whose manifest was read. Files are checked as they are read."""
@@ -71,7 +81,8 @@ class Sealed:
         except CxrhfError:
             raise
         except Exception as error:  # whatever a library says of bytes that are not its own
-            raise self.wrong(f"{name} does not hold what it should ({type(error).__name__})") from error
+            why = error if isinstance(error, Unfit) else type(error).__name__
+            raise self.wrong(f"{name} does not hold what it should ({why})") from error
 
     def wrong(self, what: str) -> RunError:
         """An error about this folder."""
@@ -147,14 +158,16 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def plain_json(data: bytes) -> Any:
-    """JSON without what JSON does not have: NaN, infinity, numbers too large to be one."""
+    """JSON without what JSON does not have: NaN, infinity, numbers too large to be one, halves of characters."""
 
     def finite(text: str) -> float:
         if not math.isfinite(value := float(text)):
             raise ValueError("a number is too large")
         return value
 
-    return json.loads(data.decode("utf-8"), parse_float=finite, parse_constant=finite)
+    found = json.loads(data.decode("utf-8"), parse_float=finite, parse_constant=finite)
+    json.dumps(found, ensure_ascii=False).encode("utf-8")  # half a character, written as an escape, is none
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from cxrhf.config import MENTION_RULES, from_mapping
+from cxrhf.config_context import NO_NOTE, EncodeConfig
 from cxrhf.context.model_files import (
     load_arrays,
     load_calibrator,
@@ -23,11 +26,10 @@ from cxrhf.context.model_files import (
     save_arrays,
     save_calibrator,
     save_model,
-    width,
 )
 from cxrhf.context.parts import Calibrator, Candidate, Fitted, Tried
-from cxrhf.context.sealed import Sealed, open_sealed, versions, write_json, writing
-from cxrhf.errors import CxrhfWarning, RunError
+from cxrhf.context.sealed import Sealed, Unfit, must, open_sealed, versions, write_json, writing
+from cxrhf.errors import ConfigError, CxrhfWarning, RunError
 
 MODELS, ONE = "context models", "part of a context fit"
 CONTENTS = "contents.json"
@@ -84,18 +86,17 @@ def load_models(folder: Path) -> Bundle:
     contents = sealed.json(CONTENTS)
     with sealed.reading(CONTENTS):
         vocabularies = {_text(name): _dict(sealed.json(_text(file))) for name, file in contents["vocabularies"].items()}
-        encoders = {_text(name): _dict(about) for name, about in contents["encoders"].items()}
+        encoders = {_text(name): _encoder(about) for name, about in contents["encoders"].items()}
         models: dict[str, StoredModel] = {}
         for each in contents["models"]:
-            candidate, model, calibrator = _read_fitted(each, sealed)
             finding, family, kind = (_text(each[name]) for name in ("finding", "family", "kind"))
             if finding in models or family not in (encoders if kind == "encoder" else vocabularies):
                 raise ValueError("models")
-            if kind != "encoder" and width(model) != len(vocabularies[family]["words"]):
-                raise sealed.wrong(f"the model of {finding} does not fit the words of {family}")
+            width = encoders[family]["identity"]["dim"] if kind == "encoder" else len(vocabularies[family]["words"])
+            candidate, model, calibrator = _read_fitted(each, sealed, width)
             models[finding] = StoredModel(finding, family, kind, candidate, model, calibrator)
         without = {_text(name): _share(value) for name, value in contents["without_notes"].items()}
-        config = _dict(contents["config"])
+        config = _config(contents["config"])
     sealed.finish()
     _same_versions(sealed, models)
     return Bundle(models, vocabularies, encoders, without, config)
@@ -122,8 +123,10 @@ def save_one(folder: Path, fingerprint: str, fitted: Fitted) -> None:
         write_json(fresh / CONTENTS, about | _write_fitted(fitted, fresh, "model"))
 
 
-def load_one(folder: Path, fingerprint: str) -> Fitted | None:
+def load_one(folder: Path, fingerprint: str, width: int) -> Fitted | None:
     """What `save_one` kept; None where nothing is, or it was made from something else or by other versions.
+
+    `width`: the number of features that its classifier must take.
 
     One that is damaged is None too, with a CxrhfWarning: it is fitted again.
     """
@@ -136,7 +139,7 @@ def load_one(folder: Path, fingerprint: str) -> Fitted | None:
             return None
         about = sealed.json(CONTENTS)
         with sealed.reading(CONTENTS):
-            candidate, model, calibrator = _read_fitted(about, sealed)
+            candidate, model, calibrator = _read_fitted(about, sealed, width)
             data = sealed.read("probability.safetensors")
             probability = load_arrays(data, ("probability",), missing=True)["probability"]
             tried = tuple(
@@ -154,6 +157,7 @@ def load_one(folder: Path, fingerprint: str) -> Fitted | None:
         sealed.finish()
     except RunError as error:
         warnings.warn(f"what was done before cannot be used and is done again. {error}", CxrhfWarning, stacklevel=2)
+        shutil.rmtree(place, ignore_errors=True)  # a part of it, when its removal was stopped, would be in the way
         return None
     return found
 
@@ -166,9 +170,12 @@ def _write_fitted(one: StoredModel | Fitted, folder: Path, stem: str) -> dict[st
     }
 
 
-def _read_fitted(about: Mapping[str, Any], sealed: Sealed) -> tuple[Candidate, Any, Calibrator]:
+def _read_fitted(about: Mapping[str, Any], sealed: Sealed, width: Any) -> tuple[Candidate, Any, Calibrator]:
+    if type(width) is not int or not 0 < width <= 1 << 20:  # no encoder and no vocabulary is wider
+        raise ValueError("number of features")
     candidate = _read_candidate(about["candidate"])
-    return candidate, load_model(sealed, _text(about["model"]), candidate), load_calibrator(sealed, about["calibrator"])
+    model = load_model(sealed, _text(about["model"]), candidate, width)
+    return candidate, model, load_calibrator(sealed, about["calibrator"])
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
@@ -221,6 +228,24 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("not a text")
     return value
+
+
+def _encoder(about: Any) -> dict[str, Any]:
+    """Settings that EncodeConfig takes, and an identity of short values."""
+    try:
+        from_mapping(EncodeConfig, _dict(_dict(about)["settings"]))
+    except ConfigError:
+        raise Unfit("settings of an encoder") from None
+    must(all(len(str(each)) < 1000 for each in _dict(about["identity"]).values()), "identity of an encoder")
+    return _dict(about)
+
+
+def _config(value: Any) -> dict[str, Any]:
+    """Settings of the fit, of which those that reading notes needs are what they may be."""
+    seed, no_note, rule = (_dict(value).get(name) for name in ("seed", "no_note", "mention_rule"))
+    must(seed is None or (type(seed) is int and 0 <= seed < 2**63), "seed")
+    must(no_note in (None, *NO_NOTE) and rule in (None, *MENTION_RULES), "settings of the fit")
+    return _dict(value)
 
 
 def _dict(value: Any) -> dict[str, Any]:

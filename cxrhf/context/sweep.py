@@ -11,8 +11,11 @@ cluster, for instance), else over all cores, else in this process where that is 
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -108,8 +111,9 @@ def spread(
         return
     streams = getattr(backend, "supports_return_generator", False)
     pool = Parallel(n_jobs=workers, return_as="generator_unordered" if streams else "list")
+    own = os.getpid()
     try:
-        yield from pool(delayed(_numbered)(at, function, *task) for at, task in enumerate(tasks))
+        yield from pool(delayed(_numbered)(at, own, function, *task) for at, task in enumerate(tasks))
     except TerminatedWorkerError as error:
         raise CxrhfError(
             "a process that fitted classifiers was stopped from outside, most likely because memory ran out",
@@ -158,8 +162,23 @@ def fit_and_score(
     return Scored(model, found, None)
 
 
-def _numbered(at: int, function: Callable[..., T], *task: Any) -> tuple[int, T]:
+def _numbered(at: int, parent: int, function: Callable[..., T], *task: Any) -> tuple[int, T]:
+    _end_with(parent)
     return at, function(*task)
+
+
+@lru_cache
+def _end_with(parent: int) -> None:
+    """A process that `parent` started ends when that one is gone, killed or not, even in the middle of a fit."""
+    if os.getppid() != parent:  # a thread of it, or a machine of a cluster
+        return
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _hold(

@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,7 @@ OFF = "off"
 SHARD_SECONDS = 30.0  # what a killed job loses at most, beside the block it is at
 SHARD_NOTES = 20_000
 _MANIFEST = "manifest.json"
+_STALE = 3600  # seconds; a shard is written in one
 _ASIDE = 100  # folders of one key that are looked at
 
 
@@ -65,6 +67,7 @@ def open_store(root: Path, key: Mapping[str, Any], about: Mapping[str, Any], dim
                 _make(folder, wanted | {"about": dict(about)})
             held = _manifest(folder)
             if {each: held.get(each) for each in wanted} == wanted:
+                _sweep(folder)
                 return Store(folder, dim, writable=os.access(folder, os.W_OK | os.X_OK))
             if not (root / f"{name}-{number + 1}").exists():
                 version = held.get("format")
@@ -187,6 +190,15 @@ def _make(folder: Path, manifest: Mapping[str, Any]) -> None:
         draft.rmdir()
         if not folder.is_dir():
             raise
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes left: drafts that nobody has written to for an hour."""
+    drafts = [*folder.glob(".*.tmp"), *folder.parent.glob(f".{folder.name}.*")]
+    with contextlib.suppress(OSError):  # another process was faster, or the folder is read only
+        for each in drafts:
+            if time.time() - each.stat().st_mtime > _STALE:
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

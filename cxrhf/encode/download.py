@@ -14,8 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from cxrhf.config_context import EncodeConfig
 from cxrhf.encode.files import BIN, CONFIG, SAFE, SENTENCES, TOKENIZER, model_files
-from cxrhf.encode.presets import PRESETS, Place
+from cxrhf.encode.presets import PRESETS, Place, locate
 from cxrhf.errors import CxrhfError, did_you_mean
 
 PROBE_SECONDS = 5.0
@@ -54,6 +55,20 @@ def hub_folder(place: Place, *, allow_bin: bool = False) -> Path:
             next_step="--allow-bin reads .bin weights with torch's restricted reader, which runs nothing",
         )
     return here
+
+
+def check_kept(settings: EncodeConfig) -> None:
+    """Refuse an encoder that would have to be fetched: somebody else's run names it, and the user has not agreed."""
+    place = locate(settings.encoder)
+    if place.hub_id is None:
+        return
+    here = kept_folder(place.hub_id)
+    if here is not None and (_complete(here, settings.allow_bin) or any((here / each).is_file() for each in BIN)):
+        return  # model_files says that .bin weights need a flag of their own
+    raise CxrhfError(
+        f"the run reads notes with the encoder {_named(place)}, which is not on this machine",
+        next_step="--fetch (Python: fetch=True) gets it from the Hub, if you trust whoever made the run",
+    )
 
 
 def no_hub() -> str | None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib.util
 import json
+import os
 import shutil
+import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow.compute as pc
 import pytest
 
 from cxrhf import cli
 from cxrhf.config_context import ContextFitConfig
-from cxrhf.context import cluster, packages
+from cxrhf.context import cluster, packages, store
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning
 from cxrhf.pretesting import fit_context, fit_run, load_context
 from cxrhf.schema import read_table, write_table
+from cxrhf.tables.folders import one_writer
+from tests.context.forging import change, seal
 from tests.pretest_twin import make_twin
 
 WORDS = ("--features", "words", "--findings", "cardiomegaly", "--workers", "1", "--n-resamples", "20")
@@ -53,21 +61,135 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_a_fit_that_fails_leaves_an_older_run_as_it_was(run, built, capsys):
     before = files(run)
-    assert cli.main(["context", "fit", str(built), "--out", str(run), *WORDS, "--min-patients", "9999"]) == 2
+    assert (
+        cli.main(["context", "fit", str(built), "--out", str(run), *WORDS, "--overwrite", "--min-patients", "9999"])
+        == 2
+    )
     assert "training images with prior notes, 9999 are needed" in capsys.readouterr().err
     assert files(run) == before
 
 
-def test_a_fit_that_succeeds_replaces_it_and_says_when_it_began(run, built, capsys):
-    before = load_context(run).results.num_rows
+def test_another_fit_replaces_a_finished_run_only_if_asked_to(run, built, capsys):
+    before = files(run)
     other = [each if each != "cardiomegaly" else "edema" for each in WORDS]
-    assert cli.main(["context", "fit", str(built), "--out", str(run), *other]) == 0
+    assert cli.main(["context", "fit", str(built), "--out", str(run), *other]) == 2
+    said = capsys.readouterr().err
+    assert "finished run with other settings" in said
+    assert "cardiomegaly" in said
+    assert "--overwrite" in said
+    assert files(run) == before
+    assert cli.main(["context", "fit", str(built), "--out", str(run), *other, "--overwrite"]) == 0
     assert list(load_context(run).choices["findings"]) == ["edema"]
     record = json.loads((run / "run.json").read_text())
     assert record["started"] <= record["finished"]
-    said = capsys.readouterr().out
-    assert "images of train, validate are not" in said
-    assert before
+    assert "images of train, validate are not" in capsys.readouterr().out
+
+
+def test_a_finished_fit_stays_as_it_is(run, built, capsys):
+    (run / "search" / "edema--words").mkdir(parents=True)  # a stop while it was removed
+    before = {name: data for name, data in files(run).items() if not name.startswith("search")}
+    assert cli.main(["context", "fit", str(built), "--out", str(run), *WORDS, "--cache", "off"]) == 0
+    said = capsys.readouterr()
+    assert "it stays as it is" in said.err
+    assert str(run / "report.html") in said.out
+    assert files(run) == before
+    assert not (run / "search").exists()
+
+
+def test_a_finished_run_of_another_verb_is_left_alone(run, built, capsys):
+    record = json.loads((run / "run.json").read_text()) | {"verb": "train"}
+    (run / "run.json").write_text(json.dumps(record))
+    before = files(run)
+    assert cli.main(["context", "fit", str(built), "--out", str(run), *WORDS]) == 2
+    assert "finished run of another verb" in capsys.readouterr().err
+    assert files(run) == before
+
+
+@pytest.mark.parametrize("place", ["page", "families", "models", "examples"])
+def test_a_fit_that_cannot_write_is_not_finished_and_goes_on(built, fitted, tmp_path, monkeypatch, capsys, place):
+    """A full disk: the run says so, nothing takes it for whole, and the same command ends with the same tables."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    where = {"page": "cxrhf.report.files.write_figures", "families": "cxrhf.schema.write_table",
+             "models": "cxrhf.context.store.save_calibrator", "examples": "cxrhf.context.examples._write"}  # fmt: skip
+    words = ["context", "fit", str(built), "--out", str(tmp_path / "run"), *WORDS]
+    if place == "models":  # calibrators are saved for the checkpoint, too
+        real = store.save_calibrator
+        monkeypatch.setattr(where[place], lambda *a: full() if a[2] != "model" else real(*a))
+    else:
+        monkeypatch.setattr(where[place], full)
+    assert cli.main(words) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["finished"] is None
+    assert not (tmp_path / "run" / "context.json").exists()
+    monkeypatch.undo()
+    assert cli.main(words) == 0
+    assert "was done before" in capsys.readouterr().err
+    assert_same(tmp_path / "run", fitted)
+
+
+def assert_same(run: Path, other: Path) -> None:
+    """Equal tables and models, but for the seconds that fits took."""
+    assert {*files(run)} == {*files(other)}
+    for name, data in files(other).items():
+        if name.endswith((".parquet", ".csv", ".safetensors")):
+            assert (run / name).read_bytes() == data, name
+    assert not [each for each in run.rglob(".*") if each.name != ".gitignore"]
+
+
+def test_one_writer_a_run(run, built, model, tmp_path, capsys):
+    before = files(run)
+    out = tmp_path / "other"
+    commands = {
+        run: [["context", "fit", str(built), "--out", str(run), *WORDS, "--overwrite"],
+              ["context", "explain", str(run), "--build", str(built)]],
+        out: [["context", "predict", str(run), "--build", str(built), "--out", str(out)]],
+    }  # fmt: skip
+    for folder, each in commands.items():
+        with held(folder):
+            for words in each:
+                assert cli.main(words) == 2
+                said = capsys.readouterr().err
+                assert "is being written by another process" in said
+                assert "wait until it has ended" in said
+    assert files(run) == before
+    assert not out.exists()
+    assert cli.main(["context", "predict", str(run), "--onto", str(model)]) == 0  # a file, written at once
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """`folder` in the hands of another thread."""
+    ready, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with one_writer(folder, "train"):
+            ready.set()
+            over.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert ready.wait(60)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_encoders_are_opened_before_the_first_note_is_read(built, tmp_path, monkeypatch, capsys):
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "config.json").write_text("{}")
+    (bad / "tokenizer.json").write_text("{}")
+    (bad / "pytorch_model.bin").write_bytes(b"")
+    monkeypatch.setattr("cxrhf.pretesting.read_build", lambda *_: pytest.fail("notes were read"))
+    words = ["context", "fit", str(built), "--out", str(tmp_path / "run"), "--features", "encoder"]
+    assert cli.main([*words, "--encoders", f"minilm,{bad}"]) == 2
+    assert "only .bin weights" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_audit_does_not_replace_the_results_of_a_context_run(run, capsys):
@@ -110,6 +232,72 @@ def test_examples_come_from_the_build_of_the_run(run, built, tmp_path, capsys):
     assert (run / "local" / "examples.txt").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda c: "[" * 100_000,
+        lambda c: "",
+        lambda c: [],
+        lambda c: c | {"format": "1"},
+        lambda c: c | {"findings": {"edema": 3}},
+        lambda c: c | {"splits": {"learned": 5}},
+        lambda c: c | {"findings": {"edema": {**c["findings"]["cardiomegaly"], "chosen": "none of these"}}},
+        lambda c: c | {"findings": {"edema": {**c["findings"]["cardiomegaly"], "n": float("nan")}}},
+        lambda c: c | {"dataset": "\ud800"},
+        lambda c: {key: value for key, value in c.items() if key != "splits"},
+    ],
+)
+@pytest.mark.parametrize("verb", ["explain", "predict"])
+def test_a_damaged_record_is_one_line(run, model, edit, verb, capsys):
+    made = edit(json.loads((run / "context.json").read_text()))
+    (run / "context.json").write_text(made if isinstance(made, str) else json.dumps(made))
+    onto = ["--onto", str(model)] if verb == "predict" else []
+    assert cli.main(["context", verb, str(run), *onto]) == 2
+    said = capsys.readouterr().err
+    assert "context.json cannot be read" in said
+    assert said.count("\n") == 1
+
+
+def test_a_record_of_a_newer_version_says_so(run, capsys):
+    record = json.loads((run / "context.json").read_text()) | {"format": 2}
+    (run / "context.json").write_text(json.dumps(record))
+    assert cli.main(["context", "explain", str(run)]) == 2
+    said = capsys.readouterr().err
+    assert "newer version of cxrhf" in said
+    assert "pip install --upgrade cxrhf" in said
+
+
+def changed_at_random(run: Path, model: Path, built: Path, seeds: range) -> None:
+    """context.json and the models' records with odd values: refused in a line, or of no harm."""
+    rest = run.parent / "rest"
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        shutil.rmtree(rest, ignore_errors=True)
+        shutil.copytree(run, rest)
+        name = ("context.json", "contents.json", "manifest.json", "words-words.json")[seed % 4]
+        path = rest / name if seed % 4 == 0 else rest / "models" / "context" / name
+        record = json.loads(path.read_text())
+        change(record, rng)
+        data = json.dumps(record).encode()
+        path.write_bytes(data)
+        if seed % 4 in (1, 3):
+            seal(path.parent, name, data)
+        for words in (["explain"], ["predict", "--onto", str(model)], ["predict", "--build", str(built)]):
+            out = ["--out", str(run.parent / ("o.parquet" if "--onto" in words else "o")), "--overwrite"]
+            assert cli.main(["context", words[0], str(rest), *words[1:], *(out if words[1:] else [])]) in (0, 2), seed
+
+
+def test_records_that_were_changed_are_refused_or_harmless(run, model, built, capsys):
+    changed_at_random(run, model, built, range(8))
+    assert "unexpected" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_hundreds_of_changed_records(run, model, built, capsys):
+    changed_at_random(run, model, built, range(8, 400))
+    assert "unexpected" not in capsys.readouterr().err
+
+
 def test_a_build_without_notes_says_which_have_some(built, tmp_path, capsys):
     bare = Path(shutil.copytree(built, tmp_path / "bare"))
     shutil.rmtree(bare / "notes")
@@ -126,6 +314,16 @@ def test_joined_rows_are_counted_and_the_next_command_can_be_typed(run, model, c
     n = read_table(model).num_rows
     assert f"{n:,} of {n:,} rows are in the context run" in said
     assert f"next: cxrhf audit '{model.parent / 'its file_context.parquet'}'" in said
+
+
+def test_drafts_of_a_killed_join_go(run, model, tmp_path, capsys):
+    out = tmp_path / "joined.parquet"
+    ours, others = tmp_path / ".joined.parquet.4194999.tmp", tmp_path / f".joined.parquet.{os.getpid()}0.x.tmp"
+    for each in (ours, others):
+        each.write_bytes(b"ids")
+    assert cli.main(["context", "predict", str(run), "--onto", str(model), "--out", str(out)]) == 0
+    assert (out.exists(), ours.exists(), others.exists()) == (True, False, True)
+    capsys.readouterr()
 
 
 def test_packages_are_looked_for_before_anything_is_done(monkeypatch):

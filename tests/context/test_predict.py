@@ -1,12 +1,18 @@
-"""Rows of another build against rows of the fit: what ids can tell, and what they cannot."""
+"""Models and builds of others: what ids can tell, and what the models may not ask of this machine."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from cxrhf.context.predict import doubtful
-from cxrhf.errors import TableError
+from cxrhf.context.parts import Candidate
+from cxrhf.context.predict import doubtful, open_encoders
+from cxrhf.context.store import Bundle, StoredModel
+from cxrhf.encode import download
+from cxrhf.errors import CxrhfError, TableError
 
 
 def rows(images: str, patients: str, dataset: str | None = "one") -> pa.Table:
@@ -30,3 +36,49 @@ def test_the_same_ids_under_another_name_are_told():
     assert len(said) == 1
     assert "2 images" in said[0]
     assert "have seen their labels" in said[0]
+
+
+def reads_with(encoder: str, **settings: Any) -> Bundle:
+    """Models of somebody else, who chose an encoder and its settings."""
+    model = StoredModel("edema", "theirs", "encoder", Candidate("LinearSVC", {}), None, None)  # type: ignore[arg-type]
+    about = {"settings": {"encoder": encoder, **settings}, "identity": {"dim": 32}}
+    return Bundle({"edema": model}, {}, {"theirs": about}, {}, {})
+
+
+def opened(bundle: Bundle, **allowed: bool) -> Any:
+    return open_encoders(bundle, ["edema"], device="cpu", **{"allow_bin": False, "fetch": False, **allowed})
+
+
+@pytest.mark.parametrize("name", ["someone/encoder", "pubmedbert"])
+def test_an_encoder_that_a_run_names_is_fetched_with_consent_only(name, tmp_path, monkeypatch):
+    asked: list[Any] = []
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(download, "kept_folder", lambda _: None)
+    monkeypatch.setattr("cxrhf.encode.loading.hub_folder", lambda place, **_: asked.append(place) or tmp_path)
+    with pytest.raises(CxrhfError, match=rf"{name}.*not on this machine.*--fetch"):
+        opened(reads_with(name))
+    assert not asked
+    with pytest.raises(CxrhfError, match=r"no config.json"):  # what was fetched is empty here
+        opened(reads_with(name), fetch=True)
+    assert asked
+
+
+def test_bin_weights_are_read_only_if_the_user_says_so(tmp_path):
+    import torch
+    from safetensors.torch import load_file
+
+    from tests.encode.tiny import save_tiny
+
+    folder = Path(save_tiny("bert", tmp_path / "bert"))
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    theirs = reads_with(str(folder), allow_bin=True, batch_tokens=10_000_000)
+    with pytest.raises(CxrhfError, match=r"only \.bin weights.*--allow-bin"):
+        opened(theirs)
+    found = opened(theirs, allow_bin=True)["theirs"]
+    assert found.allow_bin
+    assert found.batch_tokens == 8192
+
+
+def test_encoders_that_no_finding_needs_are_left_alone():
+    assert open_encoders(reads_with("someone/encoder"), ["fracture"], device="cpu", allow_bin=False, fetch=False) == {}

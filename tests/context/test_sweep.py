@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
 import time
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -258,3 +263,42 @@ def test_spread_where_no_generator_is_to_be_had():
 
 def _square(at: int) -> int:
     return at * at
+
+
+def test_a_process_ends_with_the_one_that_started_it(monkeypatch):
+    ended = threading.Event()
+    parents = iter([7, 7, 1])
+    monkeypatch.setattr(module.os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(module.os, "_exit", lambda _: ended.set())
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    module._end_with.__wrapped__(7)
+    assert ended.wait(10)
+
+
+@pytest.mark.slow
+def test_no_process_outlives_a_killed_fit(tmp_path):
+    """kill -9 while all are in the middle of a fit: within seconds nobody is there any more."""
+    script = (
+        "from pathlib import Path\n"
+        "from cxrhf.context.sweep import spread\n"
+        "from tests.context.test_sweep import _long\n"
+        f"list(spread(_long, [({str(tmp_path)!r}, at) for at in range(2)], workers=2))\n"
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    child = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": root})
+    try:
+        while len(there := list(tmp_path.iterdir())) < 2 and child.poll() is None:
+            time.sleep(0.05)
+    finally:
+        child.kill()
+        child.wait()
+    end = time.monotonic() + 20
+    while time.monotonic() < end and (left := [each.name for each in there if Path("/proc", each.name).exists()]):
+        time.sleep(0.1)
+    assert len(there) == 2
+    assert not left
+
+
+def _long(folder: str, at: int) -> None:
+    Path(folder, str(os.getpid())).touch()
+    time.sleep(60)

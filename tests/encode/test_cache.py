@@ -247,3 +247,16 @@ def test_a_killed_job_goes_on_where_it_was(bert: str, own_cache: Path, passes: l
     fresh = sum(pq.read_metadata(path).num_rows for path in own_cache.rglob("*.parquet"))
     assert fresh == 60  # none twice
     np.testing.assert_allclose(found, encode_texts(texts, settings, cache="off"), atol=1e-5)
+
+
+def test_drafts_of_killed_processes_go(bert: str, own_cache: Path) -> None:
+    encode_texts(["no effusion"], EncodeConfig(bert))
+    (folder,) = (each for each in own_cache.iterdir() if each.is_dir())
+    drafts = [folder / ".old.parquet.1.tmp", folder / ".new.parquet.2.tmp", own_cache / f".{folder.name}.0a" / "x"]
+    for each in drafts:
+        each.parent.mkdir(exist_ok=True)
+        each.write_bytes(b"")
+    for each in (drafts[0], drafts[2].parent):
+        os.utime(each, (time.time() - 7200,) * 2)
+    encode_texts(["no effusion"], EncodeConfig(bert))
+    assert [each.exists() for each in drafts] == [False, True, False]
