@@ -2,13 +2,12 @@
 
 Nothing but the quarantine says when or where it was made, so the same settings, sources and code give the same bytes. A
 build that was killed goes on: streamed notes and finished shards are taken over, everything else is made again. The
-record build.json is written last; a folder without it is not finished.
+record build.json is written last; a folder without it is not finished. One process at a time builds into a folder.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from cxrhf.data.attrition import Steps
 from cxrhf.data.card import TERMS, card
 from cxrhf.data.fingerprint import build_print, code_print, file_print
 from cxrhf.data.flow import flow
-from cxrhf.data.folder import RECORD, WORK, apart, check_strange, discard, opened, tidy, write_text
+from cxrhf.data.folder import RECORD, WORK, apart, check_strange, discard, opened, remove, sweep, tidy, write_text
 from cxrhf.data.images import check_packages
 from cxrhf.data.labels import label_counts
 from cxrhf.data.notes import QUARANTINE
@@ -33,6 +32,7 @@ from cxrhf.data.splits import NAMES
 from cxrhf.data.twin import draw_films, with_twin
 from cxrhf.errors import CxrhfError, RunError, SourceError
 from cxrhf.schema import ATTRIBUTE, check, image_schema, write_table
+from cxrhf.tables.folders import one_writer
 from cxrhf.tables.places import check_writable
 
 _EXAMPLES = 5  # of bad pictures that are printed
@@ -53,15 +53,23 @@ def build(config: BuildConfig) -> Built:
     folder = config.folder()
     if not config.no_pixels:
         check_packages()
-    check_writable(folder, "folder")
-    made_up = config.dataset == "synthetic" and not config.root
-    if made_up:
-        check_strange(folder, overwrite=config.overwrite)  # before minutes are spent on a twin
-        config = with_twin(config, folder)
-    if not config.root:
+    check_writable(folder, "build folder")
+    if config.root:
+        layout.check_roots(config.root)
+        apart(folder, config.root)  # before the folder is held: the lock is a file too
+    elif config.dataset != "synthetic":
         raise RunError("no folder with raw files was given", next_step=f"cxrhf build {config.dataset} --root FOLDER")
-    layout.check_roots(config.root)
-    apart(folder, config.root)
+    with one_writer(folder, "build", what="build folder"):
+        return _built(config, folder)
+
+
+def _built(config: BuildConfig, folder: Path) -> Built:
+    """Build into a folder that this thread holds."""
+    made_up = not config.root
+    check_strange(folder, overwrite=config.overwrite)  # before minutes are spent on a twin
+    sweep(folder)
+    if made_up:
+        config = with_twin(config, folder)
     inputs = fingerprints(config)
     fingerprint = build_print(config.content(), inputs, code_print())
     record = opened(folder, fingerprint, overwrite=config.overwrite)
@@ -153,7 +161,7 @@ def write_images(
             got=f"for example {bad[1].row(0, named=True)['path']} ({bad[1].row(0, named=True)['kind']})",
             next_step=f"cxrhf doctor {config.dataset}, or tables only: --no-pixels",
         )
-    shutil.rmtree(folder / "images", ignore_errors=True)  # of an earlier try
+    remove(folder / "images")  # of an earlier try
     for split, results in found.items():
         place_shards(results, folder / "images", split)
     return quarantine, {split: count for split, count in rows.items() if count}

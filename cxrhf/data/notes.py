@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from cxrhf.data.ahead import ahead
+from cxrhf.data.folder import remove
 from cxrhf.data.link import available_at
 from cxrhf.data.raw import stream_csv, times
 from cxrhf.errors import SourceError
@@ -241,7 +242,7 @@ def read_notes(folder: Path) -> Iterator[pa.Table]:
 
 def keep_linked(staged: Path, target: Path, linked: pl.Series) -> int:
     """Copy the notes that some image lists; where all are listed the files themselves are taken."""
-    shutil.rmtree(target, ignore_errors=True)  # of an earlier try
+    remove(target)  # of an earlier try
     wanted = linked.unique().to_arrow().cast(pa.string())
     files = sorted(staged.glob("notes-*.parquet"))
     if sum(pq.read_metadata(path).num_rows for path in files) == len(wanted):
