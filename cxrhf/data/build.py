@@ -1,13 +1,15 @@
 """Settings -> a folder: image shards, notes, attributes, quarantine, attrition, flow picture, card and build.json.
 
-Nothing but the quarantine says when or where it was made, so the same settings, sources and code give the same bytes. A
-build that was killed goes on: streamed notes and finished shards are taken over, everything else is made again. The
-record build.json is written last; a folder without it is not finished. One process at a time builds into a folder.
+Nothing but the quarantine says when or where it was made, so the same settings, sources and version give the same
+bytes. A build that was killed goes on: streamed notes and finished shards are taken over, everything else is made
+again. The record build.json is written last; a folder without it is not finished. One process at a time builds into a
+folder.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from cxrhf.config_build import BuildConfig
 from cxrhf.data import layout
 from cxrhf.data.attrition import Steps
 from cxrhf.data.card import TERMS, card
-from cxrhf.data.fingerprint import build_print, code_print, file_print
+from cxrhf.data.fingerprint import FIRST, build_print, file_print, version_of
 from cxrhf.data.flow import flow
 from cxrhf.data.folder import RECORD, WORK, apart, check_strange, discard, opened, remove, sweep, tidy, write_text
 from cxrhf.data.images import check_packages
@@ -71,8 +73,10 @@ def _built(config: BuildConfig, folder: Path) -> Built:
     if made_up:
         config = with_twin(config, folder)
     inputs = fingerprints(config)
-    fingerprint = build_print(config.content(), inputs, code_print())
-    record = opened(folder, fingerprint, overwrite=config.overwrite)
+    fingerprint = build_print(config.content(), inputs, version_of(config.dataset))
+    record = opened(
+        folder, fingerprint, overwrite=config.overwrite, same=lambda record: _is_same(record, config, inputs)
+    )
     if record is not None:
         return _as_it_is(folder, record)
     try:
@@ -86,6 +90,16 @@ def _built(config: BuildConfig, folder: Path) -> Built:
     done = _finish(config, prepared, folder, inputs, fingerprint, quarantine, rows)
     done.notes.extend(layout.several(config.root, config.dataset))
     return done
+
+
+def _is_same(record: Mapping[str, Any], config: BuildConfig, inputs: list[dict[str, Any]]) -> bool:
+    """Whether a finished build is what would be built now; settings that it does not know had their default then."""
+    usual = BuildConfig(config.dataset).content()
+    return (
+        record.get("version", FIRST) == version_of(config.dataset)
+        and usual | dict(record.get("settings") or {}) == config.content()
+        and record.get("inputs") == inputs
+    )
 
 
 def _as_it_is(folder: Path, record: dict[str, Any]) -> Built:
@@ -197,6 +211,7 @@ def _finish(
     write_text(folder / "flow.svg", flow(steps.rows, f"{config.dataset}: from the published files to this dataset"))
     record = {
         "format": 1,
+        "version": version_of(config.dataset),
         "dataset": config.dataset,
         "labels": config.labels,
         "findings": list(prepared.findings),

@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +70,18 @@ def apart(folder: Path, roots: Sequence[str]) -> None:
             )
 
 
-def opened(folder: Path, fingerprint: str, *, overwrite: bool) -> dict[str, Any] | None:
-    """The record of a finished build with this fingerprint; otherwise a folder ready to be built into, and None."""
+def opened(
+    folder: Path, fingerprint: str, *, overwrite: bool, same: Callable[[Mapping[str, Any]], bool]
+) -> dict[str, Any] | None:
+    """The record of a finished build of the `same` things; otherwise a folder ready to be built into, and None."""
     record, begun = read_json(folder / RECORD), read_json(folder / WORK / "begun.json")
     known = (record or begun or {}).get("fingerprint")
-    if record is not None and known == fingerprint and not overwrite:
+    if record is not None and (known == fingerprint or same(record)) and not overwrite:
         tidy(folder)
         return record
     if known is not None and known != fingerprint and not overwrite:
         what = "a finished build" if record is not None else "a build that was begun"
-        raise RunError(f"{folder} holds {what} with other settings, sources or code", next_step=_other(folder))
+        raise RunError(f"{folder} holds {what} with other settings, sources or version", next_step=_other(folder))
     if record is not None or known != fingerprint or (begun or {}).get("clearing"):
         clear(folder, fingerprint)
     write_text(folder / WORK / "begun.json", json.dumps({"fingerprint": fingerprint}))

@@ -26,6 +26,7 @@ from cxrhf.data.ahead import ahead
 from cxrhf.data.folder import remove
 from cxrhf.data.link import available_at
 from cxrhf.data.raw import stream_csv, times
+from cxrhf.data.stored_times import from_stored, stored_schema, to_stored
 from cxrhf.errors import SourceError
 from cxrhf.schema import NOTE
 
@@ -205,9 +206,9 @@ def write_notes(tables: Iterable[pa.Table], folder: Path) -> int:
             if writer is None or written == files * NOTES_PER_FILE:
                 if writer is not None:
                     writer.close()
-                writer = pq.ParquetWriter(folder / f"notes-{files:05d}.parquet", NOTE, **options)
+                writer = pq.ParquetWriter(folder / f"notes-{files:05d}.parquet", stored_schema(NOTE), **options)
                 files += 1
-            writer.write_table(group, row_group_size=ROW_GROUP)
+            writer.write_table(to_stored(group), row_group_size=ROW_GROUP)
             written += group.num_rows
     finally:
         if writer is not None:
@@ -237,7 +238,7 @@ def read_notes(folder: Path) -> Iterator[pa.Table]:
     for path in sorted(folder.glob("notes-*.parquet")):
         with pq.ParquetFile(path) as file:
             for group in range(file.num_row_groups):
-                yield file.read_row_group(group)
+                yield from_stored(file.read_row_group(group))
 
 
 def keep_linked(staged: Path, target: Path, linked: pl.Series) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from cxrhf.config_build import BuildConfig
+from cxrhf.data.fingerprint import FIRST, version_of
 from cxrhf.data.folder import WORK, read_json, remove, write_text
 from cxrhf.errors import RunError
 
@@ -33,6 +34,8 @@ def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
 
     source, said = folder / "source", _settings(config)
     made = read_json(source / "made.json")
+    if made is not None:
+        made = {"version": FIRST} | made
     if source.exists() and made != said and not config.overwrite:
         raise RunError(
             f"{source} is there and is not the twin that these settings make",
@@ -45,7 +48,8 @@ def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
         for each in (draft, old):
             remove(each)
         # Where pictures are to be damaged, all have to be there: defects.json counts them.
-        write("mimic", draft, **(said | {"pixels": said["pixels"] and config.dirty}))
+        asked = {name: value for name, value in said.items() if name != "version"}
+        write("mimic", draft, **(asked | {"pixels": said["pixels"] and config.dirty}))
         if said["pixels"] and not config.dirty:
             write_text(draft / "README.md", _SAID.format(**said))
         write_text(draft / "made.json", json.dumps(said))
@@ -87,4 +91,5 @@ def _settings(config: BuildConfig) -> dict[str, Any]:
         "dirty": config.dirty,
         "pixels": not config.no_pixels,
         "size": min(max(config.size, 64), 256),
+        "version": version_of("synthetic"),
     }

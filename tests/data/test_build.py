@@ -254,7 +254,7 @@ def test_reports_that_come_later_are_noticed(source, tmp_path):
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("mimic-cxr", "*.jpg"))
     build(config(copy, tmp_path / "out", no_pixels=True))
     shutil.copytree(source / "mimic-cxr", copy / "mimic-cxr")
-    with pytest.raises(RunError, match="other settings, sources or code"):
+    with pytest.raises(RunError, match="other settings, sources or version"):
         build(config(copy, tmp_path / "out", no_pixels=True))
     done = build(config(copy, tmp_path / "out", no_pixels=True, overwrite=True))
     assert load_images(done.folder).column("findings").null_count == 0
