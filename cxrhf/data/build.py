@@ -61,7 +61,7 @@ def build(config: BuildConfig) -> Built:
         apart(folder, config.root)  # before the folder is held: the lock is a file too
     elif config.dataset != "synthetic":
         raise RunError("no folder with raw files was given", next_step=f"cxrhf build {config.dataset} --root FOLDER")
-    with one_writer(folder, "build", what="build folder"):
+    with one_writer(folder, "build", what="build folder"), layout.one_walk():
         return _built(config, folder)
 
 

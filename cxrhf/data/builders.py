@@ -30,6 +30,7 @@ from cxrhf.data.fingerprint import build_print, version_of
 from cxrhf.data.folder import outside, remove, sweep
 from cxrhf.data.guard import guard_pushes, licence
 from cxrhf.data.hf import ASIDE, config_names, findings_of, settings
+from cxrhf.data.layout import one_walk
 from cxrhf.data.prepare import prepare
 from cxrhf.data.shards import features, fill
 from cxrhf.data.stored_times import stored_schema, to_stored
@@ -64,7 +65,8 @@ class CxrBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]
         root = kwargs.get("root") or kwargs.get("data_dir") or ()
         known = BuildConfig(self.DATASET, root=root, split_file=kwargs.get("split_file"))
         outside(Path(cache_dir or datasets.config.HF_DATASETS_CACHE).expanduser(), known.root, "cache_dir")
-        inputs = fingerprints(known) if known.root else []
+        with one_walk():
+            inputs = fingerprints(known) if known.root else []
         # `datasets` itself adds the settings that were given.
         own = build_print({"dataset": self.DATASET}, inputs, version_of(self.DATASET))
         self._started_by = 0
@@ -113,12 +115,13 @@ class CxrBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]
             twin = place / f"twin-{build_print(known.content(), [], self.hash)}"  # other settings, another twin
             with FileLock(f"{twin}.lock"):  # one writer; like `datasets`, the others wait and take over what it made
                 known = with_twin(known, twin)
-        key = build_print(known.content(), fingerprints(known), self.hash)
-        work = place / key
-        with FileLock(f"{work}.lock"):
-            if not (work / "rows.json").is_file():
-                sweep(work)
-                _prepared(known, work, key, made_up=self._made_up)
+        with one_walk():
+            key = build_print(known.content(), fingerprints(known), self.hash)
+            work = place / key
+            with FileLock(f"{work}.lock"):
+                if not (work / "rows.json").is_file():
+                    sweep(work)
+                    _prepared(known, work, key, made_up=self._made_up)
         made = json.loads((work / "rows.json").read_text())
         size = None if known.no_pixels else known.size
         return [

@@ -622,3 +622,21 @@ def test_a_worker_ends_with_its_parent():
     child.kill()
     child.wait()
     assert child.stdout.read() == b""  # ends when the worker, which holds the other end, has ended
+
+
+def test_the_source_is_walked_once(source, tmp_path, monkeypatch):
+    """Every file that was looked for meant a walk through all folders, minutes each on a network disk."""
+    from cxrhf.data import doctor, layout
+
+    walk, roots = layout._walk, []
+
+    def counted(folder, shown, depth):
+        if folder == source.resolve():
+            roots.append(folder)
+        return walk(folder, shown, depth)
+
+    monkeypatch.setattr(layout, "_walk", counted)
+    build(config(source, tmp_path / "out", no_pixels=True))
+    assert len(roots) == 1
+    doctor.examine("mimic_cxr_context", [str(source)])
+    assert len(roots) == 2
