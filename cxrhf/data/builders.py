@@ -35,7 +35,7 @@ from cxrhf.data.prepare import prepare
 from cxrhf.data.shards import features, fill
 from cxrhf.data.stored_times import stored_schema, to_stored
 from cxrhf.data.twin import draw_films, with_twin
-from cxrhf.data.workers import end_with_parent
+from cxrhf.data.workers import end_with_parent, forks_end_with_me
 from cxrhf.errors import ConfigError, CxrhfWarning
 from cxrhf.schema import NOTE, image_schema
 from cxrhf.tables.files import write_atomically
@@ -48,7 +48,7 @@ CxrConfig = make_dataclass(
 CxrConfig.__module__ = __name__  # where a worker process finds it
 
 
-class CxrBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]
+class CxrBuilder(datasets.ArrowBasedBuilder):
     """Raw files -> tables of IMAGE or NOTE rows. `DATASET` names the dataset; settings are those of `cxrhf build`."""
 
     DATASET = ""
@@ -82,7 +82,8 @@ class CxrBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]
         else:
             _sweep_incomplete(Path(self._cache_dir_root) / self.dataset_name)
         self._started_by = os.getpid()
-        super().download_and_prepare(output_dir, *args, **kwargs)
+        with forks_end_with_me():
+            super().download_and_prepare(output_dir, *args, **kwargs)
 
     def _download_and_prepare(self, dl_manager: Any, verification_mode: Any, **kwargs: Any) -> None:
         for left in Path(self._output_dir).glob("*"):  # `datasets` would go on in the draft of a killed one

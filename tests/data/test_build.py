@@ -607,21 +607,34 @@ def test_links_are_removed_and_what_they_point_to_stays(source, tmp_path):
     assert contents(tmp_path / "images") | contents(tmp_path / "notes") == before
 
 
-def test_a_worker_ends_with_its_parent():
-    work = "import os, sys, time; from cxrhf.data.workers import end_with_parent\n"
-    worker = work + "end_with_parent(int(sys.argv[1])); print(os.getpid(), flush=True); time.sleep(60)"
-    parent = work + (
-        "import subprocess; end_with_parent(os.getpid()); subprocess.Popen([sys.executable, '-c', sys.argv[1],"
-        " str(os.getpid())]); time.sleep(60)"
-    )
+_WORKER = """
+import os, sys, time; from cxrhf.data.workers import end_with_parent
+end_with_parent(int(sys.argv[1])); print("works", flush=True); time.sleep(60)
+"""
+_STARTED = """
+import os, subprocess, sys, time; from cxrhf.data.workers import end_with_parent
+end_with_parent(os.getpid()); subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())]); time.sleep(60)
+"""
+_FORKED = """
+import os, time; from cxrhf.data.workers import forks_end_with_me
+with forks_end_with_me():
+    if not os.fork():
+        print("works", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("parent", [_STARTED, _FORKED])
+def test_a_worker_ends_with_its_parent(parent):
+    """After kill -9 they waited for ever, with the notes they were writing and the locks of the parent."""
     child = subprocess.Popen(
-        [sys.executable, "-c", parent, worker], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
+        [sys.executable, "-c", parent, _WORKER], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
     )
     assert child.stdout is not None
-    assert int(child.stdout.readline())
+    assert child.stdout.readline() == b"works\n"
     child.kill()
     child.wait()
-    assert child.stdout.read() == b""  # ends when the worker, which holds the other end, has ended
+    assert child.stdout.read() == b""  # returns when the worker, which holds the other end, has ended
 
 
 def test_the_source_is_walked_once(source, tmp_path, monkeypatch):
