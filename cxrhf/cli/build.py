@@ -8,7 +8,7 @@ from cxrhf.config_build import BuildConfig
 
 ABOUT = """Build a dataset: link images, labels and prior notes, resize pictures once, count what every step left.
 
-Raw files are only read. The folder written loads with datasets.load_dataset("parquet", data_files=...) and streams.
+Raw files are only read. The folder written loads with datasets.load_dataset("FOLDER") and streams.
 A build that was stopped goes on where it was when the same command is given again. It fails where anything leaks: a
 note not strictly before its image, a patient in two splits, a note that holds the image's own report.
 
@@ -33,7 +33,6 @@ def main(args: Sequence[str]) -> int:
     print("\n".join(done.lines))
     for note in done.notes:
         print(f"note: {note}")
-    there = "images" if done.record["splits"] else "notes"
-    print(f'load it: datasets.load_dataset("parquet", data_files="{done.folder}/{there}/*.parquet")')
+    print(f'load it: datasets.load_dataset("{done.folder}")')
     print(done.folder)
     return 0

@@ -1,14 +1,15 @@
 """Settings -> a folder: image shards, notes, attributes, quarantine, attrition, flow picture, card and build.json.
 
-Nothing but the quarantine says when or where it was made, so the same settings, sources and code give the same bytes. A
-build that was killed goes on: streamed notes and finished shards are taken over, everything else is made again. The
-record build.json is written last; a folder without it is not finished.
+Nothing but the quarantine says when or where it was made, so the same settings, sources and version give the same
+bytes. A build that was killed goes on: streamed notes and finished shards are taken over, everything else is made
+again. The record build.json is written last; a folder without it is not finished. One process at a time builds into a
+folder.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ from cxrhf.config_build import BuildConfig
 from cxrhf.data import layout
 from cxrhf.data.attrition import Steps
 from cxrhf.data.card import TERMS, card
-from cxrhf.data.fingerprint import build_print, code_print, file_print
+from cxrhf.data.fingerprint import FIRST, build_print, file_print, version_of
 from cxrhf.data.flow import flow
-from cxrhf.data.folder import RECORD, WORK, apart, check_strange, discard, opened, tidy, write_text
+from cxrhf.data.folder import RECORD, WORK, apart, check_strange, discard, opened, remove, sweep, tidy, write_text
 from cxrhf.data.images import check_packages
 from cxrhf.data.labels import label_counts
 from cxrhf.data.notes import QUARANTINE
@@ -33,6 +34,7 @@ from cxrhf.data.splits import NAMES
 from cxrhf.data.twin import draw_films, with_twin
 from cxrhf.errors import CxrhfError, RunError, SourceError
 from cxrhf.schema import ATTRIBUTE, check, image_schema, write_table
+from cxrhf.tables.folders import one_writer
 from cxrhf.tables.places import check_writable
 
 _EXAMPLES = 5  # of bad pictures that are printed
@@ -53,18 +55,28 @@ def build(config: BuildConfig) -> Built:
     folder = config.folder()
     if not config.no_pixels:
         check_packages()
-    check_writable(folder, "folder")
-    made_up = config.dataset == "synthetic" and not config.root
-    if made_up:
-        check_strange(folder, overwrite=config.overwrite)  # before minutes are spent on a twin
-        config = with_twin(config, folder)
-    if not config.root:
+    check_writable(folder, "build folder")
+    if config.root:
+        layout.check_roots(config.root)
+        apart(folder, config.root)  # before the folder is held: the lock is a file too
+    elif config.dataset != "synthetic":
         raise RunError("no folder with raw files was given", next_step=f"cxrhf build {config.dataset} --root FOLDER")
-    layout.check_roots(config.root)
-    apart(folder, config.root)
+    with one_writer(folder, "build", what="build folder"), layout.one_walk():
+        return _built(config, folder)
+
+
+def _built(config: BuildConfig, folder: Path) -> Built:
+    """Build into a folder that this thread holds."""
+    made_up = not config.root
+    check_strange(folder, overwrite=config.overwrite)  # before minutes are spent on a twin
+    sweep(folder)
+    if made_up:
+        config = with_twin(config, folder)
     inputs = fingerprints(config)
-    fingerprint = build_print(config.content(), inputs, code_print())
-    record = opened(folder, fingerprint, overwrite=config.overwrite)
+    fingerprint = build_print(config.content(), inputs, version_of(config.dataset))
+    record = opened(
+        folder, fingerprint, overwrite=config.overwrite, same=lambda record: _is_same(record, config, inputs)
+    )
     if record is not None:
         return _as_it_is(folder, record)
     try:
@@ -78,6 +90,16 @@ def build(config: BuildConfig) -> Built:
     done = _finish(config, prepared, folder, inputs, fingerprint, quarantine, rows)
     done.notes.extend(layout.several(config.root, config.dataset))
     return done
+
+
+def _is_same(record: Mapping[str, Any], config: BuildConfig, inputs: list[dict[str, Any]]) -> bool:
+    """Whether a finished build is what would be built now; settings that it does not know had their default then."""
+    usual = BuildConfig(config.dataset).content()
+    return (
+        record.get("version", FIRST) == version_of(config.dataset)
+        and usual | dict(record.get("settings") or {}) == config.content()
+        and record.get("inputs") == inputs
+    )
 
 
 def _as_it_is(folder: Path, record: dict[str, Any]) -> Built:
@@ -153,7 +175,7 @@ def write_images(
             got=f"for example {bad[1].row(0, named=True)['path']} ({bad[1].row(0, named=True)['kind']})",
             next_step=f"cxrhf doctor {config.dataset}, or tables only: --no-pixels",
         )
-    shutil.rmtree(folder / "images", ignore_errors=True)  # of an earlier try
+    remove(folder / "images")  # of an earlier try
     for split, results in found.items():
         place_shards(results, folder / "images", split)
     return quarantine, {split: count for split, count in rows.items() if count}
@@ -189,6 +211,7 @@ def _finish(
     write_text(folder / "flow.svg", flow(steps.rows, f"{config.dataset}: from the published files to this dataset"))
     record = {
         "format": 1,
+        "version": version_of(config.dataset),
         "dataset": config.dataset,
         "labels": config.labels,
         "findings": list(prepared.findings),

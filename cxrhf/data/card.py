@@ -7,7 +7,8 @@ loaded, what each table holds and whom to credit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -17,6 +18,11 @@ from cxrhf.findings import display_name
 
 # Configuration of a dataset repository -> its splits -> the files of each.
 Configs = Mapping[str, Mapping[str, str]]
+
+# Tables, file names and flags say `validate`; the Hub and `datasets` expect `validation`.
+_PUBLISHED_SPLITS = {"validate": "validation"}
+# What the Hub lists a dataset under: those that have reports, and those that have labels.
+_TASKS = {"rexgradient": ("image-to-text",), "chexpert_plus": ("image-classification", "image-to-text")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +86,10 @@ TERMS: Mapping[str, Terms] = {
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a card says only on the Hub: the name, lines of its front matter (dataset_info), and paragraphs."""
+    """What a card says only on the Hub: the name, more of its front matter (dataset_info), and paragraphs."""
 
     repo: str
-    front: Sequence[str] = ()
+    front: Mapping[str, Any] = field(default_factory=dict)
     said: Sequence[str] = ()
 
 
@@ -98,13 +104,13 @@ def card(
     terms = TERMS[dataset]
     settings = record["settings"]
     n_rows = sum(record["splits"].values()) or record["n_notes"]
-    lines = front(dataset, terms.name, configs(record), n_rows,
-                  published.front if published else ())  # fmt: skip
+    lines = front(dataset, terms.name, configs(record), n_rows, published.front if published else {})
     files = "made-up files" if dataset == "synthetic" else "the published files"
     lines += [f"# {terms.name}", "", f"Built by cxrhf from {files}. {terms.said}", ""]
     if terms.credentialed:
         lines += ["**Credentialed data. `cxrhf push dataset` refuses this folder; with `--recipe` it publishes "
-                  "settings, ids and splits alone.**", ""]  # fmt: skip
+                  "settings, ids and splits alone. `push_to_hub` of `datasets` does not know these terms: never use it "
+                  "on tables of this folder.**", ""]  # fmt: skip
     for each in published.said if published is not None else ():
         lines += [each, ""]
     lines += ["## Load", "", "```python", "from datasets import load_dataset", ""]
@@ -117,7 +123,7 @@ def card(
     lines += attrition_lines(steps)
     if record["checked"]:
         lines += ["", _checked_line(record["checked"])]
-    lines += ["", f"Fingerprint of settings, sources and code: `{record['fingerprint']}`.", ""]
+    lines += ["", f"Fingerprint of settings, sources and version: `{record['fingerprint']}`.", ""]
     if published is not None and terms.cite:
         lines += ["## Credit", "", f"{terms.cite} Original: {terms.link}", ""]
     return "\n".join(lines)
@@ -127,7 +133,7 @@ def configs(record: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """The tables of a build as configurations, the default one first."""
     found = {}
     if record["splits"]:
-        found["images"] = {name: f"images/{name}-*.parquet" for name in record["splits"]}
+        found["images"] = {published_split(name): f"images/{name}-*.parquet" for name in record["splits"]}
     if record["n_notes"]:
         found["notes"] = {"train": "notes/notes-*.parquet"}
     if record["attributes"]:
@@ -137,19 +143,35 @@ def configs(record: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return found
 
 
-def front(dataset: str, name: str, tables: Configs, n_images: int, more: Sequence[str] = ()) -> list[str]:
+def published_split(split: str) -> str:
+    """A split as `datasets` and the Hub call it.
+
+    >>> published_split("validate"), published_split("train")
+    ('validation', 'train')
+    """
+    return _PUBLISHED_SPLITS.get(split, split)
+
+
+def front(
+    dataset: str, name: str, tables: Configs, n_images: int, more: Mapping[str, Any] = MappingProxyType({})
+) -> list[str]:
     """The front matter, from `---` to `---` and an empty line: what the Hub and `load_dataset` read."""
+    import yaml  # type: ignore[import-untyped]
+
     terms = TERMS[dataset]
-    lines = ["---", f"pretty_name: {name}", f"license: {terms.licence}"]
+    about: dict[str, Any] = {"pretty_name": name, "license": terms.licence}
     if terms.licence == "other" and terms.link:
-        lines += [f"license_name: {dataset.replace('_', '-')}-terms", f"license_link: {terms.link}"]
-    lines += ["task_categories:", "- image-classification", "size_categories:", f"- {size_category(n_images)}"]
-    lines += ["tags:", "- chest-x-ray", "- cxrhf", "configs:"]
-    for number, (config, splits) in enumerate(tables.items()):
-        lines += [f"- config_name: {config}", *(["  default: true"] if not number else []), "  data_files:"]
-        for split, path in splits.items():
-            lines += [f"  - split: {split}", f"    path: {path}"]
-    return [*lines, *more, "---", ""]
+        about |= {"license_name": f"{dataset.replace('_', '-')}-terms", "license_link": terms.link}
+    if set(tables) != {"notes"}:
+        about["task_categories"] = list(_TASKS.get(dataset, ("image-classification",)))
+    about |= {"size_categories": [size_category(n_images)], "tags": ["chest-x-ray", "cxrhf"]}
+    about["configs"] = [
+        {"config_name": config, **({"default": True} if not number else {})}
+        | {"data_files": [{"split": split, "path": path} for split, path in splits.items()]}
+        for number, (config, splits) in enumerate(tables.items())
+    ]
+    text = yaml.safe_dump(about | dict(more), sort_keys=False, allow_unicode=True, width=1000)
+    return ["---", *text.splitlines(), "---", ""]
 
 
 def size_category(rows: int) -> str:
@@ -190,7 +212,7 @@ def _used(repo: str, dataset: str, terms: Terms) -> list[str]:
 def _local(record: Mapping[str, Any]) -> list[str]:
     lines = []
     if record["splits"]:
-        some = ", ".join(f'"{name}": "images/{name}-*.parquet"' for name in record["splits"])
+        some = ", ".join(f'"{split}": "{files}"' for split, files in configs(record)["images"].items())
         lines += [f'images = load_dataset("parquet", data_files={{{some}}})']
     if record["n_notes"]:
         lines += ['notes = load_dataset("parquet", data_files="notes/notes-*.parquet")']

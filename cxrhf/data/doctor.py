@@ -42,10 +42,11 @@ def examine(dataset: str, roots: Sequence[str]) -> list[Check]:
     if dataset == "synthetic" and not roots:
         return [Check("ok", "nothing", "the synthetic twin needs no files")]
     layout.check_roots(roots)
-    checks = [_file(dataset, each, roots) for each in layout.LAYOUTS[dataset]]
-    checks += [Check("note", "copies", said) for said in layout.several(roots, dataset)]
-    if not any(each.verdict in ("MISSING", "WRONG") for each in checks):
-        checks += list(_tables(dataset, roots))
+    with layout.one_walk():
+        checks = [_file(dataset, each, roots) for each in layout.LAYOUTS[dataset]]
+        checks += [Check("note", "copies", said) for said in layout.several(roots, dataset)]
+        if not any(each.verdict in ("MISSING", "WRONG") for each in checks):
+            checks += list(_tables(dataset, roots))
     return checks
 
 

@@ -1,11 +1,16 @@
-"""The folder of a build -> whether it may be written to, and what an earlier build left; nothing else is removed."""
+"""The folder of a build -> whether it may be written to, and what an earlier build left; nothing else is removed.
+
+Whoever calls a function that writes or removes holds the folder (`tables.folders.one_writer`), so a draft that is
+found there belongs to nobody. A link is removed as a link: what it points to stays.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +24,14 @@ _MADE = (
     "attrition.csv", "flow.svg", "README.md", RECORD, "leakage.csv",
 )  # fmt: skip
 _ALLOWED = {"source", WORK, "leakage.csv", "quarantine.parquet"}
+_DRAFT = re.compile(r"\..+\.\d+\.tmp")  # of tables.files.write_atomically
 
 
 def check_strange(folder: Path, *, overwrite: bool) -> None:
     """Refuse a folder that no build was begun in and that holds other things."""
     record, begun = read_json(folder / RECORD), read_json(folder / WORK / "begun.json")
     there = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
-    strange = sorted(there - _ALLOWED)
+    strange = sorted(there - _ALLOWED - {f".{folder.resolve().name}.lock"})  # the lock of whoever asks
     if (record or begun or {}).get("fingerprint") is not None or not strange:
         return
     if not overwrite:
@@ -64,51 +70,66 @@ def apart(folder: Path, roots: Sequence[str]) -> None:
             )
 
 
-def opened(folder: Path, fingerprint: str, *, overwrite: bool) -> dict[str, Any] | None:
-    """The record of a finished build with this fingerprint; otherwise a folder ready to be built into, and None."""
-    check_strange(folder, overwrite=overwrite)
+def opened(
+    folder: Path, fingerprint: str, *, overwrite: bool, same: Callable[[Mapping[str, Any]], bool]
+) -> dict[str, Any] | None:
+    """The record of a finished build of the `same` things; otherwise a folder ready to be built into, and None."""
     record, begun = read_json(folder / RECORD), read_json(folder / WORK / "begun.json")
     known = (record or begun or {}).get("fingerprint")
-    sweep(folder)
-    if record is not None and known == fingerprint and not overwrite:
+    if record is not None and (known == fingerprint or same(record)) and not overwrite:
         tidy(folder)
         return record
     if known is not None and known != fingerprint and not overwrite:
         what = "a finished build" if record is not None else "a build that was begun"
-        raise RunError(f"{folder} holds {what} with other settings, sources or code", next_step=_other(folder))
-    if record is not None or known != fingerprint:
-        clear(folder)
+        raise RunError(f"{folder} holds {what} with other settings, sources or version", next_step=_other(folder))
+    if record is not None or known != fingerprint or (begun or {}).get("clearing"):
+        clear(folder, fingerprint)
     write_text(folder / WORK / "begun.json", json.dumps({"fingerprint": fingerprint}))
     return None
 
 
-def clear(folder: Path) -> None:
-    """Remove what builds write, and nothing else."""
+def clear(folder: Path, fingerprint: str) -> None:
+    """Remove what builds write, and nothing else, before a build with this fingerprint.
+
+    If it is killed in the middle, the folder still says whose it is and what is half removed is no finished build.
+    """
+    write_text(folder / WORK / "begun.json", json.dumps({"fingerprint": fingerprint, "clearing": True}))
+    (folder / RECORD).unlink(missing_ok=True)
     for name in _MADE:
-        path = folder / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        if name != WORK:
+            remove(folder / name)
+    for path in (folder / WORK).iterdir():
+        if path.name != "begun.json":
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a folder with all it holds, or a link; nothing where it is not there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def tidy(folder: Path) -> None:
     """Remove what only an unfinished build needs."""
-    shutil.rmtree(folder / WORK, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        remove(folder / WORK)
 
 
 def discard(folder: Path) -> None:
     """Remove what a build made that cannot be finished; what it has to say (quarantine, leakage.csv) stays."""
     for name in ("images", "notes", WORK):
-        shutil.rmtree(folder / name, ignore_errors=True)
+        with contextlib.suppress(OSError):  # the error that led here is the one to be told
+            remove(folder / name)
     with contextlib.suppress(OSError):  # other things in it
         folder.rmdir()
 
 
 def sweep(folder: Path) -> None:
-    """Remove the drafts that a killed build left behind."""
-    for place in (folder, folder / WORK, folder / WORK / "images", folder / WORK / "shards"):
-        for draft in place.glob(".*.tmp"):
+    """Remove the drafts that a killed build left behind: they hold ids, texts and pictures."""
+    for draft in [*folder.glob(".*.tmp"), *(folder / WORK).rglob(".*.tmp")]:
+        if _DRAFT.fullmatch(draft.name):
             draft.unlink(missing_ok=True)
 
 

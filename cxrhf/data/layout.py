@@ -9,11 +9,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
 from cxrhf.errors import SourceError, did_you_mean
 
+# Root -> what lies below it, within `one_walk`.
+_walked: ContextVar[dict[Path, list[tuple[str, Path, bool]]] | None] = ContextVar("walked", default=None)
 _DEPTH = 7  # folders below a root; pictures lie deeper and are found by their names in the tables
 # Folders with nothing but pictures: hundreds of thousands of entries that hold no table.
 _PICTURES = re.compile(r"^(p\d\d|p\d{8}|s\d{8}|patient\d+|study\d+|deid_png|images(_\d+)?|images-\d+|PNG)$")
@@ -175,10 +179,32 @@ def check_roots(roots: Iterable[str | Path]) -> None:
             )
 
 
+@contextmanager
+def one_walk() -> Iterator[None]:
+    """Within the block the folders below a root are listed once, however many files are looked for.
+
+    On a network disk a walk takes seconds to minutes, and a build looks for a dozen files. Files that appear within the
+    block are not found.
+    """
+    if _walked.get() is not None:
+        yield
+        return
+    token = _walked.set({})
+    try:
+        yield
+    finally:
+        _walked.reset(token)
+
+
 def _entries(root: Path) -> list[tuple[str, Path, bool]]:
     """(path below the root, path, is a folder) of what may be a table or hold one, the shallowest first."""
-    found = _walk(root.resolve(), root.resolve().name, _DEPTH)
-    return sorted(found, key=lambda each: (each[0].count("/"), each[0]))
+    known, root = _walked.get(), root.resolve()
+    if known is not None and root in known:
+        return known[root]
+    found = sorted(_walk(root, root.name, _DEPTH), key=lambda each: (each[0].count("/"), each[0]))
+    if known is not None:
+        known[root] = found
+    return found
 
 
 def _walk(folder: Path, shown: str, depth: int) -> Iterator[tuple[str, Path, bool]]:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from cxrhf.data.folder import RECORD
 from cxrhf.data.labels import NO_FINDING, apply_policy, check_policy
 from cxrhf.data.splits import NAMES
+from cxrhf.data.stored_times import from_stored
 from cxrhf.errors import RunError, TableError, did_you_mean
 from cxrhf.schema import NOTE
 from cxrhf.tables.json_files import read_object
@@ -44,6 +45,8 @@ def load_images(
     folder: str | Path, *, split: str | None = None, labels: str | None = None, columns: Sequence[str] | None = None
 ) -> pa.Table:
     """The images of a build, of one split or of all (train, validate, test), rows in the order they were written.
+
+    The validation split is also found as `validation`.
 
     labels: the recorded policy if None, another policy by name, or "raw" for 1 / 0 / -1 / null as published. The
     table's schema metadata says which: {b"label_policy": b"masked"}. columns: all but the picture if None, else those
@@ -106,7 +109,8 @@ def _shards(folder: Path, split: str) -> list[Path]:
 
 
 def _image_files(folder: Path, split: str | None) -> list[Path]:
-    files = _shards(folder, split or "*")
+    # As `datasets` and the Hub spell it; the files of a build say `validate`.
+    files = _shards(folder, "validate" if split == "validation" else split or "*")
     if files:
         return files
     there = splits_of(folder)
@@ -148,7 +152,7 @@ def _read(files: Sequence[Path], columns: Sequence[str]) -> pa.Table:
                     f"{path.name}: column {missing[0]!r} is missing, other files of the build have it",
                     next_step="build again with --overwrite",
                 )
-            tables.append(file.read(columns=list(columns)))
+            tables.append(from_stored(file.read(columns=list(columns))))
     return pa.concat_tables(tables)
 
 

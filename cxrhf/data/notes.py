@@ -23,8 +23,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from cxrhf.data.ahead import ahead
+from cxrhf.data.folder import remove
 from cxrhf.data.link import available_at
 from cxrhf.data.raw import stream_csv, times
+from cxrhf.data.stored_times import from_stored, stored_schema, to_stored
 from cxrhf.errors import SourceError
 from cxrhf.schema import NOTE
 
@@ -204,9 +206,9 @@ def write_notes(tables: Iterable[pa.Table], folder: Path) -> int:
             if writer is None or written == files * NOTES_PER_FILE:
                 if writer is not None:
                     writer.close()
-                writer = pq.ParquetWriter(folder / f"notes-{files:05d}.parquet", NOTE, **options)
+                writer = pq.ParquetWriter(folder / f"notes-{files:05d}.parquet", stored_schema(NOTE), **options)
                 files += 1
-            writer.write_table(group, row_group_size=ROW_GROUP)
+            writer.write_table(to_stored(group), row_group_size=ROW_GROUP)
             written += group.num_rows
     finally:
         if writer is not None:
@@ -236,12 +238,12 @@ def read_notes(folder: Path) -> Iterator[pa.Table]:
     for path in sorted(folder.glob("notes-*.parquet")):
         with pq.ParquetFile(path) as file:
             for group in range(file.num_row_groups):
-                yield file.read_row_group(group)
+                yield from_stored(file.read_row_group(group))
 
 
 def keep_linked(staged: Path, target: Path, linked: pl.Series) -> int:
     """Copy the notes that some image lists; where all are listed the files themselves are taken."""
-    shutil.rmtree(target, ignore_errors=True)  # of an earlier try
+    remove(target)  # of an earlier try
     wanted = linked.unique().to_arrow().cast(pa.string())
     files = sorted(staged.glob("notes-*.parquet"))
     if sum(pq.read_metadata(path).num_rows for path in files) == len(wanted):

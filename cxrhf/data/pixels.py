@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from cxrhf.data.images import BadImage, decoded
+from cxrhf.data.stored_times import from_stored
 from cxrhf.errors import TableError
 
 CACHE_MEGABYTES = 256
@@ -180,7 +181,7 @@ class _Shard:
         """Every column but the pictures."""
         columns = [name for name in self.schema.names if name != "image"]
         with pq.ParquetFile(self.path, metadata=self.metadata) as file:
-            return file.read(columns=columns, use_threads=False).replace_schema_metadata(None)
+            return from_stored(file.read(columns=columns, use_threads=False).replace_schema_metadata(None))
 
     def read_group(self, group: int) -> pa.Array:
         """The pictures of a row group, decoded by Arrow."""

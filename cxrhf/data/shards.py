@@ -6,6 +6,7 @@ The fingerprint is the caller's; pictures that changed on disk under the same se
 Pictures are stored without compression (zstd takes less than 0.1% off JPEG) and without a dictionary, so
 that `cxrhf.data.pixels` reads one of them straight from its place in the file; every other column is zstd.
 The schema carries Hugging Face features: `datasets.load_dataset("parquet", data_files=...)` shows pictures.
+Times are stored as text (stored_times).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cxrhf.data.images import BadImage, stored
+from cxrhf.data.stored_times import to_stored
 from cxrhf.errors import TableError
 from cxrhf.schema import IMAGE, check
 from cxrhf.tables.files import write_atomically
@@ -233,6 +235,7 @@ def _quarantine(table: pa.Table, paths: list[str | None], bad: Mapping[int, BadI
 
 
 def _write(table: pa.Table, target: Path, metadata: Mapping[str, Any], rows_per_group: int) -> None:
+    table = to_stored(table)
     table = table.replace_schema_metadata(
         {
             **(IMAGE.metadata or {}),

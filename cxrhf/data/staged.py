@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import polars as pl
 
 from cxrhf.config_build import BuildConfig
 from cxrhf.data.attrition import Steps
+from cxrhf.data.folder import remove
 from cxrhf.data.notes import stage_notes
 from cxrhf.tables.files import write_atomically
 
@@ -33,7 +33,7 @@ def staged_notes(config: BuildConfig, mimic: Mimic, folder: Path, fingerprint: s
     assert mimic.notes is not None
     marker = folder / "finished.json"
     if not _finished(marker, fingerprint):
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         latest = None
         if config.configuration != "notes":
             latest = mimic.source.images.group_by("patient_id").agg(pl.col("study_time").max().alias("latest"))

@@ -6,14 +6,14 @@ Half of the images have no prior note and leave a build before their picture is 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from cxrhf.config_build import BuildConfig
-from cxrhf.data.folder import WORK, read_json, write_text
+from cxrhf.data.fingerprint import FIRST, version_of
+from cxrhf.data.folder import WORK, read_json, remove, write_text
 from cxrhf.errors import RunError
 
 _SAID = """# Made-up files in the layout of MIMIC
@@ -26,11 +26,16 @@ that this dataset keeps. All of them, elsewhere:
 
 
 def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
-    """Make up the raw files below the build's own folder, once, and build from them; `draw_films` adds the pictures."""
+    """Make up the raw files below the build's own folder, once, and build from them; `draw_films` adds the pictures.
+
+    The caller holds the folder: two at once would write into the same draft.
+    """
     from cxrhf.data.synthetic import write
 
     source, said = folder / "source", _settings(config)
     made = read_json(source / "made.json")
+    if made is not None:
+        made = {"version": FIRST} | made
     if source.exists() and made != said and not config.overwrite:
         raise RunError(
             f"{source} is there and is not the twin that these settings make",
@@ -39,15 +44,20 @@ def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
     if made != said:
         if source.exists() and made is None:
             raise RunError(f"{source} was not made by us", next_step="move it away, or choose another --out")
-        draft = folder / WORK / "source"
-        for each in (draft, source):
-            shutil.rmtree(each, ignore_errors=True)
+        draft, old = folder / WORK / "source", folder / WORK / "old"
+        for each in (draft, old):
+            remove(each)
         # Where pictures are to be damaged, all have to be there: defects.json counts them.
-        write("mimic", draft, **(said | {"pixels": said["pixels"] and config.dirty}))
+        asked = {name: value for name, value in said.items() if name != "version"}
+        write("mimic", draft, **(asked | {"pixels": said["pixels"] and config.dirty}))
         if said["pixels"] and not config.dirty:
             write_text(draft / "README.md", _SAID.format(**said))
         write_text(draft / "made.json", json.dumps(said))
+        # Moved and then removed: a kill while it is removed would leave a folder of which nobody knows whose it is.
+        if source.exists() or source.is_symlink():
+            source.rename(old)
         draft.replace(source)
+        remove(old)
     return config.with_root(source)
 
 
@@ -81,4 +91,5 @@ def _settings(config: BuildConfig) -> dict[str, Any]:
         "dirty": config.dirty,
         "pixels": not config.no_pixels,
         "size": min(max(config.size, 64), 256),
+        "version": version_of("synthetic"),
     }

@@ -1,7 +1,8 @@
 """HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE -> a client of the Hub, calls that are tried again, errors in one sentence.
 
 The token is read where huggingface_hub keeps it (HF_TOKEN, else `hf auth login`); it is never printed and never stored
-by us. huggingface_hub repeats uploads of large files by itself; `again` does it for the calls that it makes only once.
+by us. huggingface_hub repeats most of its requests by itself, up to six times; `again` does it for the others, and
+never on top of that.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from json import JSONDecodeError
@@ -74,14 +76,17 @@ def _token_from(endpoint: str) -> str:
 
 
 def again(hub: Hub, what: str, call: Callable[[], T], said: Said) -> T:
-    """The call's answer; what may pass (429, 5xx, a lost connection) is tried again after a growing wait."""
+    """The call's answer; what may pass (429, 5xx, a lost connection) is tried again after a growing wait.
+
+    Not where the client has done so: a server that is down would be asked 36 times.
+    """
     waits = list(hub.waits)
     while True:
         try:
             return call()
         except Exception as error:
             status = status_of(error)
-            if not (status in PASSING or (status is None and _lost(error))) or not waits:
+            if not (status in PASSING or (status is None and _lost(error))) or not waits or _was_repeated(error):
                 raise
             wait = max(waits.pop(0), _asked_to_wait(error))
             why = "the connection was lost" if status is None else f"the server said {status}"
@@ -113,6 +118,12 @@ def _lost(error: BaseException) -> bool:
     """
     names = {kind.__name__ for each in _chain(error) for kind in type(each).__mro__}
     return "TransportError" in names or any(isinstance(each, JSONDecodeError) for each in _chain(error))
+
+
+def _was_repeated(error: BaseException) -> bool:
+    """Whether the request that failed went through the client's own retries (`http_backoff` and its like)."""
+    frames = (frame for each in _chain(error) for frame, _ in traceback.walk_tb(each.__traceback__))
+    return any("backoff" in frame.f_code.co_name for frame in frames)
 
 
 def _asked_to_wait(error: BaseException) -> float:

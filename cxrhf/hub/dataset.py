@@ -20,10 +20,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cxrhf.data.card import Published, card, configs, counted_labels
+from cxrhf.data.card import Published, card, configs, counted_labels, published_split
 from cxrhf.data.flow import flow
 from cxrhf.hub.artefact import Artefact, Piece
-from cxrhf.hub.dataset_files import info_lines
+from cxrhf.hub.dataset_files import dataset_info
 from cxrhf.hub.dataset_source import Build, clean_record, json_piece, opened, refuse_credentialed, refuse_unknown
 from cxrhf.schema import ATTRITION, table_of, write_table
 
@@ -75,7 +75,7 @@ def _about(build: Build, repo: str, said: Sequence[str], truth: Sequence[Piece],
     if truth:
         paragraphs.append("`truth.json` holds the population values that audits must find, `planted` what is true of "
                           "every image. A test of an audit holds its numbers against them.")  # fmt: skip
-    published = Published(repo, info_lines(_files(build, record, truth)), paragraphs)
+    published = Published(repo, dataset_info(_files(build, record, truth)), paragraphs)
     text = card(build.dataset, record, build.steps, labels, published)
     steps = table_of(list(build.steps), ATTRITION, source="attrition")
     title = f"{build.dataset}: from the published files to this dataset"
@@ -93,7 +93,7 @@ def _files(
     """The files of each configuration, by split."""
     planted = [piece.content for piece in truth if piece.path == "planted.parquet"]
     there: dict[str, Mapping[str, Sequence[Path]]] = {
-        "images": build.tables.images,
+        "images": {published_split(split): files for split, files in build.tables.images.items()},
         "notes": {"train": build.tables.notes},
         "attributes": {"train": [build.tables.attributes] if build.tables.attributes else []},
         "planted": {"train": [each for each in planted if isinstance(each, Path)]},

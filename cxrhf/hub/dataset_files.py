@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cxrhf.data.shards import finished
+from cxrhf.data.stored_times import stored_schema
 from cxrhf.errors import RunError, TableError
 from cxrhf.hub.artefact import Piece
 from cxrhf.schema import ATTRIBUTE, NOTE, image_schema
@@ -98,8 +99,11 @@ def _check(path: Path, schema: pa.Schema, fingerprint: str | None = None) -> Non
         ) from None
     if fingerprint is not None and not finished(path, fingerprint):
         raise TableError(f"{path.name} is a shard of another build than its build.json speaks of", next_step=_AGAIN)
+    now = stored_schema(schema)  # builds made before times were stored as text have `schema` itself
     strange = [
-        each.name for each in found if each.name not in schema.names or schema.field(each.name).type != each.type
+        each.name
+        for each in found
+        if each.name not in schema.names or each.type not in (schema.field(each.name).type, now.field(each.name).type)
     ]
     if strange:
         raise TableError(f"{path.name}: column {strange[0]!r} is none that a build writes", next_step=_AGAIN)
@@ -120,12 +124,11 @@ def check_record(record: Mapping[str, Any], folder: Path) -> None:
             raise RunError(f"{folder / 'build.json'} does not say {name!r} as cxrhf build does", next_step=_AGAIN)
 
 
-def info_lines(tables: Mapping[str, Mapping[str, Sequence[Path]]]) -> list[str]:
+def dataset_info(tables: Mapping[str, Mapping[str, Sequence[Path]]]) -> dict[str, Any]:
     """`dataset_info` for the front matter: features and sizes. `load_dataset` holds the numbers of rows against it.
 
     Bytes are those of the unpacked Parquet columns.
     """
-    import yaml  # type: ignore[import-untyped]
     from datasets import DatasetInfo, Features
     from datasets.info import DatasetInfosDict
     from huggingface_hub import DatasetCardData
@@ -149,5 +152,4 @@ def info_lines(tables: Mapping[str, Mapping[str, Sequence[Path]]]) -> list[str]:
         )  # fmt: skip
     data = DatasetCardData()
     infos.to_dataset_card_data(data)
-    made: str = yaml.safe_dump({"dataset_info": data.to_dict()["dataset_info"]}, sort_keys=False, allow_unicode=True)
-    return made.splitlines()
+    return {"dataset_info": data.to_dict()["dataset_info"]}

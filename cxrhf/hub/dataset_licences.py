@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from cxrhf.data.attrition import Steps
 from cxrhf.data.shards import write_shard
+from cxrhf.data.stored_times import from_stored
 from cxrhf.hub.connection import HubError
 from cxrhf.hub.dataset_files import Tables
 from cxrhf.hub.dataset_source import Build
@@ -88,7 +89,7 @@ def _without(build: Build, kept: set[str], work: Path) -> Build:
     linked: set[str] = set()
     for split, files in build.tables.images.items():
         for path in files:
-            table = pq.ParquetFile(path).read()
+            table = from_stored(pq.ParquetFile(path).read())
             table = table.filter(pc.is_in(table["image_id"], value_set=wanted))
             if not table.num_rows:
                 continue

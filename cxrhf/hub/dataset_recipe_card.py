@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cxrhf import __version__
 from cxrhf.config_build import BuildConfig
-from cxrhf.data.card import attrition_lines, front, loading, setting_lines
-from cxrhf.hub.dataset_files import info_lines
+from cxrhf.data.card import attrition_lines, front, loading, published_split, setting_lines
+from cxrhf.hub.dataset_files import dataset_info
 from cxrhf.hub.dataset_source import IDS, Build
 
 RECIPE = "recipe.json"
@@ -40,8 +40,8 @@ def command(config: BuildConfig) -> str:
 def recipe_card(build: Build, repo: str, files: Mapping[str, Path], chosen: str) -> str:
     """README.md. `files` are the tables of ids by split; `chosen` says what the choice of images gives away."""
     terms = build.terms
-    tables = {"ids": {split: f"ids/{split}.parquet" for split in files}}
-    more = info_lines({"ids": {split: [path] for split, path in files.items()}})
+    tables = {"ids": {published_split(split): f"ids/{split}.parquet" for split in files}}
+    more = dataset_info({"ids": {published_split(split): [path] for split, path in files.items()}})
     lines = front(build.dataset, f"{terms.name} (recipe)", tables, build.ids.num_rows, more)
     lines += [f"# {terms.name}: recipe", "", _ABOUT, ""]
     lines += [f"The choice of images says something about each: {chosen}.", ""] if chosen else []

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from cxrhf.config_build import BuildConfig
 from cxrhf.data.card import TERMS, Terms
+from cxrhf.data.fingerprint import FIRST
 from cxrhf.data.layout import LAYOUTS
 from cxrhf.data.load import build_record
 from cxrhf.errors import ConfigError, RunError
@@ -198,6 +199,7 @@ def clean_record(build: Build) -> dict[str, Any]:
     record = build.record
     return {
         "format": 1,
+        "version": str(record.get("version", FIRST)),
         "dataset": build.dataset,
         "labels": build.config.labels,
         "findings": [str(each) for each in record["findings"]],

@@ -3,10 +3,6 @@
 `cxrhf build chexpert` runs the same functions. README.md beside this file says which files are needed.
 """
 
-from cxrhf.data.hf import builder_base
+from cxrhf.data.builders import Chexpert
 
-
-class Chexpert(builder_base()):
-    """CheXpert. Settings are those of the command: root, labels, views, split, seed and so on."""
-
-    DATASET = "chexpert"
+__all__ = ["Chexpert"]

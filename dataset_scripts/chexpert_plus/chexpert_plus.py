@@ -3,10 +3,6 @@
 `cxrhf build chexpert_plus` runs the same functions. README.md beside this file says which files are needed.
 """
 
-from cxrhf.data.hf import builder_base
+from cxrhf.data.builders import ChexpertPlus
 
-
-class ChexpertPlus(builder_base()):
-    """CheXpert Plus. Settings are those of the command: root, labels, views, split, seed and so on."""
-
-    DATASET = "chexpert_plus"
+__all__ = ["ChexpertPlus"]

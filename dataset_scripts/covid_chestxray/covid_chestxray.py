@@ -3,10 +3,6 @@
 `cxrhf build covid_chestxray` runs the same functions. README.md beside this file says which files are needed.
 """
 
-from cxrhf.data.hf import builder_base
+from cxrhf.data.builders import CovidChestxray
 
-
-class CovidChestxray(builder_base()):
-    """COVID-19 image data collection. Settings are those of the command: root, labels, views, split, seed and so on."""
-
-    DATASET = "covid_chestxray"
+__all__ = ["CovidChestxray"]

@@ -3,10 +3,6 @@
 `cxrhf build nih_chestxray14` runs the same functions. README.md beside this file says which files are needed.
 """
 
-from cxrhf.data.hf import builder_base
+from cxrhf.data.builders import NihChestxray14
 
-
-class NihChestxray14(builder_base()):
-    """NIH ChestX-ray14. Settings are those of the command: root, labels, views, split, seed and so on."""
-
-    DATASET = "nih_chestxray14"
+__all__ = ["NihChestxray14"]

@@ -3,10 +3,6 @@
 `cxrhf build rexgradient` runs the same functions. README.md beside this file says which files are needed.
 """
 
-from cxrhf.data.hf import builder_base
+from cxrhf.data.builders import Rexgradient
 
-
-class Rexgradient(builder_base()):
-    """ReXGradient-160K. Settings are those of the command: root, labels, views, split, seed and so on."""
-
-    DATASET = "rexgradient"
+__all__ = ["Rexgradient"]

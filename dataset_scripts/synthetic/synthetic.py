@@ -3,10 +3,6 @@
 `cxrhf build synthetic` runs the same functions. README.md beside this file says which files are needed.
 """
 
-from cxrhf.data.hf import builder_base
+from cxrhf.data.builders import Synthetic
 
-
-class Synthetic(builder_base()):
-    """Synthetic twin. Settings are those of the command: root, labels, views, split, seed and so on."""
-
-    DATASET = "synthetic"
+__all__ = ["Synthetic"]

@@ -254,7 +254,7 @@ def test_reports_that_come_later_are_noticed(source, tmp_path):
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("mimic-cxr", "*.jpg"))
     build(config(copy, tmp_path / "out", no_pixels=True))
     shutil.copytree(source / "mimic-cxr", copy / "mimic-cxr")
-    with pytest.raises(RunError, match="other settings, sources or code"):
+    with pytest.raises(RunError, match="other settings, sources or version"):
         build(config(copy, tmp_path / "out", no_pixels=True))
     done = build(config(copy, tmp_path / "out", no_pixels=True, overwrite=True))
     assert load_images(done.folder).column("findings").null_count == 0
@@ -518,3 +518,138 @@ def test_real_nih_and_covid(tmp_path):
     assert sum(covid.record["splits"].values()) == 57
     assert {name: covid.record["checked"][name] for name in ("patients", "pairs")} == {"patients": 32, "pairs": 100}
     assert covid.record["checked"]["reports"] > 0
+
+
+def test_one_at_a_time_and_the_next_command_cleans_up(tmp_path):
+    """Two builds with other seeds at once made a folder that failed for good; a killed one left its drafts."""
+    out = tmp_path / "twin"
+    draft = out / ".build" / "staged" / ".index.parquet.1.tmp"
+    hold = (
+        "import sys, time; from pathlib import Path; from cxrhf.data import build as module\n"
+        "from cxrhf.config_build import BuildConfig\n"
+        "def wait(*args): print('held', flush=True); time.sleep(60)\n"
+        "module.draw_films = wait\n"
+        "module.build(BuildConfig('synthetic', out=sys.argv[1], n_patients=8, seed=1, no_pixels=True))\n"
+    )
+    first = subprocess.Popen(
+        [sys.executable, "-c", hold, str(out)], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
+    )
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"held\n"
+        draft.write_text("a note")
+        for overwrite in (False, True):
+            with pytest.raises(RunError, match=f"written by another process.*cxrhf build, process {first.pid}"):
+                build(BuildConfig("synthetic", out=str(out), n_patients=8, seed=2, no_pixels=True, overwrite=overwrite))
+        assert draft.exists()  # it may be the other's
+    finally:
+        first.kill()
+        first.wait()
+    with pytest.raises(RunError, match="not the twin that these settings make"):
+        build(BuildConfig("synthetic", out=str(out), n_patients=8, seed=2, no_pixels=True))
+    assert not draft.exists()
+    done = build(BuildConfig("synthetic", out=str(out), n_patients=8, seed=2, no_pixels=True, overwrite=True))
+    assert done.record["settings"]["seed"] == 2
+    assert not list(tmp_path.glob(".*")) + list(out.glob(".*"))
+
+
+@pytest.mark.slow
+def test_builds_at_once_leave_a_whole_one(tmp_path):
+    """Four commands with other seeds, all at the same moment: whoever comes first builds, the others are refused."""
+    words = [sys.executable, "-m", "cxrhf", "build", "synthetic", "--out", str(tmp_path / "twin"), "--n-patients", "8"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    every = [
+        subprocess.Popen([*words, "--no-pixels", "--seed", str(seed)], env=env, stderr=subprocess.PIPE, text=True)
+        for seed in range(4)
+    ]
+    said = [child.communicate()[1] for child in every]
+    codes = [child.returncode for child in every]
+    assert set(codes) == {0, 2}
+    assert all(line.count("\n") == 1 for line, code in zip(said, codes, strict=True) if code)
+    seed = json.loads((tmp_path / "twin" / "build.json").read_text())["settings"]["seed"]
+    assert codes[seed] == 0
+    assert "finished" in build(BuildConfig("synthetic", out=str(tmp_path / "twin"), n_patients=8, no_pixels=True,
+                                           seed=seed)).notes[0]  # fmt: skip
+
+
+def test_a_kill_while_an_old_build_is_removed(source, tmp_path, monkeypatch):
+    """Half removed it is no finished build any more, and the same command makes it anew."""
+    from cxrhf.data import folder as module
+
+    build(config(source, tmp_path / "out", no_pixels=True))
+
+    def stop(path):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "remove", stop)
+        with pytest.raises(KeyboardInterrupt):
+            build(config(source, tmp_path / "out", no_pixels=True, seed=1, overwrite=True))
+    with pytest.raises(RunError, match="no finished build"):
+        load_images(tmp_path / "out")
+    (tmp_path / "out" / "attributes.parquet").write_text("of the old one")
+    done = build(config(source, tmp_path / "out", no_pixels=True, seed=1))
+    assert done.record["settings"]["seed"] == 1
+    assert not (tmp_path / "out" / "attributes.parquet").exists()
+
+
+def test_links_are_removed_and_what_they_point_to_stays(source, tmp_path):
+    out = tmp_path / "out"
+    build(config(source, out, no_pixels=True))
+    for name in ("images", "notes"):
+        (out / name).rename(tmp_path / name)
+        (out / name).symlink_to(tmp_path / name)
+    before = contents(tmp_path / "images") | contents(tmp_path / "notes")
+    assert load_notes(out).num_rows
+    build(config(source, out, no_pixels=True, seed=1, overwrite=True))
+    assert not (out / "images").is_symlink()
+    assert not (out / "notes").is_symlink()
+    assert contents(tmp_path / "images") | contents(tmp_path / "notes") == before
+
+
+_WORKER = """
+import os, sys, time; from cxrhf.data.workers import end_with_parent
+end_with_parent(int(sys.argv[1])); print("works", flush=True); time.sleep(60)
+"""
+_STARTED = """
+import os, subprocess, sys, time; from cxrhf.data.workers import end_with_parent
+end_with_parent(os.getpid()); subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())]); time.sleep(60)
+"""
+_FORKED = """
+import os, time; from cxrhf.data.workers import forks_end_with_me
+with forks_end_with_me():
+    if not os.fork():
+        print("works", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("parent", [_STARTED, _FORKED])
+def test_a_worker_ends_with_its_parent(parent):
+    """After kill -9 they waited for ever, with the notes they were writing and the locks of the parent."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", parent, _WORKER], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"works\n"
+    child.kill()
+    child.wait()
+    assert child.stdout.read() == b""  # returns when the worker, which holds the other end, has ended
+
+
+def test_the_source_is_walked_once(source, tmp_path, monkeypatch):
+    """Every file that was looked for meant a walk through all folders, minutes each on a network disk."""
+    from cxrhf.data import doctor, layout
+
+    walk, roots = layout._walk, []
+
+    def counted(folder, shown, depth):
+        if folder == source.resolve():
+            roots.append(folder)
+        return walk(folder, shown, depth)
+
+    monkeypatch.setattr(layout, "_walk", counted)
+    build(config(source, tmp_path / "out", no_pixels=True))
+    assert len(roots) == 1
+    doctor.examine("mimic_cxr_context", [str(source)])
+    assert len(roots) == 2

@@ -29,6 +29,7 @@ from cxrhf.data.shards import (
     write_shard,
     write_shards,
 )
+from cxrhf.data.stored_times import from_stored, stored_schema
 from cxrhf.errors import TableError
 from cxrhf.schema import image_schema
 
@@ -62,20 +63,22 @@ def _paths(folder: Path) -> list[str]:
 @pytest.fixture
 def rows(source: Path) -> pa.Table:
     ids = [f"image{number}" for number in range(ROWS)]
-    when = datetime.datetime(2180, 5, 6, 21, 30, 14, 531_000)
     return pa.table(
         {
             "image_id": pa.array(ids, pa.large_string()),  # as polars hands them over
             "study_id": [f"study{number}" for number in range(ROWS)],
             "patient_id": [f"patient{number // 2}" for number in range(ROWS)],
             "split": ["train"] * ROWS,
-            "study_time": pa.array([when] * ROWS, pa.timestamp("us")),
+            "study_time": pa.array([TIME] * ROWS, pa.timestamp("us")),
             "age": [50.0 + number for number in range(ROWS)],
             "prior_note_ids": [[f"note{each}" for each in range(number % 3)] for number in range(ROWS)],
             "path": [None if number == 20 else path for number, path in enumerate(_paths(source))],
             "edema": pa.array([(1, 0, -1, None)[number % 4] for number in range(ROWS)], pa.int8()),
         }
     )
+
+
+TIME = datetime.datetime(2180, 5, 6, 21, 30, 14, 531_000)
 
 
 def build(rows: pa.Table, folder: Path, **more: Any) -> list[shards.ShardResult]:
@@ -101,7 +104,7 @@ def test_shards_hold_the_good_pictures_in_order(rows: pa.Table, source: Path, tm
     good = [number for number in range(ROWS) if number not in BAD]
     assert table.column("image_id").to_pylist() == [f"image{number}" for number in good]
     assert table.column("edema").to_pylist() == [(1, 0, -1, None)[number % 4] for number in good]
-    assert table.schema.remove_metadata() == image_schema(["edema"]).remove_metadata()
+    assert table.schema.remove_metadata() == stored_schema(image_schema(["edema"])).remove_metadata()
     for number, picture in zip(good, table.column("image").to_pylist(), strict=True):
         path = Path(_paths(source)[number])
         assert picture["bytes"] == stored(path, SIZE)
@@ -215,9 +218,10 @@ def test_shown_name() -> None:
 def test_datasets_read_them(rows: pa.Table, source: Path, tmp_path: Path) -> None:
     import datasets
 
-    expected = datasets.Features.from_arrow_schema(image_schema(["edema"]).remove_metadata())
+    schema = stored_schema(image_schema(["edema"]))
+    expected = datasets.Features.from_arrow_schema(schema.remove_metadata())
     expected["image"] = datasets.Image()
-    assert features(image_schema(["edema"])) == expected.to_dict()
+    assert features(schema) == expected.to_dict()
 
     files = [str(each.path) for each in build(rows, tmp_path)]
     held = json.loads(pq.read_schema(files[0]).metadata[b"huggingface"])
@@ -231,7 +235,8 @@ def test_datasets_read_them(rows: pa.Table, source: Path, tmp_path: Path) -> Non
         assert isinstance(row["image"], Image.Image)
         assert (np.asarray(row["image"]) == decoded(stored(Path(_paths(source)[2]), SIZE))).all()
         assert (row["image_id"], row["edema"], row["prior_note_ids"]) == ("image2", -1, ["note0", "note1"])
-        assert row["study_time"] == datetime.datetime(2180, 5, 6, 21, 30, 14, 531_000)
+        assert row["study_time"] == "2180-05-06T21:30:14.531000"
+    assert from_stored(whole.with_format("arrow")[:])["study_time"][2].as_py() == TIME
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
@@ -244,7 +249,7 @@ def test_pixels(rows: pa.Table, tmp_path: Path, compression: str | None) -> None
     pixels = open_shards(tmp_path, "train")
     pixels.cache_megabytes = 0  # keeps the last group only
     assert len(pixels) == ROWS - len(BAD)
-    assert pixels.table.equals(held.drop_columns(["image"]).replace_schema_metadata(None))
+    assert pixels.table.equals(from_stored(held.drop_columns(["image"]).replace_schema_metadata(None)))
     pictures = [row["bytes"] for row in held.column("image").to_pylist()]
     for row in [*np.random.default_rng(0).permutation(len(pixels)), *range(len(pixels)), -1]:
         assert pixels.encoded(row) == pictures[row]

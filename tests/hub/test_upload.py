@@ -125,7 +125,7 @@ def test_a_connection_that_breaks_half_way_begins_again_and_a_broken_push_is_res
     made = Artefact("model", "network", (*made.pieces, Piece("second.safetensors", second)))
     hub.fault("PUT", ".", Drop(after=1_000_000))
     sent(hub, artefact(tmp_path))  # the one drop is outlived
-    hub.fault("PUT", ".", *[Drop(after=1_000_000)] * 24)  # the client tries six times, and we four
+    hub.fault("PUT", ".", *[Drop(after=1_000_000)] * 6)  # the client tries six times, and that is all
     with pytest.raises(HubError, match=r"connection .* was lost\. Nothing was published\. .*run the same command"):
         sent(hub, made)
     assert "second.safetensors" not in hub.files("model", REPO)
@@ -133,6 +133,19 @@ def test_a_connection_that_breaks_half_way_begins_again_and_a_broken_push_is_res
     done, _ = sent(hub, made)
     assert set(done.sent) == {"second.safetensors", MANIFEST}
     assert len([each for each in hub.saw("PUT") if each.status == 200]) == before + 1  # the first is there already
+
+
+@pytest.mark.parametrize("method_path", ["PUT .", "POST /preupload/", "GET /tree/", "POST /commit/"])
+@pytest.mark.usefixtures("no_waiting")
+def test_a_server_that_is_down_is_asked_six_times_and_no_more(
+    hub: LoopbackHub, tmp_path: Path, method_path: str
+) -> None:
+    """The client's attempts and ours were multiplied: 36 for each file."""
+    method, path = method_path.split(" ")
+    hub.fault(method, path, *[Answer(503)] * 40)
+    with pytest.raises(HubError, match=r"failed \(503\)"):
+        sent(hub, artefact(tmp_path), waits=(0,) * 5)
+    assert len(hub.planned) == 40 - 6
 
 
 @pytest.mark.usefixtures("no_waiting")

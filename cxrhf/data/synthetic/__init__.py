@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cxrhf.errors import ConfigError, did_you_mean
+from cxrhf.tables.folders import one_writer
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,17 +66,19 @@ def write(
     root = Path(folder)
     if root.exists() and not root.is_dir():
         raise ConfigError(f"{root} is a file", next_step="name a folder that is not there yet")
-    if root.is_dir() and any(root.iterdir()) and not overwrite:
-        raise ConfigError(f"{root} is not empty", next_step="name another folder, or say overwrite")
-    made = people(n_patients, seed, sizes=sizes, findings=laws)
-    root.mkdir(parents=True, exist_ok=True)
-    writer = getattr(import_module(f"{__name__}.{LAYOUTS[name]}"), f"write_{name}")
-    writer(made, root, seed=seed, dirty=dirty, pixels=pixels, size=size, **options)
-    if models:
-        from cxrhf.data.synthetic.models import write_models
+    with one_writer(root, "synthetic", what="folder of made-up files"):
+        there = {each.name for each in root.iterdir()} - {f".{root.resolve().name}.lock"} if root.is_dir() else ()
+        if there and not overwrite:
+            raise ConfigError(f"{root} is not empty", next_step="name another folder, or say overwrite")
+        made = people(n_patients, seed, sizes=sizes, findings=laws)
+        root.mkdir(parents=True, exist_ok=True)
+        writer = getattr(import_module(f"{__name__}.{LAYOUTS[name]}"), f"write_{name}")
+        writer(made, root, seed=seed, dirty=dirty, pixels=pixels, size=size, **options)
+        if models:
+            from cxrhf.data.synthetic.models import write_models
 
-        write_models(made, root / "models", seed, ids=layout_ids(name, made, seed))
-    return made
+            write_models(made, root / "models", seed, ids=layout_ids(name, made, seed))
+        return made
 
 
 def layout_ids(layout: str, people: People, seed: int = 0) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cxrhf.data.synthetic.devices import DEVICES
 from cxrhf.data.synthetic.people import People
+from cxrhf.data.workers import end_with_parent
 
 if TYPE_CHECKING:
     import polars as pl
@@ -101,13 +102,14 @@ def save_films(
     # Drawing mostly holds Python's lock, so threads share a core; parts are small, so that no process is long the last.
     parts = [listed[at : at + _PART] for at in range(0, len(listed), _PART)]
     done = Parallel(n_jobs=cores, return_as="generator")(
-        delayed(_save_some)(people, each, size, seed) for each in parts
+        delayed(_save_some)(people, each, size, seed, os.getpid()) for each in parts
     )
     for part, _ in zip(parts, done, strict=True):
         heard(len(part))
 
 
-def _save_some(people: People, listed: Sequence[tuple[int, Path]], size: int, seed: int) -> None:
+def _save_some(people: People, listed: Sequence[tuple[int, Path]], size: int, seed: int, started_by: int) -> None:
+    end_with_parent(started_by)
     draw_row = _drawer(people, size, seed)
     for row, path in listed:
         save(draw_row(row), path)
