@@ -75,10 +75,10 @@ def results_json(results: Sequence[Mapping[str, Any]], record: Mapping[str, Any]
         "format": FORMAT,
         "run": {name: record.get(name) for name in RECORDED},
         "notes": [str(each) for each in record.get("notes") or []],
-        "results": list(results),
     }
-    lines = json.dumps(_clean(made), ensure_ascii=False, default=str, allow_nan=False, separators=(",", ":"))
-    return lines.replace('},{"audit":', '},\n{"audit":') + "\n"
+    encode = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False, separators=(",", ":")).encode
+    rows = ",\n".join(encode(_clean(row)) for row in results)
+    return f'{encode(_clean(made))[:-1]},"results":[{rows}]}}\n'
 
 
 def _clean(value: Any) -> Any:

@@ -95,7 +95,7 @@ def _load_one(source: Any, columns: GenerationColumns) -> tuple[pa.Table, Genera
     model = Path(source).name.split(".")[0] if isinstance(source, (str, os.PathLike)) else "model"
     shared, notes = _shared(cols, plan, model)
     reference = _reference(cols, plan)
-    blocks = []
+    blocks, used = [], plan.used()
     n_empty = 0
     for strategy, at in plan.generated.items():
         generated = cols.texts(at)
@@ -121,7 +121,7 @@ def _load_one(source: Any, columns: GenerationColumns) -> tuple[pa.Table, Genera
     return table, GenerationReading(
         source=raw.name,
         columns=_said(cols, plan),
-        ignored=tuple(name for at, name in enumerate(raw.columns) if at not in plan.used() and name.strip()),
+        ignored=tuple(name for at, name in enumerate(raw.columns) if at not in used and name.strip()),
         n_rows=cols.n_rows,
         n_reports=table.num_rows,
         n_images=_n(table, "image_id"),

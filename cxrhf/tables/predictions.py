@@ -93,7 +93,7 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
         table, more = _long(cols, plan, shared, wanted)
     else:
         table, more = _wide(cols, plan, shared)
-    times, said = None, list[str]()
+    times, said, used = None, list[str](), plan.used()
     if "time" in plan.roles:
         clock = cols[plan.roles["clock"]] if "clock" in plan.roles else None
         who = (shared["image_id"], shared["patient_id"])
@@ -102,7 +102,7 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
         source=raw.name,
         form={"wide": "wide", "long": "long", "single": "one-finding"}[plan.form],
         columns=_said(cols, plan),
-        ignored=tuple(name for at, name in enumerate(raw.columns) if at not in plan.used() and name.strip()),
+        ignored=tuple(name for at, name in enumerate(raw.columns) if at not in used and name.strip()),
         findings=tuple(pc.unique(table["finding"]).to_pylist()),
         n_rows=cols.n_rows,
         n_images=pc.count_distinct(table["image_id"]).as_py(),
