@@ -105,7 +105,8 @@ class Finding:
 
 def count(y: Floats, patients: NDArray[np.int64], weight: Floats | None = None) -> Counts:
     """How much data these labelled rows are."""
-    return Counts(len(y), int((y == 1).sum()), len(np.unique(patients)), count_units(y, patients, weight))
+    units = count_units(y, patients, weight)
+    return Counts(len(y), int((y == 1).sum()), units.total, units)
 
 
 def patients_in(code: NDArray[np.int64], patients: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
