@@ -79,7 +79,7 @@ def points_of(finding: Finding) -> Points:
 
 
 def rate_replicates(
-    sample: Sample, findings: Sequence[Finding], points: Sequence[Points], text: str | None = None
+    sample: Sample, findings: Sequence[Finding], points: Sequence[Points], text: str = "resamples"
 ) -> list[dict[str, Floats]]:
     """Replicates of every finding's rates; `text` says what is going on meanwhile."""
     out: list[dict[str, Floats]] = [{} for _ in findings]

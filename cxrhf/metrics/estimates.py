@@ -31,7 +31,7 @@ from cxrhf.metrics.matching import match_weights
 from cxrhf.metrics.operating import OperatingPoint, sensitivity_at_specificity
 from cxrhf.metrics.ranking import Ranked, auroc, average_precision, rank_rows
 from cxrhf.metrics.resample import bootstrap, bootstrap_many
-from cxrhf.metrics.sums import SUM_METRICS, row_sums, value_of
+from cxrhf.metrics.sums import SUM_METRICS, total_sums, value_of
 
 # Patients with a positive (or negative) row below which no interval can be believed.
 FEW = 10
@@ -180,7 +180,7 @@ def _value(name: str, label: Label, options: Mapping[str, Any], sums: dict[Any, 
     if name in SUM_METRICS and not options:
         columns = SUM_METRICS[name][0]
         if columns not in sums:
-            sums[columns] = row_sums(name, label.y, label.p, label.weight, METRICS[name].default).sum(axis=0)
+            sums[columns] = total_sums(name, label.y, label.p, label.weight, METRICS[name].default)
         return float(value_of(name, sums[columns], METRICS[name].default)), label.weight
     if name == "matched_auroc":
         shares = match_weights(label.y, label.pretest, options.get("caliper"))
