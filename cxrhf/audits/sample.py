@@ -279,7 +279,9 @@ def _of(table: pa.Table, key: dict[str, Any]) -> pa.Table:
     """The rows of one dataset, model and seed."""
     for name in ("dataset", "model", "seed"):
         column, wanted = table[name], key[name]
-        table = table.filter(pc.is_null(column) if wanted is None else pc.equal(column, wanted))
+        kept = pc.is_null(column) if wanted is None else pc.fill_null(pc.equal(column, wanted), False)
+        if not pc.all(kept).as_py():  # a copy of millions of rows takes its room
+            table = table.filter(kept)
     return table
 
 

@@ -70,6 +70,7 @@ def load_predictions(
     if times is None and (times := nih_times(table)) is not None:
         said = "no time column: the order of a patient's images is the follow-up number in NIH's file names"
         readings = (replace(readings[0], notes=(*readings[0].notes, said)), *readings[1:])
+    pa.default_memory_pool().release_unused()
     return Loaded(table, readings, times)
 
 
