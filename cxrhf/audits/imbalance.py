@@ -128,7 +128,8 @@ def _walked(
 ) -> tuple[Walk, Walk]:
     """What passes down the scores give along prevalence, value and replicates, of a part of the sample's findings.
 
-    Rates here are put in with the other values and replicates. Rates within the classes are drawn with the positive patients held fixed, those that hang on the prevalence not.
+    Rates here are put in with the other values and replicates. Rates within the classes are drawn with the positive
+    patients held fixed, those that hang on the prevalence not.
     """
     data = sample.data
     y, p = data.y[:, part], data.p[:, part]

@@ -19,7 +19,6 @@ from cxrhf.metrics.operating import TOLERANCE
 from cxrhf.metrics.ranking import rank_rows
 from cxrhf.metrics.streams import stream_key
 
-
 # Rows times resamples below which starting threads takes longer than the work.
 _SMALL = 1_000_000
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cxrhf.errors import TableError
+from cxrhf.tables.checks import MOST_ID, MOST_NAME
 from cxrhf.tables.delimited import MISSING
 
 _TRUE = ("1", "true", "t", "yes", "y", "positive", "pos", "present")
@@ -99,9 +100,22 @@ def text(column: pa.ChunkedArray, where: Where) -> pa.Array:
     return distinct.words.take(distinct.indices)
 
 
-def names(column: pa.ChunkedArray, where: Where) -> pa.Array:
-    """Ids, findings and groups as text. A line break inside one is a broken quotation mark that swallowed rows."""
+def names(column: pa.ChunkedArray, where: Where, most: int = MOST_NAME) -> pa.Array:
+    """Ids, findings and groups as text, of at most `most` letters.
+
+    A line break inside one is a broken quotation mark that swallowed rows.
+    """
     distinct = _distinct(column, where)
+    length = pc.utf8_length(distinct.words)
+    if (pc.max(length).as_py() or 0) > most:
+        long = pc.index(pc.greater(length, most), True).as_py()
+        raise where.error(
+            pc.index(distinct.indices, long).as_py(),
+            "too long for a name or an id",
+            f"{length[long].as_py():,} letters",
+            f"at most {most:,}",
+            "is this the right column? Shorten the cell, or name another column",
+        )
     broken = pc.index(pc.match_substring_regex(distinct.words, "[\r\n]"), True).as_py()
     if broken >= 0:
         raise where.error(
@@ -114,9 +128,9 @@ def names(column: pa.ChunkedArray, where: Where) -> pa.Array:
     return distinct.words.take(distinct.indices)
 
 
-def identifiers(column: pa.ChunkedArray, where: Where) -> pa.Array:
+def identifiers(column: pa.ChunkedArray, where: Where, most: int = MOST_ID) -> pa.Array:
     """Names of which none may be blank."""
-    ids = names(column, where)
+    ids = names(column, where, most)
     if ids.null_count:
         row = pc.index(pc.is_null(ids), True).as_py()
         raise where.error(row, "the cell is blank", "blank", f"every row needs its {where.column}")

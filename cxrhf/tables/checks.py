@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,13 @@ import pyarrow.compute as pc
 from cxrhf.errors import TableError, did_you_mean
 from cxrhf.schema import IMAGE, image_schema
 
+# Letters of an id, and of any other name. Longer ones are texts in the wrong column, and would fill pages and memory;
+# texts (reports, notes) may be of any length.
+MOST_ID, MOST_NAME = 1000, 200
+MOST_LETTERS = dict.fromkeys(("image_id", "study_id", "patient_id", "note_id"), MOST_ID) | dict.fromkeys(
+    ("dataset", "split", "model", "strategy", "finding", "sex", "race", "view"), MOST_NAME
+)
+
 
 def check(table: pa.Table, schema: pa.Schema, *, source: str = "table") -> pa.Table:
     """The same rows with exactly the declared columns in the declared order and types, or a TableError.
@@ -19,7 +27,7 @@ def check(table: pa.Table, schema: pa.Schema, *, source: str = "table") -> pa.Ta
     """
     kind = schema.metadata[b"table"].decode()
     names = table.column_names
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise TableError(f"{source}: column {twice[0]!r} appears {names.count(twice[0])} times", next_step="keep one")
     unknown = [name for name in names if name not in schema.names]
@@ -60,6 +68,14 @@ def _column(table: pa.Table, field: pa.Field, kind: str, source: str) -> pa.Chun
             f"{source}: column {field.name!r}, row {row + 1} is empty", next_step=f"every row needs {field.name!r}"
         )
     _check_values(column, field, source)
+    most = MOST_LETTERS.get(field.name)
+    if most is not None and pa.types.is_string(field.type) and (pc.max(pc.utf8_length(column)).as_py() or 0) > most:
+        row = pc.index(pc.greater(pc.utf8_length(column), most), True).as_py()
+        raise TableError(
+            f"{source}: column {field.name!r}, row {row + 1} is too long",
+            got=f"{len(column[row].as_py()):,} letters",
+            allowed=f"at most {most:,}",
+        )
     return column
 
 

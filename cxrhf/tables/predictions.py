@@ -25,10 +25,19 @@ from cxrhf.errors import CxrhfWarning, TableError, did_you_mean
 from cxrhf.findings import finding_name
 from cxrhf.schema import PREDICTION
 from cxrhf.tables import cells
+from cxrhf.tables.checks import MOST_ID, MOST_NAME
 from cxrhf.tables.columns import Columns, FindingColumns, Plan, plan_columns
 from cxrhf.tables.files import Kind, RawTable, open_raw
 from cxrhf.tables.reading import Loaded, Reading, score_notes
-from cxrhf.tables.rows import codes, filled, refuse_ids, refuse_repeated, refuse_shared, refuse_two_patients
+from cxrhf.tables.rows import (
+    codes,
+    filled,
+    refuse_ids,
+    refuse_long,
+    refuse_repeated,
+    refuse_shared,
+    refuse_two_patients,
+)
 from cxrhf.tables.scores import Scores, split_scores
 from cxrhf.tables.sources import as_runs, listed_sources, model_names
 from cxrhf.tables.times import image_times, merge_times, nih_times
@@ -76,6 +85,7 @@ def load_predictions(
 
 def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str) -> Loaded:
     raw = open_raw(source)
+    refuse_long(raw)
     names = ["" if at in raw.nested else name for at, name in enumerate(raw.columns)]
     plan = plan_columns(names, columns, raw.name)
     if wanted and plan.form != "long":
@@ -165,10 +175,10 @@ def _shared(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], 
         out["image_id"] = pc.binary_join_element_wise("row", pa.array(np.arange(1, n + 1)).cast(pa.string()), "-")
         notes.append("no image column: rows are numbered, each is one image")
     if "study" in roles:
-        out["study_id"] = cells.names(*cols[roles["study"]])
+        out["study_id"] = cells.names(*cols[roles["study"]], MOST_ID)
     patients = pa.nulls(n, pa.string())
     if "patient" in roles:
-        patients = cells.names(*cols[roles["patient"]])
+        patients = cells.names(*cols[roles["patient"]], MOST_ID)
         if patients.null_count:
             notes.append(f"{patients.null_count:,} rows without a patient id: each such image is its own patient")
     else:
@@ -252,7 +262,7 @@ def _long(
     cols: _Cells, plan: Plan, shared: Mapping[str, pa.Array], wanted: tuple[str, ...]
 ) -> tuple[pa.Table, list[str]]:
     roles = plan.roles
-    given = cells.identifiers(*cols[roles["finding"]]).dictionary_encode()
+    given = cells.identifiers(*cols[roles["finding"]], MOST_NAME).dictionary_encode()
     names = pa.array([finding_name(each) for each in given.dictionary.to_pylist()], pa.string())
     finding = names.take(given.indices)
     image, source, place = shared["image_id"], cols.raw.name, cols.raw.place

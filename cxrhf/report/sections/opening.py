@@ -71,9 +71,9 @@ def hidden_words(book: Book) -> str:
     """What a page of too many findings leaves out, and where it stands."""
     shown = len(book.findings)
     return (
-        f"This page shows {shown:,} of {shown + len(book.hidden):,} findings, those with the most images of the scarcer "
-        f"class, and what it counts and says of findings is of these. Means are over all of them. Every number of all "
-        f"findings is in results.parquet and results.json."
+        f"This page shows {shown:,} of {shown + len(book.hidden):,} findings: those with the most images of the "
+        "scarcer class. What it counts and says of findings is of these; means are over all. Every number of every "
+        "finding is in results.parquet and results.json."
     )
 
 
