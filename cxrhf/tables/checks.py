@@ -46,6 +46,23 @@ def check(table: pa.Table, schema: pa.Schema, *, source: str = "table") -> pa.Ta
     return pa.Table.from_arrays([_column(table, field, kind, source) for field in schema], schema=schema)
 
 
+def as_text(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """A column as text; whole numbers of a float column as 123456789012, where Arrow writes 1.23456789012e+11."""
+    if not pa.types.is_floating(column.type):
+        return column.cast(pa.string())
+    whole = pc.fill_null(pc.and_(pc.equal(column, pc.round(column)), pc.less(pc.abs(column), 2.0**53)), False)
+    numbers = pc.if_else(whole, column, pa.scalar(0.0, column.type)).cast(pa.int64())
+    return pc.if_else(whole, numbers.cast(pa.string()), column.cast(pa.string()))
+
+
+def one_spelling(words: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Text as it looks: Unicode NFC, without marks that cannot be seen (U+200B, U+FEFF) and blanks around it."""
+    if not pc.all(pc.string_is_ascii(words)).as_py():
+        words = pc.replace_substring_regex(pc.utf8_normalize(words, form="NFC"), r"\p{Cf}", "")
+    trimmed = pc.utf8_trim_whitespace(words)
+    return words if trimmed.equals(words) else trimmed  # of millions of rows a second copy is not kept
+
+
 def _column(table: pa.Table, field: pa.Field, kind: str, source: str) -> pa.ChunkedArray:
     if field.name not in table.column_names:
         if field.nullable:
@@ -57,7 +74,9 @@ def _column(table: pa.Table, field: pa.Field, kind: str, source: str) -> pa.Chun
         )
     column = table.column(field.name)
     try:
-        column = column.cast(field.type)
+        column = as_text(column) if pa.types.is_string(field.type) else column.cast(field.type)
+        if field.name in MOST_LETTERS:
+            column = one_spelling(column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TableError(
             f"{source}: column {field.name!r} cannot be read as {field.type}", got=f"{column.type}: {error}"

@@ -27,7 +27,7 @@ from cxrhf.tables.files import Kind, RawTable, open_raw
 from cxrhf.tables.generation_columns import GenerationColumns, GenerationPlan, is_generations, plan_generations
 from cxrhf.tables.generation_reading import GenerationReading, LoadedGenerations
 from cxrhf.tables.reading import some
-from cxrhf.tables.rows import filled, first_repeated, refuse_ids, refuse_long, two_patients
+from cxrhf.tables.rows import alike_notes, filled, first_repeated, refuse_ids, refuse_long, two_patients
 
 __all__ = ["GenerationColumns", "LoadedGenerations", "is_generations", "load_generations"]
 
@@ -185,13 +185,14 @@ def _shared(cols: _Cells, plan: GenerationPlan, model: str) -> tuple[dict[str, p
     roles, n, notes = plan.roles, cols.n_rows, list[str]()
     out: dict[str, pa.Array] = {}
     if "image" in roles:
-        out["image_id"] = cells.identifiers(*cols.at(roles["image"]))
+        out["image_id"] = cells.identifiers(*cols.at(roles["image"]), notes=notes)
     else:
         out["image_id"] = pc.binary_join_element_wise("row", pa.array(np.arange(1, n + 1)).cast(pa.string()), "-")
         notes.append("no image column: rows are numbered, each is one image")
     patients = pa.nulls(n, pa.string())
     if "patient" in roles:
-        patients = cells.names(*cols.at(roles["patient"]), MOST_ID)
+        patients = cells.names(*cols.at(roles["patient"]), MOST_ID, notes)
+        notes += alike_notes(patients, "patient")
     if "patient" not in roles:
         notes.append(
             "NO PATIENT COLUMN: each image counts as its own patient, so intervals are too narrow if patients have "

@@ -30,6 +30,7 @@ from cxrhf.tables.columns import Columns, FindingColumns, Plan, plan_columns
 from cxrhf.tables.files import Kind, RawTable, open_raw
 from cxrhf.tables.reading import Loaded, Reading, score_notes
 from cxrhf.tables.rows import (
+    alike_notes,
     codes,
     filled,
     refuse_ids,
@@ -75,6 +76,10 @@ def load_predictions(
     names = [reading.source for reading in readings]
     if len(parts) > 1:
         refuse_shared(table, names, [part.table.num_rows for part in parts])
+    alike = alike_notes(table["patient_id"], "patient")
+    alike += alike_notes(table["image_id"], "image") if len(parts) > 1 else []
+    if alike:
+        readings = (replace(readings[0], notes=(*readings[0].notes, *alike)), *readings[1:])
     times = merge_times([part.times for part in parts], names)
     if times is None and (times := nih_times(table)) is not None:
         said = "no time column: the order of a patient's images is the follow-up number in NIH's file names"
@@ -161,9 +166,9 @@ def _shared(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], 
     roles, n, notes = plan.roles, cols.n_rows, list[str]()
     out: dict[str, pa.Array] = {}
     if "image" in roles:
-        out["image_id"] = cells.identifiers(*cols[roles["image"]])
+        out["image_id"] = cells.identifiers(*cols[roles["image"]], notes=notes)
     elif "study" in roles:
-        out["image_id"] = cells.identifiers(*cols[roles["study"]])
+        out["image_id"] = cells.identifiers(*cols[roles["study"]], notes=notes)
         notes.append("no image column: the study id stands for the image")
     elif plan.form == "long":
         raise TableError(
@@ -178,7 +183,7 @@ def _shared(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], 
         out["study_id"] = cells.names(*cols[roles["study"]], MOST_ID)
     patients = pa.nulls(n, pa.string())
     if "patient" in roles:
-        patients = cells.names(*cols[roles["patient"]], MOST_ID)
+        patients = cells.names(*cols[roles["patient"]], MOST_ID, notes)
         if patients.null_count:
             notes.append(f"{patients.null_count:,} rows without a patient id: each such image is its own patient")
     else:
