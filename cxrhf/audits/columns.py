@@ -32,7 +32,7 @@ def drawn(
     metrics: Mapping[str, Mapping[str, Option]],
     weights: Sequence[Floats] | None = None,
     scores: Sequence[Floats] | None = None,
-    text: str | None = None,
+    text: str = "resamples",
 ) -> list[dict[str, Floats]]:
     """Replicates of the metrics of every finding; with weights or scores of its rows other than its own.
 
@@ -49,6 +49,6 @@ def drawn(
         None if weights is None else columns(sample, findings, weights, 0.0),
         draws=sample.draws,
         workers=sample.workers,
-        progress=None if text is None else sample.ticking(f"{sample.model}: {text}", 1),
+        progress=sample.ticking(f"{sample.model}: {text}", 1),
     )
     return [{name: values[:, k] for name, values in found.items()} for k in range(len(findings))]

@@ -25,7 +25,7 @@ from cxrhf.audits.imbalance_study import (
     threshold_notes,
     units_behind,
 )
-from cxrhf.audits.prevalence import RISK, along, grid_of, net_benefit_thresholds, source_of
+from cxrhf.audits.prevalence import RISK, Along, grid_of, net_benefit_thresholds, source_of
 from cxrhf.audits.rows import Part, Row, RowMaker
 from cxrhf.audits.sample import Finding, Sample
 from cxrhf.metrics import calibration, ranking
@@ -52,6 +52,8 @@ PAV = tuple(f"pav_decomposition.{part}" for part in _BETTER)
 HERE = (*RANKING, "prevalence", *PROBABILITY, *PAV, "net_benefit")
 # At the max-F1 threshold.
 RATES = ("tpr", "specificity", "precision", "npv", "f1", "mcc")
+# Findings whose replicates along the grid are held at once.
+TOGETHER = 100
 # Replicates of what is undefined.
 _NOTHING = np.empty(0)
 _NOTES = {
@@ -70,15 +72,20 @@ def imbalance(sample: Sample) -> Part:
     sample.progress(f"{sample.model}: imbalance, {len(findings)} finding{'s' * (len(findings) != 1)}")
     thresholds = [choose_threshold(sample, finding) for finding in findings]
     values, replicates = [_values(finding) for finding in findings], _replicates(sample, findings)
-    here, there = _walked(sample, findings, thresholds, values, replicates)
-    studies = [
-        Study(finding, at, finding.prevalence, values[k], replicates[k], units_behind(finding, at.value))
-        for k, (finding, at) in enumerate(zip(findings, thresholds, strict=True))
-    ]
     make = RowMaker("imbalance", sample)
+    studies, along = list[Study](), Along(make)
+    parts = [slice(start, start + TOGETHER) for start in range(0, len(findings), TOGETHER)]
+    tick = sample.ticking(f"{sample.model}: imbalance, along prevalence", 2 * len(parts))
+    for part in parts:
+        here, there = _walked(sample, part, findings[part], thresholds[part], values[part], replicates[part], tick)
+        for k, (finding, at) in enumerate(zip(findings[part], thresholds[part], strict=True)):
+            behind = units_behind(finding, at.value)
+            numbers = values[part.start + k], replicates[part.start + k]
+            studies.append(Study(finding, at, finding.prevalence, *numbers, behind))
+            along.add(studies[-1], here, there, k)
     macro = Macro(make, studies)
     rows = _directed([row for study in studies for row in _finding_rows(make, study)] + _macro_rows(macro))
-    moved, curves = along(macro, here, there)
+    moved, curves = along.finish(macro)
     return Part(rows + moved, curves, [*threshold_notes(sample, studies), *_score_notes(sample, findings)])
 
 
@@ -112,17 +119,21 @@ def _replicates(sample: Sample, findings: Sequence[Finding]) -> list[dict[str, F
 
 def _walked(
     sample: Sample,
+    part: slice,
     findings: Sequence[Finding],
     chosen: Sequence[Threshold],
     values: Sequence[dict[str, float]],
     replicates: Sequence[dict[str, Floats]],
+    tick: Callable[[int], None],
 ) -> tuple[Walk, Walk]:
-    """What passes down the scores give along prevalence, value and replicates; rates here are put in with the others.
+    """What passes down the scores give along prevalence, value and replicates, of a part of the sample's findings.
 
-    Rates within the classes are drawn with the positive patients held fixed, those that hang on the prevalence not.
+    Rates here are put in with the other values and replicates. Rates within the classes are drawn with the positive
+    patients held fixed, those that hang on the prevalence not.
     """
     data = sample.data
-    weight = np.ones(data.y.shape) if data.weight is None else np.nan_to_num(data.weight, nan=1.0)
+    y, p = data.y[:, part], data.p[:, part]
+    weight = np.ones(y.shape) if data.weight is None else np.nan_to_num(data.weight[:, part], nan=1.0)
     at = np.array([np.inf if np.isnan(each.value) else each.value for each in chosen])
     own = [finding.prevalence for finding in findings]
     risks = [
@@ -131,8 +142,7 @@ def _walked(
     ]
     moved, grids = np.c_[at, np.stack(risks)], np.stack([grid_of(prevalence) for prevalence in own])
     fixed, no_grids = np.c_[at, np.full(len(at), RISK)], np.empty((len(at), 0))
-    tick = sample.ticking(f"{sample.model}: imbalance, along prevalence", 2)
-    rows = data.y, data.p, weight
+    rows = y, p, weight
     draws, workers = sample.draws, sample.workers
     within = walk(*rows, moved, grids)
     within_drawn = bootstrap_walk(*rows, moved, grids, draws=draws, workers=workers, progress=tick)

@@ -13,7 +13,7 @@ from cxrhf.audits.rates import OPTIMISTIC, capped
 from cxrhf.audits.rows import MACRO, Row, RowMaker, everything
 from cxrhf.audits.sample import Counts, Finding, Floats, Sample
 from cxrhf.metrics.checks import undefined
-from cxrhf.metrics.estimates import mean_over
+from cxrhf.metrics.estimates import Mean, mean_over
 from cxrhf.metrics.intervals import UnitCount, count_units
 from cxrhf.metrics.operating import max_f1_threshold
 
@@ -128,14 +128,14 @@ class Macro:
         self,
         name: str,
         values: Sequence[float],
-        drawn: Sequence[Floats | None],
+        drawn: Sequence[Floats | None] | Mean,
         *,
         slice: str = "all",
         known: str | None = None,
         how: str | None = None,
         optimistic: bool = False,
     ) -> Row:
-        """The mean of what is defined, one value for each study."""
+        """The mean of what is defined, one value for each study; `drawn`: replicates of each, or of the mean itself."""
         defined = [k for k, value in enumerate(values) if np.isfinite(value)]
         chosen = [self.studies[k] for k in defined] or self.studies
         names = tuple(study.finding.name for study in chosen)
@@ -149,10 +149,13 @@ class Macro:
         if optimistic and any(study.threshold.absent for study in chosen):
             note += f"; {OPTIMISTIC}"
         value = float(np.mean([values[k] for k in defined]))
-        replicates = [each for k in defined if (each := drawn[k]) is not None]
-        if len(replicates) < len(defined):
-            return self.make.row(name, MACRO, counts, value, slice=slice, known=known, how=how, note=note)
-        mean = mean_over(replicates, [study.units_of(name) for study in chosen])
+        if isinstance(drawn, Mean):
+            mean = drawn
+        else:
+            replicates = [each for k in defined if (each := drawn[k]) is not None]
+            if len(replicates) < len(defined):
+                return self.make.row(name, MACRO, counts, value, slice=slice, known=known, how=how, note=note)
+            mean = mean_over(replicates, [study.units_of(name) for study in chosen])
         return self.make.row(
             name, MACRO, counts, value, mean.replicates, units=mean.units, slice=slice, known=known, how=how, note=note
         )

@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cxrhf.errors import TableError
+from cxrhf.errors import TableError, shorten
 from cxrhf.schema import PredictionArrays
+from cxrhf.tables.checks import MOST_NAME
+from cxrhf.tables.matrices import TEXT
 
 Vectors = NDArray[np.float32]
 
@@ -104,9 +106,9 @@ def _layer(rows: pa.Table, data: PredictionArrays, whose: str) -> Layer:
     return Layer(at, vectors[np.searchsorted(ids, data.image_ids[at])])
 
 
-def vectors_by_image(rows: pa.Table, whose: str) -> tuple[NDArray[np.str_], Vectors]:
+def vectors_by_image(rows: pa.Table, whose: str) -> tuple[NDArray[Any], Vectors]:
     """Image ids in order, and their vectors, of one network and layer; an image with two of them is an error."""
-    ids = np.array(rows["image_id"].to_pylist(), dtype=str)
+    ids = np.array(rows["image_id"].to_pylist(), dtype=TEXT)
     order = np.argsort(ids, kind="stable")
     if (ids[order][1:] == ids[order][:-1]).any():
         raise TableError(
@@ -131,7 +133,7 @@ def _vectors(rows: pa.Table) -> Vectors:
     return flat
 
 
-def attribute_columns(table: pa.Table, image_ids: NDArray[np.str_]) -> dict[str, NDArray[np.str_]]:
+def attribute_columns(table: pa.Table, image_ids: NDArray[Any]) -> dict[str, NDArray[np.str_]]:
     """Every attribute as one value an image, "" where nobody said; the same image said to be both is an error."""
     place = {name: at for at, name in enumerate(image_ids.tolist())}
     found: dict[str, list[str]] = {}
@@ -140,6 +142,11 @@ def attribute_columns(table: pa.Table, image_ids: NDArray[np.str_]) -> dict[str,
         at = place.get(image)
         if at is None or value is None:
             continue
+        if len(value) > MOST_NAME:
+            raise TableError(
+                f"attributes: a value of {shorten(name, 60)!r} is too long", got=f"{len(value):,} letters",
+                allowed=f"at most {MOST_NAME:,}", next_step="attributes are a word or two an image",
+            )  # fmt: skip
         if name not in found:
             found[name] = [""] * len(image_ids)
         values = found[name]

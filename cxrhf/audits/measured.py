@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cxrhf.audits.rates import directed
 from cxrhf.audits.rows import MACRO, Row, RowMaker, everything
-from cxrhf.audits.sample import Finding
+from cxrhf.audits.sample import Counts, Finding
 from cxrhf.metrics.estimates import mean_over, settled
 from cxrhf.metrics.intervals import UnitCount
 
@@ -54,13 +54,14 @@ def number_rows(
     for name in controlled:
         for finding, each in zip(findings, drops, strict=True):
             rows.append(_row(make, finding, "auroc_drop", each[name], versus=name))
+    counted: dict[tuple[int, ...], Counts] = {}
     names = list(dict.fromkeys(name for each in numbers for name in each))
     alike = [name for name in names if name in controlled or name.startswith("auroc")]
     for name in names:
         asked = alike if name in alike else [name]
-        rows += _mean(make, findings, numbers, name, asked)
+        rows += _mean(make, findings, numbers, name, asked, counted)
     for name in controlled:
-        rows += _mean(make, findings, drops, name, list(controlled), versus=name)
+        rows += _mean(make, findings, drops, name, list(controlled), counted, versus=name)
     return rows
 
 
@@ -87,20 +88,22 @@ def _mean(
     numbers: Sequence[Mapping[str, Measured]],
     name: str,
     asked: Sequence[str],
+    counted: dict[tuple[int, ...], Counts],
     versus: str | None = None,
 ) -> list[Row]:
-    """The mean over the findings for which all the `asked` numbers are defined."""
+    """The mean over the findings for which all the `asked` numbers are defined; `counted`: data behind some of them."""
     inside = [k for k, each in enumerate(numbers) if all(n in each and np.isfinite(each[n].value) for n in asked)]
     if not inside:
         return []
     chosen = [numbers[k][name] for k in inside]
-    counts = everything(make.sample, [findings[k] for k in inside])
+    if tuple(inside) not in counted:
+        counted[tuple(inside)] = everything(make.sample, [findings[k] for k in inside])
     drawn = [each.replicates for each in chosen if each.replicates is not None]
     mean = mean_over(drawn, [each.units for each in chosen]) if len(drawn) == len(chosen) else None
     row = make.row(
         "auroc_drop" if versus else name,
         MACRO,
-        counts,
+        counted[tuple(inside)],
         float(np.mean([each.value for each in chosen])),
         mean.replicates if mean else None,
         known=chosen[0].known,

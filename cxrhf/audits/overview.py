@@ -31,7 +31,7 @@ from cxrhf.audits.rates import (
     threshold_rows,
 )
 from cxrhf.audits.rows import MACRO, Part, Row, RowMaker, everything
-from cxrhf.audits.sample import Finding, Sample
+from cxrhf.audits.sample import Counts, Finding, Sample
 from cxrhf.metrics import calibration, ranking
 from cxrhf.metrics.estimates import FEW, mean_over
 from cxrhf.metrics.reliability import calibration_line
@@ -84,6 +84,7 @@ def overview(sample: Sample) -> Part:
         f"{sample.model}: overview, {sample.draws.n_resamples:,} resamples of {sample.draws.n_units:,} patients"
     )
     replicates = _replicates(sample, findings, points)
+    sample.progress(f"{sample.model}: overview, intervals")
     make = RowMaker("overview", sample)
     rows: list[Row] = []
     for finding, point, own in zip(findings, points, replicates, strict=True):
@@ -131,7 +132,7 @@ def _replicates(sample: Sample, findings: Sequence[Finding], points: Sequence[_P
     options["brier_skill_score"] = {"prevalence": [np.nan if each is None else each for each in trained]}
     for k, own in zip(inside, drawn(sample, chosen, options, text="overview, probability metrics"), strict=True):
         out[k] |= own
-    rates = rate_replicates(sample, findings, [point.points for point in points])
+    rates = rate_replicates(sample, findings, [point.points for point in points], "overview, rates")
     return [each | own for each, own in zip(out, rates, strict=True)]
 
 
@@ -182,13 +183,16 @@ def _macro_rows(
     sample = make.sample
     rows = []
     names = dict.fromkeys(name for point in points for name in point.values)
+    counted: dict[tuple[int, ...], Counts] = {}  # most metrics are defined for the same findings
     for name in names:
         defined = [k for k, point in enumerate(points) if np.isfinite(point.values.get(name, np.nan))]
+        chosen = tuple(defined or range(len(findings)))
+        if chosen not in counted:
+            counted[chosen] = everything(sample, [findings[k] for k in chosen])
+        counts = counted[chosen]
         if not defined:
-            counts = everything(sample, findings)
             rows.append(make.row(name, MACRO, counts, np.nan, note=f"{name} is undefined for every finding"))
             continue
-        counts = everything(sample, [findings[k] for k in defined])
         note = f"mean of {len(defined)} of {len(findings)} findings"
         value = float(np.mean([points[k].values[name] for k in defined]))
         mean = mean_over([replicates[k][name] for k in defined], [findings[k].counts.units for k in defined])

@@ -21,6 +21,7 @@ from scipy.special import expit, logit
 from cxrhf.audits.imbalance_study import Macro, Study
 from cxrhf.audits.rows import Row, RowMaker
 from cxrhf.audits.sample import Sample
+from cxrhf.metrics.estimates import MeanOver
 from cxrhf.metrics.intervals import interval
 from cxrhf.metrics.prevalence import (
     Walk,
@@ -88,27 +89,57 @@ def net_benefit_thresholds(source: float, prevalence: float) -> Floats:
     return np.array([threshold_for_risk(RISK, source, target) for target in grid_of(prevalence)])
 
 
-def along(macro: Macro, here: Walk, drawn: Walk) -> tuple[list[Row], list[Row]]:
+class Along:
     """RESULT rows of the prevalences of SLICES, and curves over GRID with the finding's own prevalence.
 
-    `here` and `drawn` hold, of each finding, the sums at the max-F1 threshold and at the thresholds of net benefit,
-    and average precision at the prevalences.
+    Findings are added one after the other: the replicates of thousands along the grid would take gigabytes.
     """
-    make = macro.make
-    moved = [_move(make.sample, study, here, drawn, k) for k, study in enumerate(macro.studies)]
-    rows: list[Row] = []
-    curves: list[Row] = []
-    for each in moved:
-        own = each.study.prevalence
+
+    def __init__(self, make: RowMaker) -> None:
+        self.make = make
+        self.rows: list[Row] = []
+        self.curves: list[Row] = []
+        self.values: dict[str, list[Floats | None]] = {name: [] for name in KINDS}  # of each finding, (grid,)
+        self.means: dict[tuple[str, int], MeanOver] = {}
+
+    def add(self, study: Study, here: Walk, drawn: Walk, k: int) -> None:
+        """`here` and `drawn` hold, at place k, the sums at the max-F1 threshold and at the thresholds of net benefit,
+        and average precision at the prevalences."""
+        make, moved, own = self.make, _move(self.make.sample, study, here, drawn, k), study.prevalence
         grid = grid_of(own)
-        by_place = [_rows_at(make, each, g, float(pi)) for g, pi in enumerate(grid)]
-        rows += _chosen(by_place)
+        by_place = [_rows_at(make, moved, g, float(pi)) for g, pi in enumerate(grid)]
+        self.rows += _chosen(by_place)
         if 0 < own < 1:
             order = [g for g in np.argsort(grid, kind="stable") if g < len(GRID) or own not in GRID]
-            curves += _curves(make.sample, [by_place[g] for g in order], [float(grid[g]) for g in order])
-            curves += _flat(make, each.study)
-    means = [_macro_at(macro, moved, g, pi) for g, pi in enumerate(GRID)]
-    return rows + _chosen(means), curves + _curves(make.sample, means, GRID)
+            self.curves += _curves(make.sample, [by_place[g] for g in order], [float(grid[g]) for g in order])
+            self.curves += _flat(make, study)
+        for name in KINDS:
+            values = moved.values.get(name)
+            self.values[name].append(values)
+            for g in range(len(GRID)) if values is not None else ():
+                if np.isfinite(values[g]):
+                    mean = self.means.setdefault((name, g), MeanOver())
+                    mean.add(moved.drawn[name][:, g], study.units_of(name))
+
+    def finish(self, macro: Macro) -> tuple[list[Row], list[Row]]:
+        """All rows and curves, the means over findings last."""
+        means = [self._means_at(macro, g, pi) for g, pi in enumerate(GRID)]
+        return self.rows + _chosen(means), self.curves + _curves(self.make.sample, means, GRID)
+
+    def _means_at(self, macro: Macro, g: int, pi: float) -> list[Row]:
+        """The means over findings at one prevalence."""
+        return [
+            macro.row(
+                name,
+                [np.nan if each is None else each[g] for each in values],
+                self.means[name, g].mean() if (name, g) in self.means else [],
+                slice=f"prevalence={pi:g}",
+                how=f"risk threshold {RISK:g}, p corrected for the prevalence" if name == "net_benefit" else None,
+                optimistic=name in _RATES,
+            )
+            for name, values in self.values.items()
+            if any(each is not None for each in values)
+        ]
 
 
 def _chosen(by_place: Sequence[Sequence[Row]]) -> list[Row]:
@@ -214,22 +245,6 @@ def _limits(study: Study, name: str, level: float) -> _Limits:
         low = np.log(found.low) - np.log(other.high) if hits[0] > 0 else -np.inf
         high = np.log(found.high) - np.log(other.low) if alarms[0] > 0 else np.inf
     return _Limits(float(low), float(high), "from the limits of tpr and specificity")
-
-
-def _macro_at(macro: Macro, moved: Sequence[_Moved], g: int, pi: float) -> list[Row]:
-    """The means over findings at one prevalence."""
-    return [
-        macro.row(
-            name,
-            [each.values[name][g] if name in each.values else np.nan for each in moved],
-            [each.drawn[name][:, g] if name in each.drawn else None for each in moved],
-            slice=f"prevalence={pi:g}",
-            how=f"risk threshold {RISK:g}, p corrected for the prevalence" if name == "net_benefit" else None,
-            optimistic=name in _RATES,
-        )
-        for name in KINDS
-        if any(name in each.values for each in moved)
-    ]
 
 
 def _curves(sample: Sample, by_place: Sequence[Sequence[Row]], grid: Sequence[float]) -> list[Row]:

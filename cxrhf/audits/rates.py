@@ -78,13 +78,15 @@ def points_of(finding: Finding) -> Points:
     return Points(asked, thresholds, values)
 
 
-def rate_replicates(sample: Sample, findings: Sequence[Finding], points: Sequence[Points]) -> list[dict[str, Floats]]:
-    """Replicates of every finding's rates."""
+def rate_replicates(
+    sample: Sample, findings: Sequence[Finding], points: Sequence[Points], text: str = "resamples"
+) -> list[dict[str, Floats]]:
+    """Replicates of every finding's rates; `text` says what is going on meanwhile."""
     out: list[dict[str, Floats]] = [{} for _ in findings]
     for at in dict.fromkeys(rate.threshold for rate in RATES.values()):
         own = {name: rate for name, rate in RATES.items() if rate.threshold == at}
         thresholds = [point.thresholds.get(at, np.nan) for point in points]
-        found = drawn(sample, findings, {rate.name: {"threshold": thresholds} for rate in own.values()})
+        found = drawn(sample, findings, {rate.name: {"threshold": thresholds} for rate in own.values()}, text=text)
         for each, values in zip(out, found, strict=True):
             each |= {name: rate.of(values[rate.name]) for name, rate in own.items()}
     return out

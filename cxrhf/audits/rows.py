@@ -191,9 +191,9 @@ class RowMaker:
 
 def everything(sample: Sample, findings: Sequence[Finding]) -> Counts:
     """What a macro number rests on: images with any label, with any positive, and their patients."""
-    at = np.unique(np.concatenate([f.at for f in findings]))
-    hit = np.zeros(len(sample.data.patients))
+    hit = np.full(len(sample.data.patients), np.nan)
     for finding in findings:
-        hit[finding.at[finding.y == 1]] = 1.0
-    patients = sample.data.patients[at]
-    return Counts(len(at), int(hit.sum()), len(np.unique(patients)), count_units(hit[at], patients))
+        hit[finding.at] = np.fmax(hit[finding.at], finding.y == 1)
+    at = np.flatnonzero(~np.isnan(hit))
+    units = count_units(hit[at], sample.data.patients[at])
+    return Counts(len(at), int(hit[at].sum()), units.total, units)

@@ -105,7 +105,8 @@ class Finding:
 
 def count(y: Floats, patients: NDArray[np.int64], weight: Floats | None = None) -> Counts:
     """How much data these labelled rows are."""
-    return Counts(len(y), int((y == 1).sum()), len(np.unique(patients)), count_units(y, patients, weight))
+    units = count_units(y, patients, weight)
+    return Counts(len(y), int((y == 1).sum()), units.total, units)
 
 
 def patients_in(code: NDArray[np.int64], patients: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
@@ -278,7 +279,9 @@ def _of(table: pa.Table, key: dict[str, Any]) -> pa.Table:
     """The rows of one dataset, model and seed."""
     for name in ("dataset", "model", "seed"):
         column, wanted = table[name], key[name]
-        table = table.filter(pc.is_null(column) if wanted is None else pc.equal(column, wanted))
+        kept = pc.is_null(column) if wanted is None else pc.fill_null(pc.equal(column, wanted), False)
+        if not pc.all(kept).as_py():  # a copy of millions of rows takes its room
+            table = table.filter(kept)
     return table
 
 

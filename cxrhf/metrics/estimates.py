@@ -31,7 +31,7 @@ from cxrhf.metrics.matching import match_weights
 from cxrhf.metrics.operating import OperatingPoint, sensitivity_at_specificity
 from cxrhf.metrics.ranking import Ranked, auroc, average_precision, rank_rows
 from cxrhf.metrics.resample import bootstrap, bootstrap_many
-from cxrhf.metrics.sums import SUM_METRICS, row_sums, value_of
+from cxrhf.metrics.sums import SUM_METRICS, total_sums, value_of
 
 # Patients with a positive (or negative) row below which no interval can be believed.
 FEW = 10
@@ -180,7 +180,7 @@ def _value(name: str, label: Label, options: Mapping[str, Any], sums: dict[Any, 
     if name in SUM_METRICS and not options:
         columns = SUM_METRICS[name][0]
         if columns not in sums:
-            sums[columns] = row_sums(name, label.y, label.p, label.weight, METRICS[name].default).sum(axis=0)
+            sums[columns] = total_sums(name, label.y, label.p, label.weight, METRICS[name].default)
         return float(value_of(name, sums[columns], METRICS[name].default)), label.weight
     if name == "matched_auroc":
         shares = match_weights(label.y, label.pretest, options.get("caliper"))
@@ -283,9 +283,35 @@ def mean_over(replicates: Sequence[Floats], units: Sequence[UnitCount]) -> Mean:
     The effective patients are Satterthwaite's: a rare finding matters as much as its share of the variance. Below FEW
     patients the replicates do not know that variance, so the scarcest finding then decides for all.
     """
-    drawn = np.stack(list(replicates))
-    variance = np.array([np.nanvar(r) if np.isfinite(r).any() else 0.0 for r in drawn])
+    gathered = MeanOver()
+    for drawn, behind in zip(replicates, units, strict=True):
+        gathered.add(drawn, behind)
+    return gathered.mean()
 
+
+class MeanOver:
+    """The same, one finding after the other, so that the replicates of thousands need not be held at once."""
+
+    def __init__(self) -> None:
+        self.total: Floats | None = None
+        self.variance: list[float] = []
+        self.units: list[UnitCount] = []
+
+    def add(self, replicates: Floats, units: UnitCount) -> None:
+        """One finding more."""
+        self.total = replicates.astype(np.float64) if self.total is None else np.add(self.total, replicates, self.total)
+        whole = not np.isnan(replicates).any()
+        there = whole or np.isfinite(replicates).any()
+        self.variance.append(float((np.var if whole else np.nanvar)(replicates)) if there else 0.0)
+        self.units.append(units)
+
+    def mean(self) -> Mean:
+        """The mean of what was added."""
+        assert self.total is not None
+        return Mean(self.total / len(self.units), _units_of_mean(np.array(self.variance), self.units))
+
+
+def _units_of_mean(variance: Floats, units: Sequence[UnitCount]) -> UnitCount:
     def effective(patients: Sequence[float]) -> float:
         if min(patients) < FEW:
             return float(min(patients))
@@ -293,7 +319,7 @@ def mean_over(replicates: Sequence[Floats], units: Sequence[UnitCount]) -> Mean:
         total = float((variance**2 / freedom).sum())
         return float(variance.sum() ** 2 / total) + 1 if total > 0 else float(min(patients))
 
-    shown = UnitCount(
+    return UnitCount(
         min(u.positive for u in units),
         min(u.negative for u in units),
         min(u.total for u in units),
@@ -301,4 +327,3 @@ def mean_over(replicates: Sequence[Floats], units: Sequence[UnitCount]) -> Mean:
         effective([u.effective_negative for u in units]),
         effective([u.effective_total for u in units]),
     )
-    return Mean(drawn.mean(axis=0), shown)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from cxrhf.metrics.checks import Floats, InputError, as_fraction, binary_input, one_of
 from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.ranking import RocCurve, rank_rows, roc_curve
-from cxrhf.metrics.sums import row_sums, sum_metric, value_of
+from cxrhf.metrics.sums import sum_metric, total_sums, value_of
 
 # Rates are ratios of sums; this much rounding must not push a point over its limit.
 TOLERANCE = 1e-12
@@ -262,7 +262,7 @@ def rates_at(y: ArrayLike, p: ArrayLike, threshold: float, weight: ArrayLike | N
     """
     labels, scores, weights = binary_input(y, p, weight)
     at = _as_threshold(threshold)
-    sums = row_sums("tpr", labels, scores, weights, at).sum(axis=0)
+    sums = total_sums("tpr", labels, scores, weights, at)
     return Rates(*(float(value_of(name, sums, at)) for name in Rates._fields))
 
 

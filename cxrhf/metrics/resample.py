@@ -25,7 +25,7 @@ from cxrhf.metrics.checks import Floats, InputError, as_pretest
 from cxrhf.metrics.columns import Columns, LabelRows, check_columns, sort_context, sort_label
 from cxrhf.metrics.draws import LANES, Draws, draw, run_in_blocks
 from cxrhf.metrics.streams import stream_key
-from cxrhf.metrics.sums import SUM_METRICS, row_sums, unit_sums, value_of
+from cxrhf.metrics.sums import SUM_METRICS, sums_by_unit, value_of
 
 __all__ = ["Draws", "bootstrap", "bootstrap_auroc", "bootstrap_many", "draw"]
 
@@ -168,7 +168,7 @@ def _from_patients(engine: _Engine, chosen: Sequence[_Asked], conditional: bool)
     """Metrics that are functions of sums: patients are summed once, replicates add patients."""
     columns, draws = engine.columns, engine.draws
     n_labels = columns.y.shape[1]
-    parts = [np.zeros((draws.n_units, 0))]
+    parts = list[Floats]()
     where: dict[tuple[Any, int, float], int] = {}  # metrics with the same columns and option share their sums
     for label in range(n_labels):
         rows = np.flatnonzero(~np.isnan(columns.y[:, label]))
@@ -176,11 +176,10 @@ def _from_patients(engine: _Engine, chosen: Sequence[_Asked], conditional: bool)
         for each in chosen:
             if _key(each, label) not in where:
                 where[_key(each, label)] = len(parts)
-                parts.append(
-                    unit_sums(row_sums(each.name, y, p, weight, each.at(label)), draws.unit[rows], draws.n_units)
-                )
-    stacked = np.ascontiguousarray(np.concatenate(parts, axis=1))
+                parts.append(sums_by_unit(each.name, y, p, weight, each.at(label), draws.unit[rows], draws.n_units))
     edges = np.cumsum([0, *(part.shape[1] for part in parts)])
+    stacked = parts[0] if len(parts) == 1 else np.concatenate([np.zeros((draws.n_units, 0)), *parts], axis=1)
+    parts.clear()
     sums = engine.run(sum_block, (stacked,), stacked.shape[1:], conditional)
     result = {each.name: np.empty((draws.n_resamples, n_labels)) for each in chosen}
     for each in chosen:

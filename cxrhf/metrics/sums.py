@@ -8,13 +8,16 @@ looks at rows again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cxrhf.metrics.checks import Floats
+
+# Rows whose sums are held at once.
+_ROWS = 1 << 16
 
 Sums = NDArray[np.float64]  # (..., columns); the first two are always the weight of positives and of negatives
 
@@ -40,11 +43,12 @@ def _called(y: Floats, p: Floats, threshold: float) -> list[Floats]:
     return [y, 1 - y, y * called, (1 - y) * called]
 
 
-def _gaps(y: Floats, p: Floats, bins: float) -> list[Floats]:
+def _gaps(y: Floats, p: Floats, bins: float) -> Iterator[Floats]:
     n = int(bins)
     # .29 * 100 is 28.999... in floating point, so the edges themselves decide.
     place = np.clip(np.searchsorted(np.arange(1, n) / n, p, side="right"), 0, n - 1)
-    return [y, 1 - y, *(np.where(place == cell, p - y, 0.0) for cell in range(n))]
+    yield from (y, 1 - y)
+    yield from (np.where(place == cell, p - y, 0.0) for cell in range(n))
 
 
 # What the sums say: (sums, option) -> value, over any leading axes.
@@ -125,7 +129,7 @@ def _net_benefit(s: Sums, threshold: float) -> Floats:
     return _ratio(s[..., 2] - s[..., 3] * (threshold / (1 - threshold)), s[..., 0] + s[..., 1])
 
 
-_Columns = Callable[[Floats, Floats, float], list[Floats]]
+_Columns = Callable[[Floats, Floats, float], Iterable[Floats]]
 _Value = Callable[[Sums, float], Floats]
 
 SUM_METRICS: dict[str, tuple[_Columns, _Value]] = {
@@ -149,7 +153,16 @@ SUM_METRICS: dict[str, tuple[_Columns, _Value]] = {
 
 def row_sums(name: str, y: Floats, p: Floats, weight: Floats, option: float) -> Floats:
     """What each row adds to the sums of a metric, shape (rows, columns)."""
-    return np.column_stack(SUM_METRICS[name][0](y, p, option)) * weight[:, None]
+    return np.column_stack([column * weight for column in SUM_METRICS[name][0](y, p, option)])
+
+
+def total_sums(name: str, y: Floats, p: Floats, weight: Floats, option: float) -> Sums:
+    """The sums of all rows: those of `row_sums`, without holding what millions of rows add."""
+    parts = [slice(start, start + _ROWS) for start in range(0, len(y), _ROWS)] or [slice(0)]
+    total = row_sums(name, y[parts[0]], p[parts[0]], weight[parts[0]], option).sum(axis=0)
+    for part in parts[1:]:  # row after row, as one sum over all rows adds them: the result is the same to the bit
+        total = np.vstack([total, row_sums(name, y[part], p[part], weight[part], option)]).sum(axis=0)
+    return total
 
 
 def value_of(name: str, sums: Sums, option: float) -> Floats:
@@ -159,7 +172,7 @@ def value_of(name: str, sums: Sums, option: float) -> Floats:
 
 def sum_metric(name: str, y: Floats, p: Floats, weight: Floats, option: float = np.nan) -> float:
     """The metric of one sample."""
-    return float(value_of(name, row_sums(name, y, p, weight, option).sum(axis=0), option))
+    return float(value_of(name, total_sums(name, y, p, weight, option), option))
 
 
 def unit_sums(sums: Floats, unit: NDArray[Any], n_units: int) -> Floats:
@@ -168,3 +181,11 @@ def unit_sums(sums: Floats, unit: NDArray[Any], n_units: int) -> Floats:
     for column in range(sums.shape[1]):
         out[:, column] = np.bincount(unit, sums[:, column], n_units)
     return out
+
+
+def sums_by_unit(
+    name: str, y: Floats, p: Floats, weight: Floats, option: float, unit: NDArray[Any], n_units: int
+) -> Floats:
+    """The same of a metric, one column of rows at a time."""
+    columns = SUM_METRICS[name][0](y, p, option)
+    return np.column_stack([np.bincount(unit, column * weight, n_units) for column in columns])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from cxrhf.report.figures.ink import Line, Mark
@@ -16,6 +16,8 @@ from cxrhf.report.numbers import known, number
 
 MACRO = "macro"
 ALL = "all"
+# Findings that a page shows one by one: PadChest's 174 labels fit, and a page of thousands opens in no browser.
+MOST = 200
 # Audits whose books stand apart: context models are no image models; networks whose vectors are looked at need no
 # predictions, and their findings are characteristics (`sex=F`). `split` is what `cxrhf probe` writes. Generated reports
 # have no findings but strategies; `decoding` is the same strategies against each other.
@@ -65,6 +67,9 @@ class Book:
     findings: list[str] = field(default_factory=list)
     cells: dict[Key, Cell] = field(default_factory=dict)
     strategy: str = ""  # of generated reports: how they were decoded; "reference" = the references themselves
+    # How context is held equal in the headline: by weights (ATT), else by pairs, else "" (not at all).
+    way: str = ""
+    hidden: Sequence[str] = ()  # findings that the page leaves to results.parquet
 
     def get(self, audit: str, finding: str, metric: str, versus: str = "", slice: str = ALL) -> Cell:
         """A number, or an empty cell."""
@@ -74,12 +79,6 @@ class Book:
         """A number with context controlled: of the audit `reweighted`, else of `matched`, which may be there alone."""
         found = self.get("reweighted", finding, metric, versus)
         return found if found is not EMPTY else self.get("matched", finding, metric, versus)
-
-    @property
-    def way(self) -> str:
-        """How context is held equal in the headline: by weights (ATT), else by pairs, else "" (not at all)."""
-        ways = ("auroc_att", "matched_auroc")
-        return next((way for way in ways if any(known(self.held(f, way).value) for f in self.findings)), "")
 
     def remains(self, finding: str) -> Cell:
         """The AUROC with context held equal."""
@@ -141,6 +140,7 @@ def open_books(rows: Sequence[Mapping[str, Any]], *, apart: str = "") -> list[Bo
     for each strategy too, hold the rows of DECODING with them.
     """
     books: dict[tuple[str, str, str], Book] = {}
+    findings: dict[tuple[str, str, str], dict[str, None]] = {}
     own = (REPORTS, DECODING) if apart == REPORTS else (apart,)
     wanted = [row for row in rows if (row["audit"] in own if apart else row["audit"] not in _APART)]
     if apart == ENCODING and not wanted:
@@ -149,8 +149,8 @@ def open_books(rows: Sequence[Mapping[str, Any]], *, apart: str = "") -> list[Bo
         name = (row["dataset"] or "", row["model"] or "", row.get("strategy") or "")
         book = books.setdefault(name, Book(*name[:2], strategy=name[2]))
         finding = row["finding"] or MACRO
-        if finding != MACRO and finding not in book.findings:
-            book.findings.append(finding)
+        if finding != MACRO:
+            findings.setdefault(name, {})[finding] = None
         probed = row["audit"] == SPLIT
         metric = f"split_{row['metric']}" if probed else row["metric"]
         book.cells[ENCODING if probed else row["audit"], finding, metric, row["slice"], row["versus"] or ""] = Cell(
@@ -164,7 +164,36 @@ def open_books(rows: Sequence[Mapping[str, Any]], *, apart: str = "") -> list[Bo
             method=row["method"] or "",
             note=row["note"] or "",
         )
-    return list(books.values())
+    return [
+        replace(book, findings=list(findings.get(name, ())), way=_way(book, findings.get(name, ())))
+        for name, book in books.items()
+    ]
+
+
+def _way(book: Book, findings: Iterable[str]) -> str:
+    ways = ("auroc_att", "matched_auroc")
+    return next((way for way in ways if any(known(book.held(finding, way).value) for finding in findings)), "")
+
+
+def shown_findings(books: Sequence[Book], most: int = MOST) -> set[str] | None:
+    """The findings a page shows: those with most images of their scarcer class. None = all of them."""
+    supply: dict[str, int] = {finding: 0 for book in books for finding in book.findings}
+    if len(supply) <= most:
+        return None
+    for book in books:
+        for (_, finding, _, part, _), cell in book.cells.items():
+            if part == ALL and finding in supply:
+                supply[finding] = max(supply[finding], min(cell.n_pos, cell.n - cell.n_pos))
+    return set(sorted(supply, key=lambda finding: -supply[finding])[:most])
+
+
+def without_hidden(book: Book, shown: set[str] | None) -> Book:
+    """The book with the numbers of the shown findings and of means alone."""
+    if shown is None:
+        return book
+    kept, hidden = ([each for each in book.findings if (each in shown) is inside] for inside in (True, False))
+    cells = {key: cell for key, cell in book.cells.items() if key[1] in shown or key[1] == MACRO}
+    return replace(book, findings=kept, cells=cells, hidden=hidden)
 
 
 def subjects(books: Sequence[Book]) -> list[Subject]:

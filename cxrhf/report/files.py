@@ -83,10 +83,10 @@ def results_json(results: Sequence[Mapping[str, Any]], record: Mapping[str, Any]
         "format": FORMAT,
         "run": {name: record.get(name) for name in RECORDED},
         "notes": [str(each) for each in record.get("notes") or []],
-        "results": list(results),
     }
-    lines = json.dumps(finite(made), ensure_ascii=False, default=str, allow_nan=False, separators=(",", ":"))
-    return lines.replace('},{"audit":', '},\n{"audit":') + "\n"
+    encode = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False, separators=(",", ":")).encode
+    rows = ",\n".join(encode(finite(row)) for row in results)
+    return f'{encode(finite(made))[:-1]},"results":[{rows}]}}\n'
 
 
 def write_figures(folder: Path, page: Page) -> list[Path]:

@@ -76,6 +76,7 @@ def render(
     notes = [str(each) for each in record.get("notes") or []]
     books = [*page.books, *page.pretest]
     findings = list(dict.fromkeys(finding for book in books for finding in book.findings))
+    hidden = [finding for book in books for finding in book.hidden]
     models = list(dict.fromkeys(book.model for book in [*books, *page.encoding, *page.reports]))
     alone = not page.books and bool(page.pretest or page.encoding or page.reports)  # and no predictions
     missing = absent(page.subjects, record, encoded=bool(page.encoding), written=bool(page.reports))
@@ -106,7 +107,7 @@ def render(
             absent=missing,
             attrition=attrition,
             flow=f"data:image/svg+xml;base64,{base64.b64encode(flow).decode()}" if flow else "",
-            warnings=grouped(notes, models, findings),
+            warnings=grouped(notes, models, list(dict.fromkeys([*findings, *hidden]))),
             methods=methods([*books, *page.encoding], correction_of(record), page.reports),
             checklists=lists,
             inputs=inputs_table(record),

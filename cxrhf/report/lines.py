@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cxrhf.report.book import REPORTS, open_books
+from cxrhf.report.book import MACRO, MOST, REPORTS, open_books
 from cxrhf.report.notes import printable
 from cxrhf.report.numbers import known, letters, number, percent, short
 from cxrhf.report.sections.reports_said import first_pair
@@ -45,9 +45,11 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
             )
     datasets, models, findings = (set(each) for each in zip(*cells, strict=True))
     single = len(findings) == 2  # of one finding the mean says nothing more
+    shown = {MACRO, *list(dict.fromkeys(finding for *_, finding in cells))[: MOST + 1]}
+    hidden = len(findings - shown)
     table = [["finding", "images", "positive", *metrics]]
     for (dataset, model, finding), by_metric in cells.items():
-        if single and finding == "macro" and len(cells) > 1:
+        if (single and finding == MACRO and len(cells) > 1) or finding not in shown:
             continue
         any_row = next(iter(by_metric.values()))
         whose = ([dataset] if len(datasets) > 1 else []) + ([model] if len(models) > 1 else [])
@@ -56,7 +58,8 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
         table.append([name, _count(any_row["n"]), _count(any_row["n_pos"]), *values])
     head = f"Whole sample, with {100 * level:.4g}% intervals from resampled patients:"
     meant = "; ".join(f"{name}: {MEANT[name]}" for name in metrics if name in MEANT)
-    return [head, *aligned(table), *([meant] if meant else []), *written]
+    more = [f"... and {hidden:,} more findings in results.parquet"] if hidden else []
+    return [head, *aligned(table), *more, *([meant] if meant else []), *written]
 
 
 def report_lines(models: Sequence[Writer]) -> list[str]:

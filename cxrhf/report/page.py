@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cxrhf.report.blocks import Block, Figure, Fold, Multiples, Section
-from cxrhf.report.book import ENCODING, PRETEST, REPORTS, Book, Subject, open_books, open_lines, subjects
+from cxrhf.report.book import (
+    ENCODING,
+    MACRO,
+    PRETEST,
+    REPORTS,
+    Book,
+    Subject,
+    open_books,
+    open_lines,
+    shown_findings,
+    subjects,
+    without_hidden,
+)
 from cxrhf.report.sections.compare import compare
 from cxrhf.report.sections.context import context
 from cxrhf.report.sections.controlled import controlled
@@ -79,6 +91,10 @@ def make_page(
     """Everything the page shows of the numbers; single patients and images only where the record says they may be."""
     books = open_books(results)
     texts, networks, written = (open_books(results, apart=each) for each in (PRETEST, ENCODING, REPORTS))
+    if shown := shown_findings([*books, *texts]):
+        seen = {*shown, MACRO}
+        books, texts = ([without_hidden(book, shown) for book in several] for several in (books, texts))
+        curves = [row for row in curves if (row["finding"] or MACRO) in seen]
     found, lines, level = subjects(books), open_lines(curves), level_of(record)
     from_notes, encoded = pretest(texts, lines, level), encoding(networks, level)
     told = reports(written, curves, words, record, level)

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from cxrhf.report.blocks import Entry, Figure, Grid, Table, finding_name
-from cxrhf.report.book import PRETEST, REPORTS, Subject, open_books, subjects
+from cxrhf.report.book import PRETEST, REPORTS, Subject, open_books, shown_findings, subjects, without_hidden
 from cxrhf.report.figures.sheet import Group, sheet
 from cxrhf.report.page import Rows, level_of
 from cxrhf.report.sections.opening import controlled_table, opening
@@ -24,7 +24,9 @@ _MODELS = 4  # shown; the page has all
 
 def summary_html(results: Rows, record: Mapping[str, Any]) -> str:
     """What `cxrhf.audit(...)` shows of itself in a notebook."""
-    found = subjects(open_books(results))
+    books = open_books(results)
+    shown = shown_findings(books)
+    found = subjects([without_hidden(book, shown) for book in books])
     if not found:
         return _from_notes(results, level_of(record)) or _of_reports(results, record) or "<p>No results.</p>"
     datasets = len({subject.book.dataset for subject in found}) > 1

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cxrhf.errors import TableError
+from cxrhf.tables.checks import MOST_ID, MOST_NAME, as_text, one_spelling
 from cxrhf.tables.delimited import MISSING
 
 _TRUE = ("1", "true", "t", "yes", "y", "positive", "pos", "present")
@@ -81,7 +82,7 @@ def _distinct(column: pa.ChunkedArray, where: Where) -> _Distinct:
             raise where.error(row, "this number is too long to be kept exactly", values[row], "ids written as text")
         raw = pc.if_else(pc.is_nan(raw), pa.scalar(None, raw.type), raw)
     try:
-        coded = raw.cast(pa.string()).dictionary_encode()
+        coded = as_text(raw).dictionary_encode()
         words = pc.utf8_trim_whitespace(coded.dictionary)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TableError(
@@ -89,8 +90,11 @@ def _distinct(column: pa.ChunkedArray, where: Where) -> _Distinct:
             got=f"{raw.type} ({str(error).splitlines()[0]})",
             allowed="text, numbers",
         ) from None
-    words = pc.if_else(pc.is_in(words, value_set=pa.array(MISSING)), pa.scalar(None, pa.string()), words)
-    return _Distinct(words, coded.indices)
+    return _Distinct(_missing_is_null(words), coded.indices)
+
+
+def _missing_is_null(words: pa.Array) -> pa.Array:
+    return pc.if_else(pc.is_in(words, value_set=pa.array(MISSING)), pa.scalar(None, pa.string()), words)
 
 
 def text(column: pa.ChunkedArray, where: Where) -> pa.Array:
@@ -99,9 +103,22 @@ def text(column: pa.ChunkedArray, where: Where) -> pa.Array:
     return distinct.words.take(distinct.indices)
 
 
-def names(column: pa.ChunkedArray, where: Where) -> pa.Array:
-    """Ids, findings and groups as text. A line break inside one is a broken quotation mark that swallowed rows."""
-    distinct = _distinct(column, where)
+def names(column: pa.ChunkedArray, where: Where, most: int = MOST_NAME, notes: list[str] | None = None) -> pa.Array:
+    """Ids, findings and groups as text, of at most `most` letters, in one spelling; `notes` is told what was done.
+
+    A line break inside one is a broken quotation mark that swallowed rows.
+    """
+    distinct = _one_spelling(_distinct(column, where), where, [] if notes is None else notes)
+    length = pc.utf8_length(distinct.words)
+    if (pc.max(length).as_py() or 0) > most:
+        long = pc.index(pc.greater(length, most), True).as_py()
+        raise where.error(
+            pc.index(distinct.indices, long).as_py(),
+            "too long for a name or an id",
+            f"{length[long].as_py():,} letters",
+            f"at most {most:,}",
+            "is this the right column? Shorten the cell, or name another column",
+        )
     broken = pc.index(pc.match_substring_regex(distinct.words, "[\r\n]"), True).as_py()
     if broken >= 0:
         raise where.error(
@@ -114,9 +131,27 @@ def names(column: pa.ChunkedArray, where: Where) -> pa.Array:
     return distinct.words.take(distinct.indices)
 
 
-def identifiers(column: pa.ChunkedArray, where: Where) -> pa.Array:
+def _one_spelling(distinct: _Distinct, where: Where, notes: list[str]) -> _Distinct:
+    """Two spellings of one name would be two patients: those that look alike become one."""
+    words = one_spelling(distinct.words)
+    if seen := pc.sum(pc.not_equal(words, distinct.words)).as_py():
+        notes.append(
+            f"column {where.column!r}: {seen:,} value{'s' * (seen != 1)} with invisible characters, or letters "
+            "composed in another way: read as they look"
+        )
+    words = _missing_is_null(words)
+    # Tools that know no blank whole number write 12 as 12.0 once a cell is blank. Only where all are such numbers.
+    given = words.drop_null()
+    decimal = pc.sum(pc.match_substring_regex(given, r"\.0+$")).as_py() or 0
+    if decimal and pc.all(pc.match_substring_regex(given, r"^-?(0|[1-9][0-9]*)(\.0+)?$")).as_py():
+        words = pc.replace_substring_regex(words, r"\.0+$", "")
+        notes.append(f"column {where.column!r}: whole numbers written as 12.0 are read as 12")
+    return _Distinct(words, distinct.indices)
+
+
+def identifiers(column: pa.ChunkedArray, where: Where, most: int = MOST_ID, notes: list[str] | None = None) -> pa.Array:
     """Names of which none may be blank."""
-    ids = names(column, where)
+    ids = names(column, where, most, notes)
     if ids.null_count:
         row = pc.index(pc.is_null(ids), True).as_py()
         raise where.error(row, "the cell is blank", "blank", f"every row needs its {where.column}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,13 @@ import pyarrow.compute as pc
 from cxrhf.errors import TableError, did_you_mean
 from cxrhf.schema import IMAGE, image_schema
 
+# Letters of an id, and of any other name. Longer ones are texts in the wrong column, and would fill pages and memory;
+# texts (reports, notes) may be of any length.
+MOST_ID, MOST_NAME = 1000, 200
+MOST_LETTERS = dict.fromkeys(("image_id", "study_id", "patient_id", "note_id"), MOST_ID) | dict.fromkeys(
+    ("dataset", "split", "model", "strategy", "finding", "sex", "race", "view"), MOST_NAME
+)
+
 
 def check(table: pa.Table, schema: pa.Schema, *, source: str = "table") -> pa.Table:
     """The same rows with exactly the declared columns in the declared order and types, or a TableError.
@@ -19,7 +27,7 @@ def check(table: pa.Table, schema: pa.Schema, *, source: str = "table") -> pa.Ta
     """
     kind = schema.metadata[b"table"].decode()
     names = table.column_names
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise TableError(f"{source}: column {twice[0]!r} appears {names.count(twice[0])} times", next_step="keep one")
     unknown = [name for name in names if name not in schema.names]
@@ -38,6 +46,23 @@ def check(table: pa.Table, schema: pa.Schema, *, source: str = "table") -> pa.Ta
     return pa.Table.from_arrays([_column(table, field, kind, source) for field in schema], schema=schema)
 
 
+def as_text(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """A column as text; whole numbers of a float column as 123456789012, where Arrow writes 1.23456789012e+11."""
+    if not pa.types.is_floating(column.type):
+        return column.cast(pa.string())
+    whole = pc.fill_null(pc.and_(pc.equal(column, pc.round(column)), pc.less(pc.abs(column), 2.0**53)), False)
+    numbers = pc.if_else(whole, column, pa.scalar(0.0, column.type)).cast(pa.int64())
+    return pc.if_else(whole, numbers.cast(pa.string()), column.cast(pa.string()))
+
+
+def one_spelling(words: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Text as it looks: Unicode NFC, without marks that cannot be seen (U+200B, U+FEFF) and blanks around it."""
+    if not pc.all(pc.string_is_ascii(words)).as_py():
+        words = pc.replace_substring_regex(pc.utf8_normalize(words, form="NFC"), r"\p{Cf}", "")
+    trimmed = pc.utf8_trim_whitespace(words)
+    return words if trimmed.equals(words) else trimmed  # of millions of rows a second copy is not kept
+
+
 def _column(table: pa.Table, field: pa.Field, kind: str, source: str) -> pa.ChunkedArray:
     if field.name not in table.column_names:
         if field.nullable:
@@ -49,7 +74,9 @@ def _column(table: pa.Table, field: pa.Field, kind: str, source: str) -> pa.Chun
         )
     column = table.column(field.name)
     try:
-        column = column.cast(field.type)
+        column = as_text(column) if pa.types.is_string(field.type) else column.cast(field.type)
+        if field.name in MOST_LETTERS:
+            column = one_spelling(column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TableError(
             f"{source}: column {field.name!r} cannot be read as {field.type}", got=f"{column.type}: {error}"
@@ -60,6 +87,14 @@ def _column(table: pa.Table, field: pa.Field, kind: str, source: str) -> pa.Chun
             f"{source}: column {field.name!r}, row {row + 1} is empty", next_step=f"every row needs {field.name!r}"
         )
     _check_values(column, field, source)
+    most = MOST_LETTERS.get(field.name)
+    if most is not None and pa.types.is_string(field.type) and (pc.max(pc.utf8_length(column)).as_py() or 0) > most:
+        row = pc.index(pc.greater(pc.utf8_length(column), most), True).as_py()
+        raise TableError(
+            f"{source}: column {field.name!r}, row {row + 1} is too long",
+            got=f"{len(column[row].as_py()):,} letters",
+            allowed=f"at most {most:,}",
+        )
     return column
 
 

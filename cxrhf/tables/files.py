@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import itertools
 import json
 import os
@@ -28,6 +29,8 @@ from cxrhf.tables.kinds import check_kind
 
 Format = Literal["parquet", "csv", "jsonl"]
 Kind = Literal["text", "number"]
+# Tables shrink 3 to 30 times when gzipped, never a hundred times; a bomb of zeros, a thousand times.
+MOST_INFLATED, SMALL, MOST_RATIO = 2 << 30, 64 << 20, 100
 ENDINGS: dict[str, Format] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -100,13 +103,31 @@ def _promised(path: Path) -> Format:
 def read_bytes(path: Path) -> bytes:
     """The bytes of a text file, unzipped when its name ends in .gz; a cut or damaged archive is an error."""
     try:
-        data = existing_file(path).read_bytes()
-        return gzip.decompress(data) if path.name.lower().endswith(".gz") else data
+        existing_file(path)
+        return _inflated(path) if path.name.lower().endswith(".gz") else path.read_bytes()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TableError(f"{path.name}: the gzip file is cut or damaged ({error})", next_step="copy it again") from None
     except OSError as error:
         said = error.strerror or error
         raise TableError(f"{path} cannot be read ({said})", next_step="check the path and its permissions") from None
+
+
+def _inflated(path: Path) -> bytes:
+    """What a gzip file holds, read in pieces: a small file may hold more than fits in memory."""
+    out = io.BytesIO()
+    with path.open("rb") as packed, gzip.GzipFile(fileobj=packed) as file:
+        while piece := file.read(1 << 20):
+            out.write(piece)
+            made, used = out.tell(), packed.tell()
+            if made > MOST_INFLATED or (made > SMALL and made > MOST_RATIO * used):
+                raise TableError(
+                    f"{path.name}: the gzip file holds more than a table of its size would",
+                    got=f"{made >> 20:,} MB in its first {used:,} bytes",
+                    allowed=f"{MOST_INFLATED >> 20:,} MB in all, and {MOST_RATIO} times what it takes on the disk",
+                    next_step="if you trust it, unzip it and give the file that makes: "
+                    f"gunzip -k {shlex.quote(str(path))}",
+                )
+    return out.getvalue()
 
 
 def open_raw(source: Any) -> RawTable:

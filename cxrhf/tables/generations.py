@@ -22,11 +22,12 @@ import pyarrow.compute as pc
 from cxrhf.errors import TableError
 from cxrhf.schema import GENERATION, check
 from cxrhf.tables import cells
+from cxrhf.tables.checks import MOST_ID
 from cxrhf.tables.files import Kind, RawTable, open_raw
 from cxrhf.tables.generation_columns import GenerationColumns, GenerationPlan, is_generations, plan_generations
 from cxrhf.tables.generation_reading import GenerationReading, LoadedGenerations
 from cxrhf.tables.reading import some
-from cxrhf.tables.rows import filled, first_repeated, refuse_ids, two_patients
+from cxrhf.tables.rows import alike_notes, filled, first_repeated, refuse_ids, refuse_long, two_patients
 
 __all__ = ["GenerationColumns", "LoadedGenerations", "is_generations", "load_generations"]
 
@@ -86,6 +87,7 @@ def _sources(source: Any) -> list[Any]:
 
 def _load_one(source: Any, columns: GenerationColumns) -> tuple[pa.Table, GenerationReading]:
     raw = open_raw(source)
+    refuse_long(raw)
     names = ["" if at in raw.nested else name for at, name in enumerate(raw.columns)]
     plan = plan_generations(names, columns, raw.name)
     kinds: dict[int, Kind] = dict.fromkeys(sorted(plan.used()), "text")
@@ -95,7 +97,7 @@ def _load_one(source: Any, columns: GenerationColumns) -> tuple[pa.Table, Genera
     model = Path(source).name.split(".")[0] if isinstance(source, (str, os.PathLike)) else "model"
     shared, notes = _shared(cols, plan, model)
     reference = _reference(cols, plan)
-    blocks = []
+    blocks, used = [], plan.used()
     n_empty = 0
     for strategy, at in plan.generated.items():
         generated = cols.texts(at)
@@ -121,7 +123,7 @@ def _load_one(source: Any, columns: GenerationColumns) -> tuple[pa.Table, Genera
     return table, GenerationReading(
         source=raw.name,
         columns=_said(cols, plan),
-        ignored=tuple(name for at, name in enumerate(raw.columns) if at not in plan.used() and name.strip()),
+        ignored=tuple(name for at, name in enumerate(raw.columns) if at not in used and name.strip()),
         n_rows=cols.n_rows,
         n_reports=table.num_rows,
         n_images=_n(table, "image_id"),
@@ -183,11 +185,14 @@ def _shared(cols: _Cells, plan: GenerationPlan, model: str) -> tuple[dict[str, p
     roles, n, notes = plan.roles, cols.n_rows, list[str]()
     out: dict[str, pa.Array] = {}
     if "image" in roles:
-        out["image_id"] = cells.identifiers(*cols.at(roles["image"]))
+        out["image_id"] = cells.identifiers(*cols.at(roles["image"]), notes=notes)
     else:
         out["image_id"] = pc.binary_join_element_wise("row", pa.array(np.arange(1, n + 1)).cast(pa.string()), "-")
         notes.append("no image column: rows are numbered, each is one image")
-    patients = cells.names(*cols.at(roles["patient"])) if "patient" in roles else pa.nulls(n, pa.string())
+    patients = pa.nulls(n, pa.string())
+    if "patient" in roles:
+        patients = cells.names(*cols.at(roles["patient"]), MOST_ID, notes)
+        notes += alike_notes(patients, "patient")
     if "patient" not in roles:
         notes.append(
             "NO PATIENT COLUMN: each image counts as its own patient, so intervals are too narrow if patients have "

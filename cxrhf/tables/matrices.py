@@ -15,6 +15,10 @@ import pyarrow.compute as pc
 
 from cxrhf.errors import TableError
 
+# Ids: each takes the room of its own letters, where numpy's plain text takes the room of the longest for all.
+TEXT = np.dtypes.StringDType()
+_BLOCK = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class PredictionArrays:
@@ -23,8 +27,8 @@ class PredictionArrays:
     model: str
     seed: int | None
     findings: tuple[str, ...]
-    image_ids: np.ndarray  # (n,) of str
-    patient_ids: np.ndarray  # (patients,) of str, sorted
+    image_ids: np.ndarray  # (n,) of TEXT
+    patient_ids: np.ndarray  # (patients,) of TEXT, sorted
     patients: np.ndarray  # (n,) int64, positions in patient_ids
     y: np.ndarray  # (n, k) float64: 1, 0, NaN = masked
     p: np.ndarray  # (n, k) float64: prob, or the score where is_probability is False
@@ -84,8 +88,8 @@ def arrays(predictions: pa.Table, model: str | None = None, *, seed: int | None 
         model=table["model"][0].as_py(),
         seed=seeds[0],
         findings=tuple(finding.values.to_pylist()),
-        image_ids=np.array(image.values.to_pylist()),
-        patient_ids=np.array(patient.values.to_pylist()),
+        image_ids=_texts(image.values),
+        patient_ids=_texts(patient.values),
         patients=per_image(patient.codes),
         y=y,
         p=p,
@@ -124,6 +128,13 @@ def _sorted_codes(column: pa.ChunkedArray) -> _Coded:
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     return _Coded(rank[coded.codes], coded.values.take(pa.array(order)))
+
+
+def _texts(values: pa.Array) -> np.ndarray:
+    out = np.empty(len(values), dtype=TEXT)
+    for start in range(0, len(values), _BLOCK):
+        out[start : start + _BLOCK] = values.slice(start, _BLOCK).to_pylist()
+    return out
 
 
 def _floats(column: pa.ChunkedArray) -> np.ndarray:

@@ -25,10 +25,20 @@ from cxrhf.errors import CxrhfWarning, TableError, did_you_mean
 from cxrhf.findings import finding_name
 from cxrhf.schema import PREDICTION
 from cxrhf.tables import cells
+from cxrhf.tables.checks import MOST_ID, MOST_NAME
 from cxrhf.tables.columns import Columns, FindingColumns, Plan, plan_columns
 from cxrhf.tables.files import Kind, RawTable, open_raw
 from cxrhf.tables.reading import Loaded, Reading, score_notes
-from cxrhf.tables.rows import codes, filled, refuse_ids, refuse_repeated, refuse_shared, refuse_two_patients
+from cxrhf.tables.rows import (
+    alike_notes,
+    codes,
+    filled,
+    refuse_ids,
+    refuse_long,
+    refuse_repeated,
+    refuse_shared,
+    refuse_two_patients,
+)
 from cxrhf.tables.scores import Scores, split_scores
 from cxrhf.tables.sources import as_runs, listed_sources, model_names
 from cxrhf.tables.times import image_times, merge_times, nih_times
@@ -66,15 +76,21 @@ def load_predictions(
     names = [reading.source for reading in readings]
     if len(parts) > 1:
         refuse_shared(table, names, [part.table.num_rows for part in parts])
+    alike = alike_notes(table["patient_id"], "patient")
+    alike += alike_notes(table["image_id"], "image") if len(parts) > 1 else []
+    if alike:
+        readings = (replace(readings[0], notes=(*readings[0].notes, *alike)), *readings[1:])
     times = merge_times([part.times for part in parts], names)
     if times is None and (times := nih_times(table)) is not None:
         said = "no time column: the order of a patient's images is the follow-up number in NIH's file names"
         readings = (replace(readings[0], notes=(*readings[0].notes, said)), *readings[1:])
+    pa.default_memory_pool().release_unused()
     return Loaded(table, readings, times)
 
 
 def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str) -> Loaded:
     raw = open_raw(source)
+    refuse_long(raw)
     names = ["" if at in raw.nested else name for at, name in enumerate(raw.columns)]
     plan = plan_columns(names, columns, raw.name)
     if wanted and plan.form != "long":
@@ -93,7 +109,7 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
         table, more = _long(cols, plan, shared, wanted)
     else:
         table, more = _wide(cols, plan, shared)
-    times, said = None, list[str]()
+    times, said, used = None, list[str](), plan.used()
     if "time" in plan.roles:
         clock = cols[plan.roles["clock"]] if "clock" in plan.roles else None
         who = (shared["image_id"], shared["patient_id"])
@@ -102,7 +118,7 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
         source=raw.name,
         form={"wide": "wide", "long": "long", "single": "one-finding"}[plan.form],
         columns=_said(cols, plan),
-        ignored=tuple(name for at, name in enumerate(raw.columns) if at not in plan.used() and name.strip()),
+        ignored=tuple(name for at, name in enumerate(raw.columns) if at not in used and name.strip()),
         findings=tuple(pc.unique(table["finding"]).to_pylist()),
         n_rows=cols.n_rows,
         n_images=pc.count_distinct(table["image_id"]).as_py(),
@@ -150,9 +166,9 @@ def _shared(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], 
     roles, n, notes = plan.roles, cols.n_rows, list[str]()
     out: dict[str, pa.Array] = {}
     if "image" in roles:
-        out["image_id"] = cells.identifiers(*cols[roles["image"]])
+        out["image_id"] = cells.identifiers(*cols[roles["image"]], notes=notes)
     elif "study" in roles:
-        out["image_id"] = cells.identifiers(*cols[roles["study"]])
+        out["image_id"] = cells.identifiers(*cols[roles["study"]], notes=notes)
         notes.append("no image column: the study id stands for the image")
     elif plan.form == "long":
         raise TableError(
@@ -164,10 +180,10 @@ def _shared(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], 
         out["image_id"] = pc.binary_join_element_wise("row", pa.array(np.arange(1, n + 1)).cast(pa.string()), "-")
         notes.append("no image column: rows are numbered, each is one image")
     if "study" in roles:
-        out["study_id"] = cells.names(*cols[roles["study"]])
+        out["study_id"] = cells.names(*cols[roles["study"]], MOST_ID)
     patients = pa.nulls(n, pa.string())
     if "patient" in roles:
-        patients = cells.names(*cols[roles["patient"]])
+        patients = cells.names(*cols[roles["patient"]], MOST_ID, notes)
         if patients.null_count:
             notes.append(f"{patients.null_count:,} rows without a patient id: each such image is its own patient")
     else:
@@ -251,7 +267,7 @@ def _long(
     cols: _Cells, plan: Plan, shared: Mapping[str, pa.Array], wanted: tuple[str, ...]
 ) -> tuple[pa.Table, list[str]]:
     roles = plan.roles
-    given = cells.identifiers(*cols[roles["finding"]]).dictionary_encode()
+    given = cells.identifiers(*cols[roles["finding"]], MOST_NAME).dictionary_encode()
     names = pa.array([finding_name(each) for each in given.dictionary.to_pylist()], pa.string())
     finding = names.take(given.indices)
     image, source, place = shared["image_id"], cols.raw.name, cols.raw.place

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cxrhf.errors import TableError
+from cxrhf.tables.checks import MOST_NAME
+from cxrhf.tables.files import RawTable
 
 # What tells one prediction from another.
 SAME = ("image_id", "finding", "model", "seed")
@@ -73,6 +75,36 @@ def refuse_ids(column: pa.ChunkedArray, name: str, role: str, source: str, flag:
             got=f"{values:,} different values in {len(column):,} rows, as an id has",
             next_step=f"name the right column: --{flag} COLUMN, or rename this one",
         )
+
+
+def alike_notes(column: pa.Array | pa.ChunkedArray, what: str) -> list[str]:
+    """How many ids differ from another in nothing but case, or in nothing but zeros before the number."""
+    ids = pc.unique(column).drop_null()
+    numbers = ids.filter(pc.utf8_is_digit(ids))
+    notes = []
+    for written, same, how in (
+        (ids, pc.utf8_lower(ids), "in case"),
+        (numbers, pc.utf8_ltrim(numbers, characters="0"), "in leading zeros"),
+        (ids, pc.replace_substring_regex(ids, r"^([0-9]+)\.0+$", r"\1"), "in .0 at the end"),
+    ):
+        if again := len(written) - len(pc.unique(same)):
+            notes.append(
+                f"{again:,} {what} id{'s differ' if again != 1 else ' differs'} from another only {how}: "
+                f"counted as different {what}s. If they are the same, write them alike"
+            )
+    return notes
+
+
+def refuse_long(raw: RawTable) -> None:
+    """Findings are named by columns, so the same holds for these as for other names."""
+    for at, name in enumerate(raw.columns, start=1):
+        if len(name) > MOST_NAME:
+            raise TableError(
+                f"{raw.name}: the name of column {at} is too long",
+                got=f"{len(name):,} letters",
+                allowed=f"at most {MOST_NAME:,}",
+                next_step="the first line must name the columns: shorten this name, or drop the column",
+            )
 
 
 def filled(block: Mapping[str, pa.Array], schema: pa.Schema, n_rows: int) -> pa.Table:

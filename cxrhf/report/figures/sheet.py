@@ -60,14 +60,14 @@ def sheet(title: str, groups: Sequence[Group]) -> str:
 
 
 def _panels(group: Group, y: float) -> tuple[list[str], float]:
-    parts = []
+    parts, cell = list[str](), group.cell
     for start in range(0, len(group.panels), group.columns):
         row = group.panels[start : start + group.columns]
         head = 20.0 if any(name for name, _ in row) else 0.0
         for place, (name, picture) in enumerate(row):
-            x, (width, height) = _MARGIN + place * (group.cell + _GAP), _size(picture)
+            x, (width, height) = _MARGIN + place * (cell + _GAP), _size(picture)
             if name:
-                parts.append(text(x, y + 13, short(name, int(group.cell / 7)), "name"))
+                parts.append(text(x, y + 13, short(name, int(cell / 7)), "name"))
             # Cutting at the edge, where nothing is, would take the renderer a layer of the whole sheet each.
             where = f'<svg overflow="visible" x="{at(x)}" y="{at(y + head)}" width="{at(width)}" height="{at(height)}" '
             where += "viewBox="

@@ -53,8 +53,9 @@ def opening(view: View) -> Section:
 def _lead(view: View) -> list[str]:
     """The headline; of several runs their mean before that of the first."""
     said, mean = headline(view.book, view.level, view.correction), view.subject.mean
+    cut = [hidden_words(view.book)] if view.book.hidden else []
     if mean is None:
-        return [said]
+        return [said, *cut]
     finding = MACRO if len(mean.findings) > 1 else mean.findings[0]
     parts = []
     for metric, name in (("auroc", "AUROC"), ("auroc_att", "AUROC with context held equal")):
@@ -63,7 +64,17 @@ def _lead(view: View) -> list[str]:
             parts.append(f"{name} {number(value)} (SD between runs {number(spread)})")
     whole = f"Mean of {len(view.subject.runs)} runs: {', '.join(parts)}." if parts else ""
     first = f"The first run ({seed_of(view.book.model)}), shown below in detail: {said[:1].lower()}{said[1:]}"
-    return [each for each in (whole, first) if each]
+    return [each for each in (whole, first, *cut) if each]
+
+
+def hidden_words(book: Book) -> str:
+    """What a page of too many findings leaves out, and where it stands."""
+    shown = len(book.findings)
+    return (
+        f"This page shows {shown:,} of {shown + len(book.hidden):,} findings: those with the most images of the "
+        "scarcer class. What it counts and says of findings is of these; means are over all. Every number of every "
+        "finding is in results.parquet and results.json."
+    )
 
 
 def _picture(view: View, has_context: bool) -> Figure:

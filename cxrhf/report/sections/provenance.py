@@ -46,7 +46,7 @@ def size_of(subject: Subject) -> Facts:
     return [
         ("Images", f"{counts.n:,}"),
         ("Patients", f"{counts.n_patients:,}"),
-        ("Findings", f"{len(book.findings)}"),
+        ("Findings", f"{len(book.findings) + len(book.hidden):,}"),
     ]
 
 

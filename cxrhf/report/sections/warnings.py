@@ -43,16 +43,22 @@ class _Note(NamedTuple):
 def grouped(notes: Sequence[str], models: Sequence[str], findings: Sequence[str]) -> list[tuple[str, list[Warned]]]:
     """Warnings under the name of what they concern; notes that differ only in numbers, model or finding are one."""
     names = {each.lower(): finding_name(each) for each in findings}
-    parted = [_parts(note, models, names) for note in notes]
+    by_length = sorted((each for each in models if each), key=len, reverse=True)
+    parted = [_parts(note, by_length, names) for note in notes]
     # The same sentence with an ending says more.
+    whose: dict[tuple[str, str, tuple[str, ...]], list[_Note]] = {}
+    for note in parted:
+        whose.setdefault(note[:3], []).append(note)
     parted = [
         one
         for one in parted
-        if not any(one[:3] == two[:3] and two.words.startswith(f"{one.words};") for two in parted if two is not one)
+        if not any(two.words.startswith(f"{one.words};") for two in whose[one[:3]] if two is not one)
     ]
     alike: dict[str, list[_Note]] = {}
+    listing = _listing(names)
     for note in parted:
-        alike.setdefault(_NUMBER.sub("…", _common(note.words, names)), []).append(note)
+        words = listing.sub("…", note.words) if listing else note.words
+        alike.setdefault(_NUMBER.sub("…", words), []).append(note)
     places = list(dict.fromkeys(note.dataset for note in parted if note.dataset))
     # The mean of several runs has few notes of its own: what all runs say is said of all models.
     models = [each for each in models if not any(other.startswith(f"{each} (seed ") for other in models)]
@@ -83,11 +89,11 @@ def _warned(skeleton: str, several: Sequence[_Note], models: Sequence[str], plac
 
 
 def _parts(note: str, models: Sequence[str], findings: dict[str, str]) -> _Note:
-    """`model: finding: words (dataset name)` taken apart; what is not there is empty."""
+    """`model: finding: words (dataset name)` taken apart; what is not there is empty. `models`: the longest first."""
     found = _DATASET.search(note)
     dataset = found[1] if found else ""
     note = note[: found.start()] if found else note
-    model = next((each for each in sorted(models, key=len, reverse=True) if each and note.startswith(f"{each}: ")), "")
+    model = next((each for each in models if note.startswith(f"{each}: ")), "")
     words = note[len(model) + 2 :] if model else note
     head, colon, rest = words.partition(": ")
     if colon and rest:
@@ -99,12 +105,12 @@ def _parts(note: str, models: Sequence[str], findings: dict[str, str]) -> _Note:
     return _Note(model, dataset, (), words)
 
 
-def _common(words: str, findings: dict[str, str]) -> str:
-    """The words without the names of findings: lists of them differ from model to model and group to group."""
+def _listing(findings: dict[str, str]) -> re.Pattern[str] | None:
+    """A pattern of names of findings: lists of them differ from model to model and group to group."""
     if not findings:
-        return words
+        return None
     names = "|".join(re.escape(name) for name in sorted(findings, key=len, reverse=True))
-    return re.sub(rf"\b(?:{names})\b(?:, (?:{names})\b)*", "…", words)
+    return re.compile(rf"\b(?:{names})\b(?:, (?:{names})\b)*")
 
 
 def _kind(words: str) -> str:
