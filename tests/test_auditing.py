@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -212,5 +213,6 @@ def test_python_speaks_of_arguments() -> None:
 
 def test_what_is_a_module_is_always_one() -> None:
     assert cxrhf.calibrate.__name__ == "cxrhf.calibrate"
+    assert pickle.loads(pickle.dumps(cxrhf.audit)) is cxrhf.audit
     with pytest.raises(AttributeError, match="`cxrhf zeroshot`"):
         _ = cxrhf.zeroshot
