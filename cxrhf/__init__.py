@@ -44,6 +44,7 @@ def __getattr__(name: str) -> Any:
         from cxrhf.errors import in_python
 
         found = in_python(found)  # errors name arguments, where those of a command name flags
+        found.__module__ = __name__  # where pickle finds it, for worker processes
     globals()[name] = found
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import re
 import threading
 import time
@@ -238,5 +239,6 @@ def test_python_speaks_of_arguments() -> None:
 
 def test_what_is_a_module_is_always_one() -> None:
     assert cxrhf.calibrate.__name__ == "cxrhf.calibrate"
+    assert pickle.loads(pickle.dumps(cxrhf.audit)) is cxrhf.audit
     with pytest.raises(AttributeError, match="`cxrhf zeroshot`"):
         _ = cxrhf.zeroshot
