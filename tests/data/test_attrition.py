@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from cxrhf.data.attrition import EXPECTED, Steps
-from cxrhf.data.card import TERMS, card
+from cxrhf.data.card import TERMS, card, front
 from cxrhf.data.fingerprint import build_print, file_print, version_of
 from cxrhf.data.flow import flow
 from cxrhf.schema import ATTRITION
@@ -111,3 +111,19 @@ def test_fingerprints(tmp_path):
     ]
     assert len({one, *others}) == 4
     assert build_print({}, [], version_of("chexpert")) != build_print({}, [], "0.1")
+
+
+def test_a_card_is_yaml_whatever_the_names_and_says_what_the_set_is_for():
+    names = {'"Quoted": a set', "yes", "2.10", "- a list", "Sammlung # 1", "a 'name'"}
+    tables = {"images": {"train": "images/train-*.parquet", "validation": "images/validate-*.parquet"}}
+    for name in names:
+        lines = front("rexgradient", name, tables, 10, {"dataset_info": {"config_name": "images"}})
+        assert (lines[0], lines[-2:]) == ("---", ["---", ""])
+        found = yaml.safe_load("\n".join(lines[1:-2]))
+        assert found["pretty_name"] == name
+        assert found["task_categories"] == ["image-to-text"]  # it has reports, and no labels
+        assert found["dataset_info"] == {"config_name": "images"}
+        assert found["configs"][0]["data_files"][1] == {"split": "validation", "path": "images/validate-*.parquet"}
+    assert "image-classification" in "\n".join(front("chexpert", "CheXpert", tables, 10))
+    notes = {"notes": {"train": "notes/notes-*.parquet"}}
+    assert "task_categories" not in "\n".join(front("mimic_cxr_context", "MIMIC", notes, 10))

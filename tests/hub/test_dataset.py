@@ -582,3 +582,22 @@ def test_from_the_hub_it_loads_the_same(hub, twin, published, mimic, tmp_path):
     assert found["columns"] == IDS
     for split, listed in found["recipe"].items():
         assert listed == sorted(load_images(mimic, split=split, columns=["image_id"])["image_id"].to_pylist())
+
+
+def test_a_build_from_before_times_were_text_is_read_and_published(covid, nih, tmp_path):
+    """Times were timestamps, the record held no version, and a shard of either kind may be written again."""
+    for name, folder in (("covid", covid), ("nih", nih)):
+        earlier = edited(folder, tmp_path / name)
+        record = json.loads((earlier / "build.json").read_text())
+        del record["version"]
+        (earlier / "build.json").write_text(json.dumps(record))
+        for path in [*earlier.glob("images/*.parquet"), *earlier.glob("notes/*.parquet")]:
+            table = pq.ParquetFile(path).read()
+            pq.write_table(from_stored(table).replace_schema_metadata(table.schema.metadata), path)
+            assert "timestamp" in str(pq.read_schema(path))
+        assert load_images(earlier).equals(load_images(folder))
+        assert open_shards(earlier / "images").table.equals(open_shards(folder / "images").table)
+        artefact = made(earlier, tmp_path / f"{name}-work")
+        repo = copied(artefact, tmp_path / f"{name}-repo")
+        assert json.loads((repo / "build.json").read_text())["version"] == "1.1"
+        assert datasets.load_dataset(str(repo), cache_dir=str(tmp_path / "cache"))
