@@ -45,7 +45,7 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
             )
     datasets, models, findings = (set(each) for each in zip(*cells, strict=True))
     single = len(findings) == 2  # of one finding the mean says nothing more
-    shown = {MACRO, *list(dict.fromkeys(finding for *_, finding in cells))[: MOST + 1]}
+    shown = {MACRO, *list(dict.fromkeys(finding for *_, finding in cells if finding != MACRO))[:MOST]}
     hidden = len(findings - shown)
     table = [["finding", "images", "positive", *metrics]]
     for (dataset, model, finding), by_metric in cells.items():

@@ -92,3 +92,15 @@ def test_check_keeps_the_findings_that_the_schema_names():
     for named in (schema.IMAGE, schema.image_schema(["edema"])):
         assert schema.check(table, named).column("edema").to_pylist() == [1]
     assert schema.check(table, schema.image_schema(["edema", "mass"])).column("mass").to_pylist() == [None]
+
+
+def test_ids_are_written_alike_in_every_table() -> None:
+    rows = [{"image_id": " e\u0301\u200b", "name": "drain", "value": "\u200byes"}]
+    assert schema.table_of(rows, schema.ATTRIBUTE).to_pylist() == [
+        {"image_id": "\u00e9", "name": "drain", "value": "\u200byes"}
+    ]
+
+
+def test_ids_of_book_length_are_an_error() -> None:
+    with pytest.raises(TableError, match="'image_id', row 1 is too long"):
+        schema.table_of([{"image_id": "x" * 1001, "name": "drain"}], schema.ATTRIBUTE)

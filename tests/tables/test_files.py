@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -152,3 +154,33 @@ def test_dates_in_json_lines_stay_text(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text('{"id": "2020-01-01", "n": 1}\n{"id": "2020-01-02", "n": 2}\n')
     assert read_table(path)["id"].to_pylist() == ["2020-01-01", "2020-01-02"]
+
+
+_READ = """
+import sys
+from cxrhf.errors import TableError
+from cxrhf.schema import load_predictions
+try:
+    load_predictions(sys.argv[1])
+except TableError as error:
+    print(error)
+with open("/proc/self/status") as status:  # getrusage would count what the parent held when it was forked
+    print(next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM")))
+"""
+
+
+def test_a_gzip_bomb_is_refused_in_little_memory(tmp_path: Path) -> None:
+    member = gzip.compress(b"0" * (64 << 20), 9)
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(b"image_id,label,prob\n") + 32 * member)  # 2 GB in 2 MB
+    done = subprocess.run([sys.executable, "-c", _READ, path], capture_output=True, text=True, check=True)
+    said, peak = done.stdout.strip().rsplit("\n", 1)
+    assert "bomb.csv.gz" in said
+    assert "gunzip -k" in said
+    assert int(peak) < 300
+
+
+def test_a_gzip_file_that_is_merely_well_packed_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv.gz"
+    path.write_bytes(gzip.compress(b"image_id,label,prob\n" + b"".join(b"i%d,1,0.5\n" % at for at in range(50_000)), 9))
+    assert read_table(path).num_rows == 50_000

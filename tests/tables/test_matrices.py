@@ -93,3 +93,12 @@ def test_absent_columns_are_none() -> None:
     assert got.weight is None
     assert got.age is None
     assert got.groups == {}
+
+
+def test_one_long_id_does_not_make_room_for_all() -> None:
+    n = 2000
+    ids = [f"{at}" for at in range(n - 1)] + ["x" * 1000]
+    rows = {"image_id": ids, "patient_id": ids, "model": ["m"] * n, "finding": ["f"] * n, "label": [0] * n}
+    found = arrays(check(pa.table(rows | {"prob": [0.5] * n}), PREDICTION))
+    assert found.image_ids.nbytes + found.patient_ids.nbytes < 200 * n
+    assert found.image_ids.tolist() == sorted(ids)

@@ -564,3 +564,61 @@ def test_nih_predictions_are_understood_without_flags() -> None:
     assert matrices.is_probability.all()
     assert set(matrices.groups) == {"sex", "view"}
     assert len(matrices.patient_ids) == 1621
+
+
+def _with_ids(tmp_path: Path, name: str, patients: list[str], images: list[str] | None = None) -> Path:
+    rows = zip(images or [f"i{at}" for at in range(len(patients))], patients, strict=True)
+    lines = [f"{image},{patient},{at % 2},0.{at}" for at, (image, patient) in enumerate(rows)]
+    path = tmp_path / name
+    path.write_text("\n".join(["image_id,patient_id,label,prob", *lines]), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "said"),
+    [
+        (["12", "12.0", "13.0", "0"], ["12", "12", "13", "0"], "12.0 are read as 12"),
+        (["p1", "p\u200b1", "\ufeffp1", " p1\u00a0"], ["p1"] * 4, "invisible characters"),
+        (["\u00e9", "e\u0301"], ["\u00e9", "\u00e9"], "composed in another way"),
+        (["12.0", "12", "x"], ["12.0", "12", "x"], "1 patient id differs from another only in .0"),
+        (["007.0", "12.0"], ["007.0", "12.0"], None),  # not what a tool makes of whole numbers
+        (["1.5", "2.0"], ["1.5", "2.0"], None),
+        (["A1", "a1", "B2", "b2"], ["A1", "a1", "B2", "b2"], "2 patient ids differ from another only in case"),
+        (["0071", "71"], ["0071", "71"], "1 patient id differs from another only in leading zeros"),
+    ],
+)
+def test_two_spellings_of_a_patient(tmp_path: Path, written: list[str], read: list[str], said: str | None) -> None:
+    loaded = load_predictions(_with_ids(tmp_path, "p.csv", written))
+    assert loaded.table["patient_id"].to_pylist() == read
+    told = [note for note in loaded.notes if "spell" in note or "differ" in note or "read as" in note]
+    assert len(told) == (said is not None)
+    assert said is None or said in told[0]
+
+
+def test_files_meet_however_each_writes_its_ids(tmp_path: Path) -> None:
+    one = _with_ids(tmp_path, "one.csv", ["12", "13", "14"], ["1", "2", "3"])
+    two = _with_ids(tmp_path, "two.csv", ["12.0", "13.0", "14\u200b"], ["1.0", "2.0", "3.0"])
+    table = load_predictions([one, two]).table
+    assert set(table["patient_id"].to_pylist()) == {"12", "13", "14"}
+    assert set(table["image_id"].to_pylist()) == {"1", "2", "3"}
+
+
+def test_long_numbers_that_pandas_made_floats_stay_ids() -> None:
+    rows = {"image_id": [1, 2], "patient_id": [123456789012.0, None], "label": [0, 1], "prob": [0.1, 0.2]}
+    assert load_predictions(rows).table["patient_id"].to_pylist() == ["123456789012", "image:2"]
+
+
+@pytest.mark.parametrize(("column", "most"), [("image_id", 1000), ("patient_id", 1000), ("sex", 200), ("model", 200)])
+def test_a_cell_of_book_length_is_an_error_that_does_not_quote_it(column: str, most: int) -> None:
+    rows: dict[str, list[object]] = {"image_id": ["a", "b"], "patient_id": ["p", "q"], "label": [0, 1], "prob": [0, 1]}
+    rows[column] = ["x", "y" * (most + 1)]
+    with pytest.raises(TableError, match=rf"column '{column}', row 2: too long.*{most + 1:,} letters") as caught:
+        load_predictions(rows)
+    assert len(str(caught.value)) < 300
+    rows[column] = ["x", "y" * most]
+    assert load_predictions(rows).table.num_rows == 2
+
+
+def test_a_column_name_of_book_length_is_an_error() -> None:
+    with pytest.raises(TableError, match="the name of column 2 is too long"):
+        load_predictions({"label": [0, 1], "prob_" + "x" * 300: [0.1, 0.2]})
