@@ -42,6 +42,9 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "examples": (dict,), "examples.*": _COUNT, "calibration": (dict,), "calibration.method": _TEXT,
     "calibration.split": _TEXT,
 }  # fmt: skip
+_BUILD: dict[str, tuple[type, ...]] = {
+    "dataset": _TEXT, "labels": _TEXT, "fingerprint": _TEXT, "settings": (dict,), "splits": (dict,), "splits.*": _COUNT,
+}  # fmt: skip
 _PAGE = r"labelling sheets|thumbnails"  # notes on what lies beside the page, which no card has
 _NAMED = 12  # words of a category
 _CATEGORIES = {"erased": ("omitted", "neutralised"), "new": ("new",), "flipped": ("flip",)}
@@ -89,16 +92,20 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _made(weights: Path) -> dict[str, Any]:
     """What the files beside weights say of them."""
-    made = _said(weights)
-    for name, kinds in _KINDS.items():
+    return _checked(_said(weights), _KINDS, weights)
+
+
+def _checked(made: dict[str, Any], wanted: Mapping[str, tuple[type, ...]], where: Path) -> dict[str, Any]:
+    """The same, every field of its kind, absent or null."""
+    for name, kinds in wanted.items():
         outer, _, inner = name.partition(".")
         held = made.get(outer)
         several = held.values() if isinstance(held, dict) else held if isinstance(held, list) else ()
         values = [held] if not inner else several if inner == "*" else [held.get(inner)] if held else []
         if not all(isinstance(each, kinds) or (each is None and inner != "*") for each in values):
             raise RunError(
-                f"the files in {weights} are damaged: {name} is of the wrong kind",
-                next_step="make the run again, or copy it again",
+                f"what is said in {where} is damaged: {name} is of the wrong kind",
+                next_step="make it again, or copy it again",
             )
     return made
 
@@ -144,7 +151,7 @@ def _build_of(run: Path, records: list[dict[str, Any]]) -> Path | None:
 def _data(build: Path | None, weights: Path | None) -> dict[str, Any]:
     """What a model learned from: its name, whether it is credentialed, images and patients of each split."""
     said = _json(weights / ABOUT) if weights is not None else {}
-    record = _json(build / "build.json") if build is not None else {}
+    record = _build_record(build)
     name = record.get("dataset") or said.get("dataset")
     strict = record.get("credentialed") or said.get("credentialed")
     data: dict[str, Any] = {"dataset": name, "credentialed": bool(strict) or standing([name]) == "credentialed"}
@@ -152,6 +159,10 @@ def _data(build: Path | None, weights: Path | None) -> dict[str, Any]:
         data |= {name: record.get(name) for name in ("labels", "splits", "fingerprint")}
         data["patients"] = {split: _patients(build, split) for split in record.get("splits") or {}}
     return data
+
+
+def _build_record(build: Path | None) -> dict[str, Any]:
+    return {} if build is None else _checked(_json(build / "build.json"), _BUILD, build)
 
 
 def _patients(build: Path, split: str) -> int:
@@ -190,7 +201,7 @@ def facts_in(run: Run, rows: Rows, model: str, weights: Path | None) -> dict[str
         "weights": made or None,
         "data": _data(build, weights),
         "words": {},
-        "commands": commands(records, _json(build / "build.json") if build is not None else {}, method),
+        "commands": commands(records, _build_record(build), method),
         "notes": _notes(run, model),
         "rows": len(published(rows, words=True)),
         "run": {name: record.get(name) for name in RECORDED},

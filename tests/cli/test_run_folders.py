@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -278,12 +279,24 @@ def make_network(run: Path) -> None:
 def test_what_the_files_beside_weights_say_is_checked(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_network(place)
     path = place / "models" / "seed-0" / "cxrhf.json"
-    for said in ({"outputs": 3}, {"outputs": [{}]}, {"images": "x"}, {"trained": {"steps": "x"}}, {"look": [1]},
-                 {"seed": []}):  # fmt: skip
+    changes: list[dict[str, object]] = [
+        {"outputs": 3}, {"outputs": [{}]}, {"images": "x"}, {"trained": {"steps": "x"}}, {"look": [1]}, {"seed": []},
+    ]  # fmt: skip
+    for said in changes:
         path.write_text(json.dumps({"name": "model"} | said))
         assert "is of the wrong kind" in refused(capsys, "report", "run")
     path.write_text("[" * 100_000)
     assert "is damaged" in refused(capsys, "report", "run")
+    path.unlink()
+    record = json.loads((place / "run.json").read_text())
+    build = place / "data" / "build.json"
+    build.parent.mkdir()
+    builds: list[dict[str, object]] = [{"splits": 3}, {"splits": {"a": "x"}}, {"settings": [1]}, {"dataset": {}}]
+    for wrong in builds:
+        build.write_text(json.dumps(wrong))
+        inputs = [{"name": "build.json", "sha256": hashlib.sha256(build.read_bytes()).hexdigest()}]
+        (place / "run.json").write_text(json.dumps(record | {"inputs": inputs}))
+        assert "is of the wrong kind" in refused(capsys, "report", "run")
 
 
 def test_null_and_nan_in_run_json_are_nothing(place: Path) -> None:
