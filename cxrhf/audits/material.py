@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cxrhf.errors import TableError, shorten
 from cxrhf.schema import PredictionArrays
-from cxrhf.tables.checks import MOST_NAME
+from cxrhf.tables.checks import MOST_GROUP
 from cxrhf.tables.matrices import TEXT
 
 Vectors = NDArray[np.float32]
@@ -142,10 +142,10 @@ def attribute_columns(table: pa.Table, image_ids: NDArray[Any]) -> dict[str, NDA
         at = place.get(image)
         if at is None or value is None:
             continue
-        if len(value) > MOST_NAME:
+        if len(value) > MOST_GROUP:
             raise TableError(
                 f"attributes: a value of {shorten(name, 60)!r} is too long", got=f"{len(value):,} letters",
-                allowed=f"at most {MOST_NAME:,}", next_step="attributes are a word or two an image",
+                allowed=f"at most {MOST_GROUP:,}", next_step="attributes are a word or two an image",
             )  # fmt: skip
         if name not in found:
             found[name] = [""] * len(image_ids)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cxrhf.errors import TableError
-from cxrhf.tables.checks import MOST_ID, MOST_NAME, as_text, one_spelling
+from cxrhf.tables.checks import MOST_GROUP, MOST_ID, MOST_NAME, as_text, one_spelling
 from cxrhf.tables.delimited import MISSING
 
 _TRUE = ("1", "true", "t", "yes", "y", "positive", "pos", "present")
@@ -254,7 +254,7 @@ def bounded(values: np.ndarray, where: Where, low: float, high: float, *, allowe
 
 def sexes(column: pa.ChunkedArray, where: Where) -> pa.Array:
     """The usual spellings of male and female become M and F; others stay as written."""
-    coded = names(column, where).dictionary_encode()
+    coded = names(column, where, MOST_GROUP).dictionary_encode()
     named = pa.array([_SEX.get(word.lower(), word) for word in coded.dictionary.to_pylist()], pa.string())
     return named.take(coded.indices)
 

@@ -12,12 +12,14 @@ import pyarrow.compute as pc
 from cxrhf.errors import TableError, did_you_mean
 from cxrhf.schema import IMAGE, image_schema
 
-# Letters of an id, and of any other name. Longer ones are texts in the wrong column, and would fill pages and memory;
-# texts (reports, notes) may be of any length.
-MOST_ID, MOST_NAME = 1000, 200
-MOST_LETTERS = dict.fromkeys(("image_id", "study_id", "patient_id", "note_id"), MOST_ID) | dict.fromkeys(
-    ("dataset", "split", "model", "strategy", "finding", "sex", "race", "view"), MOST_NAME
-)
+# Letters of an id, of a model or finding, and of a group. Longer ones are texts in the wrong column, and would fill
+# pages and memory; texts (reports, notes) may be of any length.
+MOST_ID, MOST_NAME, MOST_GROUP = 1000, 500, 200
+MOST_LETTERS = {
+    **dict.fromkeys(("image_id", "study_id", "patient_id", "note_id"), MOST_ID),
+    **dict.fromkeys(("model", "strategy", "finding"), MOST_NAME),
+    **dict.fromkeys(("dataset", "split", "sex", "race", "view"), MOST_GROUP),
+}
 
 
 def check(table: pa.Table, schema: pa.Schema, *, source: str = "table") -> pa.Table:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from cxrhf.errors import TableError
 from cxrhf.schema import GENERATION, check
 from cxrhf.tables import cells
-from cxrhf.tables.checks import MOST_ID
+from cxrhf.tables.checks import MOST_GROUP, MOST_ID
 from cxrhf.tables.files import Kind, RawTable, open_raw
 from cxrhf.tables.generation_columns import GenerationColumns, GenerationPlan, is_generations, plan_generations
 from cxrhf.tables.generation_reading import GenerationReading, LoadedGenerations
@@ -209,7 +209,7 @@ def _shared(cols: _Cells, plan: GenerationPlan, model: str) -> tuple[dict[str, p
         else:
             out[role] = pa.repeat(pa.scalar(plan.constants.get(role, default), pa.string()), n)
     if "race" in roles:
-        out["race"] = cells.names(*cols.at(roles["race"]))
+        out["race"] = cells.names(*cols.at(roles["race"]), MOST_GROUP)
     if "sex" in roles:
         out["sex"], said = _sexes(*cols.at(roles["sex"]))
         notes += said

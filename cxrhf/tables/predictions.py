@@ -25,7 +25,7 @@ from cxrhf.errors import CxrhfWarning, TableError, did_you_mean
 from cxrhf.findings import finding_name
 from cxrhf.schema import PREDICTION
 from cxrhf.tables import cells
-from cxrhf.tables.checks import MOST_ID, MOST_NAME
+from cxrhf.tables.checks import MOST_GROUP, MOST_ID, MOST_NAME
 from cxrhf.tables.columns import Columns, FindingColumns, Plan, plan_columns
 from cxrhf.tables.files import Kind, RawTable, open_raw
 from cxrhf.tables.reading import Loaded, Reading, score_notes
@@ -196,7 +196,8 @@ def _shared(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], 
     out["patient_id"] = patients
     for role in ("dataset", "split", "model", "race", "view", "sex"):
         if role in roles:
-            out[role] = (cells.sexes if role == "sex" else cells.names)(*cols[roles[role]])
+            most = MOST_NAME if role == "model" else MOST_GROUP
+            out[role] = cells.sexes(*cols[roles[role]]) if role == "sex" else cells.names(*cols[roles[role]], most)
         elif role in plan.constants:
             out[role] = pa.repeat(pa.scalar(plan.constants[role], pa.string()), n)
     named = out.get("model", pa.nulls(n, pa.string()))
