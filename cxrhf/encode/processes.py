@@ -9,8 +9,10 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 from cxrhf.errors import CxrhfError
@@ -97,6 +99,22 @@ def first(call: Callable[[], Result]) -> Result:
     if said:
         raise CxrhfError(said)
     return result if result is not None else call()
+
+
+@contextmanager
+def hold_folder(folder: str | Path, verb: str) -> Iterator[None]:
+    """`one_writer` for all processes of a launcher: the first one holds the folder; its refusal ends all of them."""
+    from cxrhf.tables.folders import one_writer
+
+    with ExitStack() as held:
+
+        def hold() -> bool:
+            if main_process():
+                held.enter_context(one_writer(folder, verb))
+            return True
+
+        first(hold)
+        yield
 
 
 def _group() -> Any:

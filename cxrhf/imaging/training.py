@@ -62,19 +62,26 @@ class TrainedRun:
 def train_run(config: TrainConfig, show: Progress) -> TrainedRun | None:
     """Train every seed. None in processes that only help."""
     check_packages(*([config.tracker] if config.tracker != "none" else []))
-    from cxrhf.run import check_folder, fingerprint
+    from cxrhf.encode.processes import hold_folder
+    from cxrhf.run import check_folder
 
     folder = run_folder(config)
     check_folder(folder, overwrite=config.overwrite)
     split = splits_there(config.build, [config.train_split], all_of=True)[0]
     from cxrhf.models.processes import make_accelerator  # torch, which takes seconds
 
-    inputs = [fingerprint(Path(config.build) / "build.json")]
     accelerator = make_accelerator(
         device=config.device, precision=config.precision, tracker=config.tracker, folder=folder
     )
-    main = accelerator.is_main_process
-    say: Progress = show if main else (lambda _: None)
+    with hold_folder(folder, "train"):
+        return _train_seeds(config, folder, split, accelerator, show if accelerator.is_main_process else lambda _: None)
+
+
+def _train_seeds(config: TrainConfig, folder: Path, split: str, accelerator: Any, say: Progress) -> TrainedRun | None:
+    """Open the run and train every seed that is not trained yet; this process holds the folder."""
+    from cxrhf.run import fingerprint
+
+    inputs = [fingerprint(Path(config.build) / "build.json")]
     say(f"reading {config.build}")
     tasks, train, validate, notes = gather(config, split)
     look, weights_said = look_of_config(config)
@@ -83,7 +90,7 @@ def train_run(config: TrainConfig, show: Progress) -> TrainedRun | None:
         content["seed"] = config.seed  # draws the images, deals the labels
     key = hashlib.sha256(json.dumps([content, inputs[0].sha256], sort_keys=True).encode()).hexdigest()[:16]
     run: Run | None = None
-    if main:
+    if accelerator.is_main_process:
         run = open_training(folder, config, inputs, content)
     accelerator.wait_for_everyone()
     if any(finished(seed_folder(folder, seed), key) is None for seed in config.all_seeds()):

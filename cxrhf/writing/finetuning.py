@@ -61,7 +61,8 @@ class FinetunedRun:
 def finetune_run(config: FinetuneConfig, show: Progress) -> FinetunedRun | None:
     """Train the adapter. None in processes that only help."""
     check_vlm_packages(*([config.tracker] if config.tracker != "none" else []))
-    from cxrhf.run import check_folder, fingerprint
+    from cxrhf.encode.processes import hold_folder
+    from cxrhf.run import check_folder
 
     folder = run_folder(config)
     check_folder(folder, overwrite=config.overwrite)
@@ -73,13 +74,23 @@ def finetune_run(config: FinetuneConfig, show: Progress) -> FinetunedRun | None:
     prompt = config.prompt or DEFAULT_PROMPT
     check_template(prompt)
     check_model(config.model)
-    inputs = [fingerprint(Path(config.build) / "build.json")]
     accelerator = make_accelerator(
         device=config.device, precision=config.precision, tracker=config.tracker, folder=folder
     )
     whole_weights(accelerator)
+    say: Progress = show if accelerator.is_main_process else (lambda _: None)
+    with hold_folder(folder, "finetune"):
+        return _finetune(config, folder, split, prompt, accelerator, say)
+
+
+def _finetune(
+    config: FinetuneConfig, folder: Path, split: str, prompt: str, accelerator: Any, say: Progress
+) -> FinetunedRun | None:
+    """Open the run and train the adapter if it is not trained yet; this process holds the folder."""
+    from cxrhf.run import fingerprint
+
     main = accelerator.is_main_process
-    say: Progress = show if main else (lambda _: None)
+    inputs = [fingerprint(Path(config.build) / "build.json")]
     say(f"reading {config.build}")
     train, validate, notes = open_reports(config, split)
     content = {key: value for key, value in to_mapping(config).items() if key not in ASIDE} | {"prompt": prompt}
