@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from cxrhf.report.book import DECODING, PRETEST, REPORTS, open_books
+from cxrhf.report.card_calibration import calibrated_outputs, calibration_facts
 from cxrhf.report.card_commands import commands
 from cxrhf.report.card_rows import own_rows, published
 from cxrhf.report.files import RECORDED
@@ -25,7 +26,7 @@ from cxrhf.tables.json_files import read_object
 from cxrhf.terms import standing
 
 CLASSIFIER, WRITER, CONTEXT = "image classifier", "report writer", "context model"
-ABOUT, ADAPTER, MANIFEST, CALIBRATION = "cxrhf.json", "adapter_config.json", "manifest.json", "calibration.json"
+ABOUT, ADAPTER, MANIFEST = "cxrhf.json", "adapter_config.json", "manifest.json"
 _NEAR = ("", "*/", "*/*/")  # a run, the runs in it, and theirs: the demo keeps its models so
 _NETWORK = ("backbone", "outputs", "look", "sha256", "seed", "start", "trained", "images")
 _LORA = ("base", "prompt", "size", "seed", "examples", "trained")
@@ -73,8 +74,8 @@ def _json(path: Path) -> dict[str, Any]:
     return read_object(path, next_step="make the run again, or copy it again") if path.is_file() else {}
 
 
-def _made(weights: Path) -> dict[str, Any]:
-    """What the files beside weights say of them."""
+def _made(weights: Path, run: Path) -> dict[str, Any]:
+    """What the files beside weights say of them; `run` is the one that was audited."""
     if (weights / MANIFEST).is_file():
         models = _json(weights / "contents.json").get("models", [])
         return {"kind": CONTEXT, "outputs": [each["finding"] for each in models],
@@ -83,11 +84,9 @@ def _made(weights: Path) -> dict[str, Any]:
     if (weights / ADAPTER).is_file():
         lora = _json(weights / ADAPTER)
         return {"kind": WRITER, **{name: said.get(name) for name in _LORA}, "rank": lora.get("r")}
-    fitted = _json(weights / CALIBRATION)
-    how = {"method": fitted.get("method"), "split": fitted.get("split"), "fitted": len(fitted.get("fitted") or ())}
     seeds = sorted(_seed(each.parent) for each in weights.parent.glob(f"seed-*/{ABOUT}"))
     return {"kind": CLASSIFIER, **{name: said.get(name) for name in _NETWORK}, "seeds": seeds,
-            "calibration": how if fitted else None}  # fmt: skip
+            "calibration": calibration_facts(weights, run)}  # fmt: skip
 
 
 # --- the data behind them --------------------------------------------------------------------------------------------
@@ -142,11 +141,11 @@ def facts_of(results_run: Path, model: str, weights: Path | None) -> dict[str, A
 def facts_in(run: Run, rows: Rows, model: str, weights: Path | None) -> dict[str, Any]:
     """The same from an open run and the model's rows."""
     record = run.record
-    made = _made(weights) if weights is not None else {}
+    made = _made(weights, run.path) if weights is not None else {}
     maker = _run_of(weights) if weights is not None else None
     records = [record, *([read_run(maker).record] if maker is not None and maker != run.path else [])]
     build = _build_of(run.path, records)
-    method = (made.get("calibration") or {}).get("method", "")
+    method = calibrated_outputs(made).get("method", "")
     facts = {
         "model": model,
         "kind": made.pop("kind", None) or _kind(rows),

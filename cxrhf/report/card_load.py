@@ -80,7 +80,13 @@ def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list
         "",
         f'model = timm.create_model("hf-hub:{name}", pretrained=True).eval()  # the same weights',
     ]
-    return [*code("python", lines), *_plain(words), *_calibrated(made), *_plain(["With timm:"]), *code("python", timm)]
+    return [
+        *code("python", lines),
+        *_plain(words),
+        *_calibrated(made, finding),
+        *_plain(["With timm:"]),
+        *code("python", timm),
+    ]
 
 
 def label_lines(policy: str, finding: str) -> list[str]:
@@ -102,11 +108,17 @@ def _plain(words: Sequence[str]) -> list[str]:
     return [line for each in words for line in (each, "")]
 
 
-def _calibrated(made: Mapping[str, Any]) -> list[str]:
+def _calibrated(made: Mapping[str, Any], finding: str) -> list[str]:
     """How logits become the probabilities that the calibration columns are about."""
+    raw = "Probabilities are `torch.sigmoid(logits)`"
     calibration = mapping(made.get("calibration"))
-    if not calibration:
-        return _plain(["Probabilities are `torch.sigmoid(logits)`; the network was not calibrated after training."])
+    if not calibration or not calibration.get("fitted"):
+        return _plain([f"{raw}; the network was not calibrated after training."])
+    if calibration.get("applied", True) is False:
+        return _plain([f"{raw}: the numbers of this card are of those. calibration.json, which holds calibrators "
+                       f"({calibration['method']}), was left aside."])  # fmt: skip
+    if finding not in calibration.get("outputs", (finding,)):
+        return _plain([f"{raw} for {finding}, which has no calibrator in calibration.json."])
     lines = [
         "import json",
         "",
@@ -124,6 +136,9 @@ def _calibrated(made: Mapping[str, Any]) -> list[str]:
     else:
         lines.append('probability = torch.sigmoid(torch.tensor(scores) * fitted["x"][0] + fitted["y"][0])')
     head = f"Probabilities are calibrated ({calibration['method']}), by what calibration.json holds:"
+    if calibration.get("applied", True) is None:
+        head = (f"calibration.json holds calibrators ({calibration['method']}). The predictions behind this card have "
+                "no logits, so whether its numbers are of calibrated probabilities was not checked:")  # fmt: skip
     return [*_plain([head]), *code("python", lines)]
 
 
