@@ -114,7 +114,7 @@ def looked(
     from cxrhf.models.loader import open_squares
     from cxrhf.models.pictures import look_of
     from cxrhf.models.processes import make_accelerator
-    from cxrhf.models.saved import load_saved
+    from cxrhf.models.saved import check_trained, load_saved
     from cxrhf.models.tasks import from_json
 
     chosen = splits_there(place.build, config.splits, all_of=config.splits not in (("validate", "test"), ("test",)))
@@ -125,6 +125,7 @@ def looked(
     kept: dict[Any, Any] = {}
     for folder in place.models:
         model, about = load_saved(folder)
+        check_trained(folder, about)
         if images is None:
             # On its own build a model is judged by the labels it learned from.
             own = about.get("settings", {}).get("labels") if place.own else None

@@ -246,7 +246,9 @@ def finished(saved: Path, key: str) -> dict[str, Any] | None:
             f"{saved} was trained with other settings, or from other weights",
             next_step="choose another --out, or say --overwrite",
         )
-    facts: dict[str, Any] = about["trained"]
+    facts = about.get("trained")
+    if not isinstance(facts, dict):
+        raise RunError(f"{path} does not say how it was trained", next_step="train again with --overwrite")
     return facts
 
 

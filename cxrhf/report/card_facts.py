@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
+from cxrhf.errors import RunError
 from cxrhf.report.book import DECODING, PRETEST, REPORTS, open_books
 from cxrhf.report.card_calibration import calibrated_outputs, calibration_facts
 from cxrhf.report.card_commands import commands
@@ -23,6 +24,7 @@ from cxrhf.report.sections.reports_words import chosen, words_of
 from cxrhf.report.sections.view import Rows
 from cxrhf.run import Run, fingerprint, read_run, record_of
 from cxrhf.tables.json_files import read_object
+from cxrhf.tables.weights_record import wrong_field
 from cxrhf.terms import standing
 
 CLASSIFIER, WRITER, CONTEXT = "image classifier", "report writer", "context model"
@@ -74,13 +76,24 @@ def _json(path: Path) -> dict[str, Any]:
     return read_object(path, next_step="make the run again, or copy it again") if path.is_file() else {}
 
 
+def about_weights(weights: Path) -> dict[str, Any]:
+    """What cxrhf.json beside weights says, every field of its kind; empty where there is none."""
+    said = _json(weights / ABOUT)
+    if (wrong := wrong_field(said)) is not None:
+        raise RunError(
+            f"{weights / ABOUT} does not hold what it should", got=wrong,
+            next_step="copy the whole folder again from where it was made, or train again",
+        )  # fmt: skip
+    return said
+
+
 def _made(weights: Path, run: Path) -> dict[str, Any]:
     """What the files beside weights say of them; `run` is the one that was audited."""
     if (weights / MANIFEST).is_file():
         models = _json(weights / "contents.json").get("models", [])
         return {"kind": CONTEXT, "outputs": [each["finding"] for each in models],
                 "families": sorted({str(each["family"]) for each in models})}  # fmt: skip
-    said = _json(weights / ABOUT)
+    said = about_weights(weights)
     if (weights / ADAPTER).is_file():
         lora = _json(weights / ADAPTER)
         return {"kind": WRITER, **{name: said.get(name) for name in _LORA}, "rank": lora.get("r")}
@@ -109,7 +122,7 @@ def _build_of(run: Path, records: list[dict[str, Any]]) -> Path | None:
 
 def _data(build: Path | None, weights: Path | None) -> dict[str, Any]:
     """What a model learned from: its name, whether it is credentialed, images and patients of each split."""
-    said = _json(weights / ABOUT) if weights is not None else {}
+    said = about_weights(weights) if weights is not None else {}
     record = _json(build / "build.json") if build is not None else {}
     name = record.get("dataset") or said.get("dataset")
     strict = record.get("credentialed") or said.get("credentialed")

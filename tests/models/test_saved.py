@@ -286,3 +286,57 @@ def test_weights_of_another_network_are_said(backbone: str, said: str, copied: P
     change(copied, "config.json", architecture=backbone)
     with pytest.raises(CxrhfError, match=said):
         load_saved(copied)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"look": {"size": 20_000}}, "16 to 4096 pixels"),
+        ({"look": {"size": 8}}, "16 to 4096 pixels"),
+        ({"look": {"channels": True}}, "look"),
+        ({"look": {"pixels": 3}}, "look"),
+        ({"look": {"mean": "x"}}, "look"),
+        ({"outputs": ["a", "a", "b"]}, "outputs"),
+        ({"outputs": [1, 2, 3]}, "outputs"),
+        ({"name": 5}, "name"),
+        ({"seed": -1}, "seed"),
+        ({"seed": True}, "seed"),
+        ({"seed": 10**30}, "seed"),
+        ({"tasks": "x"}, "tasks"),
+        ({"tasks": [{"name": "findings", "kind": "labels", "outputs": ["other"]}]}, "tasks"),
+        ({"settings": {"labels": []}}, "settings"),
+        ({"trained": {"steps": "many"}}, "trained"),
+        ({"credentialed": "yes"}, "credentialed"),
+        ({"backbone": 3}, "backbone"),
+        ({"format": True}, "format"),
+    ],
+)
+def test_a_record_of_other_kinds_is_refused(changes: dict[str, Any], said: str, copied: Path) -> None:
+    path = copied / "cxrhf.json"
+    about = json.loads(path.read_text())
+    for name, value in changes.items():
+        about[name] = {**about[name], **value} if name == "look" else value
+    path.write_text(json.dumps(about))
+    with pytest.raises(RunError, match=r"does not hold what it should") as caught:
+        load_saved(copied)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("backbone", ["vit_giant_patch14_224", "eva02_enormous_patch14_clip_224"])
+def test_a_network_is_compared_before_it_is_made(backbone: str, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger's folder names a network of gigabytes: the file of weights does not hold it."""
+    from cxrhf.models import saved as module
+
+    devices = []
+
+    def counted(*given: Any, device: str = "cpu", **named: Any) -> nn.Module:
+        devices.append(device)
+        return make_model(*given, device=device, **named)
+
+    monkeypatch.setattr(module, "make_model", counted)
+    for name, key in (("cxrhf.json", "backbone"), ("config.json", "architecture")):
+        values = json.loads((copied / name).read_text())
+        (copied / name).write_text(json.dumps({**values, key: backbone, "model_args": {}}))
+    with pytest.raises(CxrhfError, match=r"do not fit.*missing"):
+        load_saved(copied)
+    assert devices == ["meta"]
