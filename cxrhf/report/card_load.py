@@ -16,6 +16,10 @@ from cxrhf.report.sections.provenance import mapping
 
 Facts = Mapping[str, Any]
 ANYBODY = "user"
+_GREY = (
+    'The network reads one grey channel. `pipeline("image-classification")` makes three of every picture and '
+    "fails; the code above works."
+)
 _NOT_OVERRULED = ("no_finding", "support_devices")  # by No Finding, where labels are masked
 
 
@@ -41,8 +45,8 @@ def example_of(books: Sequence[Book]) -> tuple[str, Cell] | None:
 
 def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list[str]:
     made = facts["weights"]
-    look, outputs = mapping(made.get("look")), made.get("outputs") or []
-    mode = "L" if look.get("channels") == 1 else "RGB"
+    outputs = made.get("outputs") or []
+    mode = "L" if is_grey(made) else "RGB"
     example = example_of(books)
     finding = example[0] if example and example[0] in outputs else (outputs or ["finding"])[0]
     lines = [
@@ -71,9 +75,10 @@ def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list
         'print(metric.compute(predictions=scores, references=labels)["weighted_auroc"])'
         + (f"  # {number(example[1].value)} in the table" if example and example[0] == finding else ""),
     ]
-    words = [
+    words = [_GREY] if is_grey(made) else []
+    words += [
         "With `context=` (pre-test probabilities, as cxrhf context makes them) the same metric holds context equal. "
-        "Scores are those of the table but for the rounding of resized pictures."
+        "Scores are those of the table but for the rounding of resized pictures.",
     ]
     timm = [
         "import timm",
@@ -87,6 +92,11 @@ def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list
         *_plain(["With timm:"]),
         *code("python", timm),
     ]
+
+
+def is_grey(made: Mapping[str, Any]) -> bool:
+    """Whether a network reads one channel."""
+    return mapping(made.get("look")).get("channels") == 1
 
 
 def label_lines(policy: str, finding: str) -> list[str]:

@@ -15,13 +15,14 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
-from transformers import AutoConfig, AutoImageProcessor, AutoModelForImageClassification
+from transformers import AutoConfig, AutoImageProcessor, AutoModelForImageClassification, pipeline
 
 from cxrhf.errors import CxrhfError, RunError
 from cxrhf.models.backbone import last_layer, last_layer_name, make_model
 from cxrhf.models.pictures import Look, look_facts, numbers_of, square
 from cxrhf.models.saved import load_saved, read_about, save_model
 from cxrhf.models.tensor_files import write_tensors
+from cxrhf.report.card_load import load_lines
 from tests.thinned import thinned
 
 BACKBONES = ("densenet121", "resnet18", "vit_tiny_patch16_224", "convnext_atto", "tf_efficientnet_lite0")
@@ -340,3 +341,19 @@ def test_a_network_is_compared_before_it_is_made(backbone: str, copied: Path, mo
     with pytest.raises(CxrhfError, match=r"do not fit.*missing"):
         load_saved(copied)
     assert devices == ["meta"]
+
+
+def test_what_a_card_shows_works_and_the_pipeline_only_with_three_channels(small: Path, tmp_path: Path) -> None:
+    """Cards carry the tag of the pipeline where it works; should it ever take one channel, they may do so there too."""
+    grey = saved(tmp_path / "grey", made("test_resnet", 3, 1), "test_resnet", 1)
+    film = Image.fromarray(np.arange(48 * 60, dtype=np.uint8).reshape(48, 60))
+    assert {each["label"] for each in pipeline("image-classification", model=str(small))(film)} == set(NAMES)
+    with pytest.raises(RuntimeError, match="1 channels"):
+        pipeline("image-classification", model=str(grey))(film)
+    for folder in (small, grey):
+        facts = {"weights": read_about(folder), "kind": "image classifier", "data": {}, "datasets": []}
+        code = "\n".join(load_lines(facts, [], None)).partition("```python\n")[2].partition("finding = ")[0]
+        code = code.replace("import evaluate\n", "").replace("from datasets import load_dataset\n", "")
+        told: dict[str, Any] = {}
+        exec(code.replace('"user/name"', repr(str(folder))), told)
+        assert told["logits"]([film, film]).shape == (2, 3)

@@ -375,7 +375,14 @@ def test_weights_are_found_by_name(tmp_path: Path) -> None:
     ]
     text = card_text(network_rows(None), facts, "me/net")
     front = yaml.safe_load(text.split("---\n")[1])
-    assert (front["library_name"], front["pipeline_tag"], front["license"]) == ("timm", "image-classification", "other")
+    assert (front["library_name"], front["license"]) == ("timm", "other")
+    assert "pipeline_tag" not in front  # one channel: transformers' pipeline fails
+    assert "transformers" not in front["tags"]
+    assert 'picture.convert("L")' in text
+    facts["weights"]["look"]["channels"] = 3
+    front = yaml.safe_load(card_text(network_rows(None), facts, "me/net").split("---\n")[1])
+    assert front["pipeline_tag"] == "image-classification"
+    assert "transformers" in front["tags"]
     assert "these data are credentialed" in text
     assert "AutoModelForImageClassification.from_pretrained(name)" in text
     assert 'name = "me/net"' in text
