@@ -287,6 +287,7 @@ def test_the_same_command_goes_on_and_then_leaves_it(
     assert (tmp_path / "run/models/seed-0/model.safetensors").stat().st_mtime_ns == weights
     assert run(*words, "--seeds", "0,2") == 0
     assert (tmp_path / "run/models/seed-2").is_dir()
+    assert not (tmp_path / "run/checkpoints").exists(), "nothing goes on from them"
     assert run(*words[:-1], "2", "--overwrite") == 0
     assert not (tmp_path / "run/models/seed-2").exists()
 
@@ -349,7 +350,51 @@ def test_kill_9_at_a_random_step(twin: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_curves_for_tensorboard_stay_on_the_disk(twin: Path, tmp_path: Path) -> None:
+def test_kill_9_while_something_is_being_written(twin: Path, tmp_path: Path) -> None:
+    """Killed as soon as a file is seen; the same command ends with the same bytes and leaves no draft and no worker."""
+    words = [twin, *FEW, "--findings", "edema", "--epochs", "3", "--save-every", "2", "--flip", "0.5", "--memory", "0"]
+    words[words.index("--workers") + 1] = "1"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    assert run("train", *words, "--out", tmp_path / "whole") == 0
+    folder, said = tmp_path / "parts", []
+    moments = ("checkpoints/seed-0/.*.tmp", "checkpoints/seed-0/best-*", "models/.seed-0-*.part/*", "models/seed-0/*")
+    command = [sys.executable, "-c", TRAININGS, *map(str, words), "--out", str(folder)]
+    with subprocess.Popen(
+        command, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as trainings:
+        assert trainings.stdin is not None
+        assert trainings.stdout is not None
+        for pattern in (*moments, None):
+            trainings.stdin.write(b"\n")
+            process = int(trainings.stdout.readline())
+            workers: set[int] = set()
+            end = time.monotonic() + 100
+            while not select.select([trainings.stdout], [], [], 0.001)[0] and time.monotonic() < end:
+                with suppress(OSError):
+                    children = Path(f"/proc/{process}/task/{process}/children")
+                    workers |= {int(each) for each in children.read_text().split()}
+                if pattern is not None and next(folder.glob(pattern), None) is not None:
+                    break
+            if pattern is not None:
+                with suppress(ProcessLookupError):  # it may have come to its end meanwhile
+                    os.kill(process, signal.SIGKILL)
+            said.append(int(trainings.stdout.readline()))
+            time.sleep(1)
+            for worker in workers:
+                with suppress(OSError):  # gone, or waiting to be counted by whoever inherited it
+                    assert Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    assert said[0] == -signal.SIGKILL
+    assert said[-1] == 0
+    for name in ("history-0.jsonl", "models/seed-0/model.safetensors"):
+        assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not list(folder.rglob(".*"))
+    assert sorted(each.name for each in folder.iterdir()) == ["history-0.jsonl", "models", "run.json"]
+
+
+@pytest.mark.slow
+def test_curves_for_tensorboard_stay_on_the_disk(
+    twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["--findings", "edema", "--epochs", "1", "--tracker", "tensorboard"]
     assert run("train", twin, "--out", tmp_path / "run", *FEW, *words) == 0
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -358,13 +403,23 @@ def test_curves_for_tensorboard_stay_on_the_disk(twin: Path, tmp_path: Path) -> 
     curves = EventAccumulator(str(event.parent))
     curves.Reload()
     assert {"train/loss", "validate/loss", "validate/auroc"} <= set(curves.Tags()["scalars"])
+    assert f"curves: tensorboard --logdir {tmp_path / 'run/cxrhf'}" in capsys.readouterr().out
+    words[words.index("1")] = "2"
+    assert run("train", twin, "--out", tmp_path / "run", *FEW, *words, "--overwrite") == 0
+    assert not event.exists(), "curves of the training before"
 
 
 @pytest.mark.slow
 def test_curves_for_trackio_stay_on_the_disk(twin: Path, tmp_path: Path) -> None:
     """In a process of its own: trackio keeps threads, and a folder that it chooses once."""
     words = ["train", twin, "--out", tmp_path / "run", *TINY, "--findings", "edema", "--epochs", "1"]
-    subprocess.run([sys.executable, "-m", "cxrhf", *map(str, words), "--tracker", "trackio"], check=True, timeout=300)
+    command = [sys.executable, "-m", "cxrhf", *map(str, words), "--tracker", "trackio"]
+    done = subprocess.run(command, check=True, timeout=300, capture_output=True, text=True)
+    assert f"curves: TRACKIO_DIR={tmp_path / 'run/trackio'} trackio show --project cxrhf" in done.stdout
+    assert "Uploading" not in done.stdout + done.stderr
+    env = {**os.environ, "TRACKIO_DIR": str(tmp_path / "run/trackio")}
+    shown = [str(Path(sys.executable).with_name("trackio")), "list", "projects"]
+    assert "cxrhf" in subprocess.run(shown, check=True, timeout=100, capture_output=True, text=True, env=env).stdout
     with closing(sqlite3.connect(tmp_path / "run" / "trackio" / "cxrhf.db")) as curves:
         told = [json.loads(row[0]) for row in curves.execute("select metrics from metrics")]
     assert {"train/loss", "validate/loss", "validate/auroc"} <= {name for each in told for name in each}
