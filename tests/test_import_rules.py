@@ -53,7 +53,7 @@ LAYERS = {
     "context": STAGE,
     "models": STAGE | {"cli"},  # `python -m cxrhf.models.train` is `cxrhf train`
     "audits": SHARED | {"metrics"},
-    "report": SHARED | {"metrics"},
+    "report": SHARED | {"metrics", "calibrate"},
     "hub": SHARED | {"metrics", "report", "paths", "data"},
     # From a file or a table to the page: what the command line and notebooks share.
     "auditing": SHARED | {"audits", "auditing_reports", "auditing_sources", "preparing", "report", "representations"},

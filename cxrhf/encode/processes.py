@@ -29,6 +29,16 @@ def n_processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
 
 
+def missing_processes() -> bool:
+    """Whether `accelerate launch` was asked for several processes and started one.
+
+    It names the address of a first process only where there are to be several, and gives each a rank where it starts
+    several.
+    """
+    launched = "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_ADDR" in os.environ
+    return launched and "LOCAL_RANK" not in os.environ
+
+
 def rank() -> int:
     """Number of this process among them."""
     return int(os.environ.get("RANK", "0")) if n_processes() > 1 else 0

@@ -18,6 +18,7 @@ from cxrhf.config_push import PushModelConfig
 from cxrhf.hub.artefact import Artefact, Piece
 from cxrhf.hub.connection import HubError
 from cxrhf.hub.seen import Seen, builds_of, check_allowed, seen
+from cxrhf.report.card_facts import about_weights
 from cxrhf.run import read_record
 from cxrhf.tables.json_files import read_object
 from cxrhf.tables.places import check_inside, check_links
@@ -133,7 +134,7 @@ def _network(run: Path) -> Weights | None:
             made += [Piece(f"{inside}{name}", folder / name) for name in NETWORK if (folder / name).is_file()]
         return made
 
-    about = _read(folders[0] / "cxrhf.json")
+    about = about_weights(folders[0])
     for each in folders:
         for name in NETWORK[:2]:
             if not (each / name).is_file():
@@ -150,7 +151,7 @@ def _adapter(run: Path) -> Weights | None:
     folder = run / "adapter"
     if not (folder / "adapter_config.json").is_file():
         return None
-    about = _read(folder / "cxrhf.json")
+    about = about_weights(folder)
     own = (run / "base").is_dir()  # a base made here
 
     def pieces(repo: str) -> list[Piece]:

@@ -10,18 +10,40 @@ from typing import Any
 from cxrhf.config_models import CalibrateConfig, PredictConfig
 from cxrhf.errors import RunError
 from cxrhf.imaging.opened import check_packages
-from cxrhf.imaging.predicting import SAME, Written, add, find, looked, saved_models
+from cxrhf.imaging.predicting import SAME, Place, Written, add, find, looked, saved_models
 
 Progress = Callable[[str], None]
 
 
 def calibrate_run(config: CalibrateConfig, show: Progress) -> Written | None:
-    """Fit on one split; what the run has predicted before is written again with the new probabilities."""
+    """Fit on one split; what the run has predicted before is written again with the new probabilities.
+
+    The calibrators are written first and the tables after them. Stopped in between, the same command writes all of it
+    again from the logits, and until then a card compares both and is refused (report/card_calibration.py).
+    """
+    from cxrhf.encode.processes import main_process, one_writer_of_all
+    from cxrhf.tables.folders import one_writer
+
     folder = Path(config.run)
     if not (folder / "models").is_dir() and (folder / "predictions.parquet").is_file():
-        return _calibrate_rows(config, folder)
+        if not main_process():
+            return None
+        with one_writer(folder, "calibrate"):
+            return _calibrate_rows(config, folder)
     check_packages()
     saved_models(folder)
+    asked = PredictConfig(config.run, build=config.build, splits=(config.split,), device=config.device)
+    place = find(asked, "calibrate")
+    from cxrhf.models.processes import make_accelerator
+
+    make_accelerator(device=asked.device, precision=asked.precision)  # through which processes talk
+    of_models = folder.parent.parent if folder.parent.name == "models" else folder  # RUN/models/seed-0 belongs to RUN
+    with one_writer_of_all(of_models, "calibrate"), one_writer_of_all(place.out, "calibrate"):
+        return _calibrate_models(config, asked, place, show)
+
+
+def _calibrate_models(config: CalibrateConfig, asked: PredictConfig, place: Place, show: Progress) -> Written | None:
+    """All calibrators and tables are made before the first is written; this process holds their folders."""
     import pyarrow as pa
 
     from cxrhf.models.calibration import apply_calibration, fit_calibration
@@ -29,17 +51,15 @@ def calibrate_run(config: CalibrateConfig, show: Progress) -> Written | None:
     from cxrhf.models.rows import merged, prediction_rows
     from cxrhf.schema import PREDICTION, read_table
 
-    asked = PredictConfig(config.run, build=config.build, splits=(config.split,), device=config.device)
-    place = find(asked, "calibrate")
     lines, notes, fresh = [], [], []
+    folders: dict[tuple[str, int], Path] = {}
     calibrations: dict[tuple[str, int], Any] = {}
     for model, about, tasks, images, seen, main in looked(asked, place, show, vectors=False):
         if not main:
             continue
         rows = pa.concat_tables(prediction_rows(images, tasks, seen.logits, model=about["name"], seed=about["seed"]))
         made = fit_calibration(rows, config.method, split=config.split)
-        write_calibration(model, made)
-        calibrations[about["name"], about["seed"]] = made
+        folders[about["name"], about["seed"]], calibrations[about["name"], about["seed"]] = model, made
         fresh.append(rows)
         lines.append(f"{about['name']}, seed {about['seed']}: {len(made.fitted)} of {_n_calibrators(tasks)} calibrated")
         notes += [f"{name}: {why}" for name, why in made.notes.items()]
@@ -54,32 +74,40 @@ def calibrate_run(config: CalibrateConfig, show: Progress) -> Written | None:
             before[name] = _raw(merged(new, there, SAME), calibrations)
     after = {name: _applied(table, calibrations, apply_calibration) for name, table in before.items()}
     lines += _gains(before, after, config.split)
+    for which, made in calibrations.items():
+        write_calibration(folders[which], made)
     add(asked, place, {name: (table, SAME) for name, table in after.items()})
-    return Written(place.out, lines, list(dict.fromkeys(notes)))
+    return Written(place.out, lines, [*dict.fromkeys(notes), *_stale(place.out)])
+
+
+def _stale(run: Path) -> list[str]:
+    """Results that were made before the probabilities changed."""
+    there = (run / "results.parquet").is_file()
+    return ["the results of this run are of the probabilities before: audit it again"] if there else []
 
 
 def _calibrate_rows(config: CalibrateConfig, folder: Path) -> Written:
     """A run that has predictions and no network of ours (zero-shot): calibrators beside the table."""
     from cxrhf.models.calibration import apply_calibration, fit_calibration
     from cxrhf.models.calibration_files import write_calibration
-    from cxrhf.run import read_run
+    from cxrhf.run import reopen_run
 
-    run = read_run(folder)
+    run = reopen_run(folder)
     rows = run.table("predictions")
     whose = rows.group_by(["model", "seed"]).aggregate([]).to_pylist()
     if len(whose) != 1:
         raise RunError(f"{folder} has predictions of {len(whose)} models and no model", allowed="one model")
     model, seed = whose[0]["model"], whose[0]["seed"]
     made = fit_calibration(rows, config.method, split=config.split)
-    # There is no file of weights to bind it to: the name of the model stands for them.
-    write_calibration(folder, made, fingerprint=hashlib.sha256(str(model).encode()).hexdigest())
     rows = _raw(rows, {(model, seed): made})
     calibrated = _applied(rows, {(model, seed): made}, apply_calibration)
     lines = [f"{model}: {len(made.fitted)} of {len(rows['finding'].unique())} calibrated"]
     lines += _gains({"predictions": rows}, {"predictions": calibrated}, config.split)
+    # There is no file of weights to bind it to: the name of the model stands for them.
+    write_calibration(folder, made, fingerprint=hashlib.sha256(str(model).encode()).hexdigest())
     run.add("predictions", calibrated)
     run.finish()
-    return Written(folder, lines, [f"{name}: {why}" for name, why in made.notes.items()])
+    return Written(folder, lines, [*(f"{name}: {why}" for name, why in made.notes.items()), *_stale(folder)])
 
 
 def _applied(table: Any, calibrations: dict[tuple[str, int], Any], apply: Callable[..., Any]) -> Any:

@@ -193,7 +193,8 @@ def with_calibration(folder: Path, rows: tuple[pa.Table, pa.Table]) -> tuple[tup
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", CxrhfWarning)
         done = tuple(apply_calibration(each, calibration) if each.num_rows else each for each in rows)
-    return (done[0], done[1]), f"calibrated by {calibration.method}", [str(each.message) for each in said]
+    how = f"calibrated by {calibration.method}" if calibration.fitted else "not calibrated: nothing could be fitted"
+    return (done[0], done[1]), how, [str(each.message) for each in said]
 
 
 def find(config: LookConfig, verb: str) -> Place:

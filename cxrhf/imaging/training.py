@@ -1,6 +1,6 @@
 """A build and settings -> a run with trained networks, one a seed, each loadable by transformers and timm.
 
-    RUN/run.json  RUN/models/seed-0/  RUN/history-0.jsonl  RUN/checkpoints/seed-0/
+    RUN/run.json  RUN/models/seed-0/  RUN/history-0.jsonl  RUN/checkpoints/seed-0/ (until the seed is done)
 
 A training that was stopped goes on with the same command; a finished seed is left as it is.
 """
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +44,7 @@ class TrainedRun:
     seeds: tuple[int, ...]
     notes: list[str]
     facts: dict[int, dict[str, Any]]
+    curves: str | None = None
 
     def lines(self) -> list[str]:
         """What became of each seed."""
@@ -56,25 +59,32 @@ class TrainedRun:
             )
             epochs = f"{facts['epochs']:,} epoch{'s' if facts['epochs'] > 1 else ''}"
             said.append(f"seed {seed}: {facts['steps']:,} steps, {epochs}; kept {kept}")
-        return said
+        return said if self.curves is None else [*said, self.curves]
 
 
 def train_run(config: TrainConfig, show: Progress) -> TrainedRun | None:
     """Train every seed. None in processes that only help."""
     check_packages(*([config.tracker] if config.tracker != "none" else []))
-    from cxrhf.run import check_folder, fingerprint
+    from cxrhf.encode.processes import one_writer_of_all
+    from cxrhf.run import check_folder
 
     folder = run_folder(config)
     check_folder(folder, overwrite=config.overwrite)
     split = splits_there(config.build, [config.train_split], all_of=True)[0]
     from cxrhf.models.processes import make_accelerator  # torch, which takes seconds
 
-    inputs = [fingerprint(Path(config.build) / "build.json")]
     accelerator = make_accelerator(
         device=config.device, precision=config.precision, tracker=config.tracker, folder=folder
     )
-    main = accelerator.is_main_process
-    say: Progress = show if main else (lambda _: None)
+    with one_writer_of_all(folder, "train"):
+        return _train_seeds(config, folder, split, accelerator, show if accelerator.is_main_process else lambda _: None)
+
+
+def _train_seeds(config: TrainConfig, folder: Path, split: str, accelerator: Any, say: Progress) -> TrainedRun | None:
+    """Open the run and train every seed that is not trained yet; this process holds the folder."""
+    from cxrhf.run import fingerprint
+
+    inputs = [fingerprint(Path(config.build) / "build.json")]
     say(f"reading {config.build}")
     tasks, train, validate, notes = gather(config, split)
     look, weights_said = look_of_config(config)
@@ -83,7 +93,7 @@ def train_run(config: TrainConfig, show: Progress) -> TrainedRun | None:
         content["seed"] = config.seed  # draws the images, deals the labels
     key = hashlib.sha256(json.dumps([content, inputs[0].sha256], sort_keys=True).encode()).hexdigest()[:16]
     run: Run | None = None
-    if main:
+    if accelerator.is_main_process:
         run = open_training(folder, config, inputs, content)
     accelerator.wait_for_everyone()
     if any(finished(seed_folder(folder, seed), key) is None for seed in config.all_seeds()):
@@ -106,10 +116,12 @@ def train_run(config: TrainConfig, show: Progress) -> TrainedRun | None:
         else:
             say(f"seed {seed} is trained already")
         facts[seed] = done
+        if run is not None:
+            remove_checkpoints(checkpoints_of(folder, seed))
     if run is None:
         return None
     run.finish(notes=notes, trained={str(seed): each for seed, each in facts.items()}, model=name)
-    return TrainedRun(folder, name, config.all_seeds(), notes, facts)
+    return TrainedRun(folder, name, config.all_seeds(), notes, facts, curves(config.tracker, folder))
 
 
 def run_folder(config: TrainConfig) -> Path:
@@ -122,6 +134,26 @@ def run_folder(config: TrainConfig) -> Path:
 def seed_folder(folder: Path, seed: int) -> Path:
     """Where the network of a seed is saved."""
     return folder / "models" / f"seed-{seed}"
+
+
+def checkpoints_of(folder: Path, seed: int) -> Path:
+    """Where the training of a seed goes on from."""
+    return folder / "checkpoints" / f"seed-{seed}"
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove what a finished training could go on from: its weights are saved, and other settings are another run."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.parent.name == "checkpoints":
+        with suppress(OSError):  # other seeds are there
+            folder.parent.rmdir()
+
+
+def curves(tracker: str, folder: Path) -> str | None:
+    """How to look at the curves of a run; None without any."""
+    from cxrhf.models.processes import how_to_look
+
+    return None if tracker == "none" else f"curves: {how_to_look(tracker, folder)}"
 
 
 def open_training(
@@ -146,7 +178,15 @@ def open_training(
                 next_step="choose another --out, or say --overwrite to begin anew",
             )
     if config.overwrite and folder.is_dir():
+        from cxrhf.models.processes import clear_curves
+
         clear_run(folder)
+        clear_curves(folder)
+    for draft in (
+        *folder.glob("models/.*.part"),
+        *folder.glob(".*.part"),
+    ):  # of killed trainings: this one has the lock
+        shutil.rmtree(draft, ignore_errors=True)
     return open_run(folder, verb=verb, config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
 
 
@@ -239,7 +279,9 @@ def finished(saved: Path, key: str) -> dict[str, Any] | None:
             f"{saved} was trained with other settings, or from other weights",
             next_step="choose another --out, or say --overwrite",
         )
-    facts: dict[str, Any] = about["trained"]
+    facts = about.get("trained")
+    if not isinstance(facts, dict):
+        raise RunError(f"{path} does not say how it was trained", next_step="train again with --overwrite")
     return facts
 
 
@@ -259,7 +301,7 @@ def train_seed(
     from cxrhf.encode.processes import first
     from cxrhf.models.backbone import kaiming, make_model
     from cxrhf.models.pictures import look_facts
-    from cxrhf.models.processes import start_trackers
+    from cxrhf.models.processes import tracking
     from cxrhf.models.saved import save_model
     from cxrhf.models.tasks import names, to_json
     from cxrhf.models.train import fit
@@ -275,11 +317,11 @@ def train_seed(
         kaiming(model, seed)
     said = first(lambda: load_weights(model, config.weights, backbone=config.backbone, channels=config.channels))
     say(said)
-    start_trackers(accelerator, config.tracker, folder, f"{name}-{seed}", to_mapping(config))
-    trained = fit(
-        model, material, config, seed=seed, accelerator=accelerator, folder=folder / "checkpoints" / f"seed-{seed}",
-        history=folder / f"history-{seed}.jsonl", key=key, progress=say,
-    )  # fmt: skip
+    with tracking(accelerator, config.tracker, folder, f"{name}-{seed}", to_mapping(config)):
+        trained = fit(
+            model, material, config, seed=seed, accelerator=accelerator, folder=checkpoints_of(folder, seed),
+            history=folder / f"history-{seed}.jsonl", key=key, progress=say,
+        )  # fmt: skip
     if accelerator.is_main_process:
         source = build_record(config.build)  # whoever publishes the network must know whose data it has seen
         about = {
@@ -295,7 +337,5 @@ def train_seed(
             look_facts=look_facts(look), about=about,
         )  # fmt: skip
     accelerator.wait_for_everyone()
-    for tracker in accelerator.trackers:
-        tracker.finish()
     accelerator.free_memory()  # it would hold on to the network and optimizer of every seed
     return trained.facts, trained.notes

@@ -40,11 +40,13 @@ def make_model(
     drop_rate: float = 0,
     drop_path: float = 0,
     checkpointing: bool = False,
+    device: str = "cpu",
 ) -> nn.Module:
     """A network with random weights, in training mode, that reads pictures of `size` (its own size if not given).
 
     `drop_rate`: dropout before the last layer. `drop_path`: share of residual branches left out while learning.
-    `checkpointing`: keep less in memory, compute parts twice. What a network does not have is an error.
+    `checkpointing`: keep less in memory, compute parts twice. What a network does not have is an error. On the device
+    `meta` it has shapes and no numbers, and whether it can read its pictures is not tried.
     """
     check_backbone(backbone)
     if n_outputs < 1 or channels not in (1, 3):
@@ -54,13 +56,14 @@ def make_model(
             allowed="1 output or more, 1 or 3 channels",
         )
     wanted = {"in_chans": channels, "img_size": size, "drop_rate": drop_rate, "drop_path_rate": drop_path}
-    with drawing(number(seed, "backbone")), torch.device("cpu"):
+    with drawing(number(seed, "backbone")), torch.device(device):
         model, taken = _create(backbone, {name: value for name, value in wanted.items() if value is not None})
         _check_taken(backbone, model, wanted, taken)
         last_layer(model)
         new_head(model, n_outputs, seed)
     _remember(model, "timm_args", {name: taken[name] for name in ("in_chans", "img_size") if name in taken})
-    _try(model, backbone, channels, size or int(timm_facts(model)["input_size"][-1]))
+    if device != "meta":
+        _try(model, backbone, channels, size or int(timm_facts(model)["input_size"][-1]))
     if checkpointing:
         network: Any = model
         try:

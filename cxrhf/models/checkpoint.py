@@ -142,6 +142,11 @@ def prune(folder: Path, kept: int = KEPT) -> None:
     for path in folder.glob("deepspeed/step-*"):
         if path.name not in {each.name for each in steps[:kept]}:
             shutil.rmtree(path, ignore_errors=True)
+    remove_drafts(folder)
+
+
+def remove_drafts(folder: Path) -> None:
+    """What killed runs left half written."""
     for draft in folder.glob(".*.tmp"):
         shutil.rmtree(draft, ignore_errors=True)
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import warnings
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +18,10 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs, ProjectConfiguration
 from numpy.typing import NDArray
 
-from cxrhf.encode.processes import leave_at_exit
-from cxrhf.errors import ConfigError, CxrhfError
+from cxrhf.encode.processes import leave_at_exit, missing_processes
+from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning
+
+PROJECT = "cxrhf"  # of the trackers; tensorboard's folder in a run has this name
 
 
 def make_accelerator(
@@ -38,6 +45,13 @@ def make_accelerator(
             kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],
         )
     leave_at_exit()
+    if missing_processes():
+        warnings.warn(
+            "accelerate launch was asked for several processes and started one, as it does without GPUs: "
+            "torchrun --nproc_per_node N -m ... starts N",
+            CxrhfWarning,
+            stacklevel=2,
+        )
     return made
 
 
@@ -49,9 +63,17 @@ def _precision(asked: str, *, cpu: bool) -> str:
     return "no" if asked == "float32" else asked
 
 
-def start_trackers(accelerator: Accelerator, tracker: str, folder: Path, name: str, config: dict[str, Any]) -> None:
-    """Curves for tensorboard or trackio, below the run folder; nothing goes online."""
+@contextmanager
+def tracking(
+    accelerator: Accelerator, tracker: str, folder: Path, name: str, config: dict[str, Any]
+) -> Generator[None, None, None]:
+    """Curves for tensorboard or trackio, below the run folder, while the block lasts; nothing goes online.
+
+    What trackio prints is left out: it names a command that does not find this folder, and says "Uploading" of writing
+    to the disk. `how_to_look` is the command that works.
+    """
     if tracker == "none" or not accelerator.is_main_process:
+        yield
         return
     plain = {key: each for key, each in config.items() if isinstance(each, (bool, int, float, str))}
     kwargs: dict[str, Any] = {}
@@ -59,7 +81,33 @@ def start_trackers(accelerator: Accelerator, tracker: str, folder: Path, name: s
         os.environ["TRACKIO_DIR"] = str(folder / "trackio")
         os.environ.pop("TRACKIO_SPACE_ID", None)  # would send the curves to the Hub
         kwargs = {"trackio": {"space_id": None, "name": name}}
-    accelerator.init_trackers("cxrhf", config=plain, init_kwargs=kwargs)
+    with redirect_stdout(StringIO()):
+        accelerator.init_trackers(PROJECT, config=plain, init_kwargs=kwargs)
+    try:
+        yield
+    finally:
+        with redirect_stdout(StringIO()):
+            for each in accelerator.trackers:
+                each.finish()
+            if tracker == "trackio":
+                from trackio import context_vars
+
+                context_vars.current_run.set(None)  # else it finishes the run again at the end of the process
+        accelerator.trackers.clear()
+
+
+def how_to_look(tracker: str, folder: Path) -> str:
+    """The command that shows the curves of a run."""
+    if tracker == "trackio":
+        return f"TRACKIO_DIR={shlex.quote(str(folder / 'trackio'))} trackio show --project {PROJECT}"
+    return f"tensorboard --logdir {shlex.quote(str(folder / PROJECT))}"
+
+
+def clear_curves(folder: Path) -> None:
+    """Remove the curves of a run that begins anew."""
+    for each in (PROJECT, "trackio"):
+        if not (folder / each).is_symlink():
+            shutil.rmtree(folder / each, ignore_errors=True)
 
 
 def same_buffers(accelerator: Accelerator, model: torch.nn.Module) -> None:

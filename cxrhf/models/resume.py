@@ -10,7 +10,16 @@ from typing import Any
 import torch
 
 from cxrhf.errors import CxrhfError
-from cxrhf.models.checkpoint import Checkpoint, DamagedCheckpoint, checkpoints, flat, nested, newest, read_checkpoint
+from cxrhf.models.checkpoint import (
+    Checkpoint,
+    DamagedCheckpoint,
+    checkpoints,
+    flat,
+    nested,
+    newest,
+    read_checkpoint,
+    remove_drafts,
+)
 
 
 @dataclass(slots=True)
@@ -51,6 +60,8 @@ def earlier(folder: Path, key: str, accelerator: Any) -> tuple[Checkpoint | None
         )
     notes = [f"{each} The one before it was taken instead." for each in damaged]
     accelerator.wait_for_everyone()  # nobody tidies up before all have read
+    if accelerator.is_main_process:
+        remove_drafts(folder)
     if accelerator.is_main_process and found is not None:
         for path in checkpoints(folder):
             if path.name > f"step-{found.step:08d}":

@@ -22,15 +22,20 @@ import timm
 import torch
 from torch import nn
 
-from cxrhf.errors import CxrhfError, RunError
+from cxrhf.errors import ConfigError, CxrhfError, RunError
 from cxrhf.models.backbone import last_layer, make_model, timm_args, timm_facts
-from cxrhf.models.tensor_files import read_tensors, sha256, write_tensors
+from cxrhf.models.pictures import look_facts, look_of
+from cxrhf.models.tasks import from_json
+from cxrhf.models.tasks import names as task_names
+from cxrhf.models.tensor_files import read_shapes, read_tensors, sha256, write_tensors
 from cxrhf.tables.folders import replacing
 from cxrhf.tables.json_files import read_object
+from cxrhf.tables.weights_record import wrong_field
 
 FORMAT = 1
 CONFIG, WEIGHTS, ABOUT = "config.json", "model.safetensors", "cxrhf.json"
 AGAIN = "copy the whole folder again from where it was made, or train again: cxrhf train BUILD"
+SMALLEST, LARGEST = 16, 4096  # sides of a picture, as config_train has them
 _OWN = ("format", "backbone", "outputs", "look", "sha256", "versions")
 _LOOK = ("size", "fit", "channels", "mean", "std")
 
@@ -68,7 +73,7 @@ def load_saved(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
     """The network in eval mode, on the CPU, and what cxrhf.json says. Damage is a RunError that says what to do."""
     folder = Path(folder)
     about = read_about(folder)
-    tensors = read_tensors(check_weights(folder, about), AGAIN)
+    weights = check_weights(folder, about)
     config = read_json(folder / CONFIG)
     names, look = about["outputs"], about["look"]
     said = config.get("architecture"), config.get("num_classes"), config.get("label_names")
@@ -82,14 +87,16 @@ def load_saved(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
             next_step=AGAIN,
         )
     try:
+        # Without numbers first: what the file does not hold is never allocated, whatever cxrhf.json says.
+        blank = make_model(about["backbone"], len(names), channels=look["channels"], size=size, device="meta")
+        check_fit(blank.state_dict(), read_shapes(weights, AGAIN), str(folder), AGAIN)
         model = make_model(about["backbone"], len(names), channels=look["channels"], size=size)
-    except CxrhfError as error:
+    except ConfigError as error:
         written = about["versions"].get("timm", "?")
         raise RunError(
             f"{folder}: the network cannot be made: {error}", next_step=f"pip install timm=={written}, which saved it"
         ) from None
-    check_fit(model.state_dict(), tensors, str(folder), AGAIN)
-    model.load_state_dict(tensors)
+    model.load_state_dict(read_tensors(weights, AGAIN))
     return model.eval(), about
 
 
@@ -108,17 +115,46 @@ def read_about(folder: Path) -> dict[str, Any]:
             f"{folder} was written by a newer cxrhf",
             got=f"format {number}", allowed=f"up to {FORMAT}", next_step="pip install --upgrade cxrhf",
         )  # fmt: skip
-    look, names = about.get("look"), about.get("outputs")
-    well = (
-        number == FORMAT
-        and all(isinstance(about.get(each), str) for each in ("backbone", "sha256"))
-        and isinstance(names, list) and names and all(isinstance(each, str) for each in names)
-        and isinstance(look, dict) and all(type(look.get(each)) is int for each in ("size", "channels"))
-        and isinstance(about.get("versions"), dict)
-    )  # fmt: skip
-    if not well:
-        raise RunError(f"{folder / ABOUT} does not hold what it should", next_step=AGAIN)
+    if number != FORMAT or (wrong := _wrong_field(about)):
+        raise RunError(
+            f"{folder / ABOUT} does not hold what it should", got="format" if number != FORMAT else wrong,
+            next_step=AGAIN,
+        )  # fmt: skip
     return about
+
+
+def _wrong_field(about: Mapping[str, Any]) -> str | None:
+    """The first field that is not what `save_model` and `cxrhf train` write; those of training may be absent."""
+    if (wrong := wrong_field(about)) is not None:
+        return wrong
+    if missing := [name for name in ("backbone", "outputs", "look", "sha256", "versions") if name not in about]:
+        return missing[0]
+    outputs, tasks = about["outputs"], about.get("tasks")
+    if not outputs or len(set(outputs)) != len(outputs):
+        return "outputs"
+    if not _is_look(about.get("look")):
+        return f"look; pictures have {SMALLEST} to {LARGEST} pixels a side"
+    if "tasks" in about and not (isinstance(tasks, list) and all(_is_task(each) for each in tasks)
+                                 and task_names(from_json(tasks)) == outputs):  # fmt: skip
+        return "tasks"
+    return None
+
+
+def _is_task(task: Any) -> bool:
+    outputs = task.get("outputs") if isinstance(task, dict) else None
+    if not isinstance(outputs, list) or not all(isinstance(each, str) for each in outputs):
+        return False
+    return isinstance(task.get("name"), str) and task.get("kind") in ("labels", "classes")
+
+
+def _is_look(look: Any) -> bool:
+    """A look of our own kinds, as large as `cxrhf train` allows: squares of it are allocated for every batch."""
+    if not isinstance(look, dict) or any(type(look.get(each)) is not int for each in ("size", "channels")):
+        return False
+    try:
+        return SMALLEST <= look["size"] <= LARGEST and look_facts(look_of(look)) == look
+    except (ConfigError, KeyError):
+        return False
 
 
 def check_weights(folder: Path, about: Mapping[str, Any]) -> Path:

@@ -66,6 +66,20 @@ def read_tensors(path: Path, next_step: str) -> dict[str, torch.Tensor]:
         ) from None
 
 
+def read_shapes(path: Path, next_step: str) -> dict[str, torch.Tensor]:
+    """The tensors of a file without their numbers (on the device `meta`): only its header is read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+        return {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise CxrhfError(
+            f"{path} cannot be read as safetensors", got=" ".join(str(error).split()), next_step=next_step
+        ) from None
+
+
 def sha256(path: Path) -> str:
     """Of a file's content."""
     with path.open("rb") as file:

@@ -30,8 +30,11 @@ from cxrhf.models.vlm_files import (
 )
 from cxrhf.models.vlm_pictures import bound_tokens
 from cxrhf.models.vlm_prompts import DEFAULT_PROMPT
+from cxrhf.tables.weights_record import wrong_field
 
 SIZE = 512
+SMALLEST, LARGEST = 16, 4096  # sides of a picture, as config_finetune has them
+_AGAIN = "copy the whole folder again from where it was made"
 _INSTALL = 'pip install "cxrhf[vlm]"'
 
 
@@ -71,7 +74,7 @@ def load_vlm(
     facts = fingerprint(place)
     if own is not None:
         same_base(said, facts, own, place)
-    merged = read_json(place.folder / ABOUT) if own is None and (place.folder / ABOUT).is_file() else {}
+    merged = checked_facts(place.folder / ABOUT) if own is None and (place.folder / ABOUT).is_file() else {}
     known = said or merged
     side = size or int(known.get("size") or SIZE)
     model = _model(place, device=device, precision=precision, four_bit=four_bit)
@@ -105,8 +108,21 @@ def adapter_facts(folder: Path) -> dict[str, Any]:
             "weights are never read",
         )  # fmt: skip
     if (folder / ABOUT).is_file():
-        return read_json(folder / ABOUT)
-    return {"name": folder.name, "base": {"source": config.get("base_model_name_or_path")}}
+        return checked_facts(folder / ABOUT)
+    source = config.get("base_model_name_or_path")
+    return {"name": folder.name, "base": {"source": source if isinstance(source, str) else None}}
+
+
+def checked_facts(path: Path) -> dict[str, Any]:
+    """What cxrhf.json says of an adapter or a merged model, if it has the kinds that `cxrhf finetune` writes."""
+    said = read_json(path)
+    size, wrong = said.get("size", SIZE), wrong_field(said)
+    if wrong is not None or not SMALLEST <= size <= LARGEST:
+        raise CxrhfError(
+            f"{path} does not hold what it should", got=wrong or f"size {size}",
+            allowed=None if wrong else f"{SMALLEST} to {LARGEST}", next_step=_AGAIN,
+        )  # fmt: skip
+    return said
 
 
 def base_of(folder: Path, said: Mapping[str, Any]) -> Place:
@@ -149,23 +165,39 @@ def with_adapter(model: Any, folder: Path) -> Any:
     """The model with an adapter on it, frozen; every tensor of the adapter must find its place."""
     with needed():
         from peft import PeftModel, get_peft_model_state_dict
-        from safetensors import safe_open
+
+        from cxrhf.models.tensor_files import read_shapes
 
     wrong = CxrhfError(
         f"the adapter {folder.name} does not fit onto the model", got="layers of other names or shapes",
         next_step="put it onto the model that its adapter_config.json names",
     )  # fmt: skip
-    try:
-        with quiet(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    there = read_shapes(folder / ADAPTER_WEIGHTS, _AGAIN)
+    _check_rank(folder, there)
+    with quiet(), explained(folder.name, "adapter"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
             made = PeftModel.from_pretrained(model, str(folder), is_trainable=False)
-    except (ValueError, RuntimeError, KeyError):
-        raise wrong from None
-    with safe_open(folder / ADAPTER_WEIGHTS, framework="pt") as file:
-        there = set(file.keys())
-    if there - set(get_peft_model_state_dict(made, save_embedding_layers=False)):
+        except (ValueError, RuntimeError, KeyError):
+            raise wrong from None
+    if there.keys() - set(get_peft_model_state_dict(made, save_embedding_layers=False)):
         raise wrong
     return made
+
+
+def _check_rank(folder: Path, there: Mapping[str, Any]) -> None:
+    """The ranks that the settings name must stand in the weights: peft allocates them before it compares."""
+    settings = read_json(folder / ADAPTER_CONFIG)
+    if settings.get("peft_type", "LORA") != "LORA":
+        return
+    patterns = settings.get("rank_pattern") or {}
+    ranks = [settings.get("r"), *(patterns.values() if isinstance(patterns, dict) else [patterns])]
+    most = max((each.shape[0] for name, each in there.items() if "lora_" in name and "_A" in name), default=0)
+    if not all(type(each) is int and 1 <= each <= most for each in ranks):
+        raise CxrhfError(
+            f"{ADAPTER_CONFIG} of the adapter {folder.name} does not fit its weights",
+            got=f"rank {', '.join(map(str, ranks))}", allowed=f"1 to {most}", next_step=_AGAIN,
+        )  # fmt: skip
 
 
 def _model(place: Place, *, device: str, precision: str, four_bit: bool) -> Any:

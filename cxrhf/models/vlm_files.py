@@ -117,8 +117,8 @@ def fingerprint(place: Place) -> dict[str, str]:
 def architecture(place: Place) -> str:
     """The class that its config names, else the kind of model."""
     said = read_json(place.folder / CONFIG)
-    named = said.get("architectures") or []
-    return str(named[0] if named else said.get("model_type", "unknown"))
+    named = said.get("architectures")
+    return str(named[0] if isinstance(named, list) and named else said.get("model_type", "unknown"))
 
 
 def _shapes(files: tuple[Path, ...], name: str) -> str:

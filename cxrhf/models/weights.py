@@ -94,6 +94,8 @@ def _scale(mean: Any, std: Any) -> str | None:
 def _same(given: Any, wanted: tuple[float, ...]) -> bool:
     if not isinstance(given, (list, tuple)) or len(given) not in (1, 3) or len(given) < len(wanted):
         return False
+    if not all(type(each) in (int, float) for each in given):
+        return False
     return bool(np.allclose(given, wanted, rtol=0, atol=1e-6))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from cxrhf.errors import RunError
 from cxrhf.report.book import DECODING, PRETEST, REPORTS, open_books
+from cxrhf.report.card_calibration import calibrated_outputs, calibration_facts
 from cxrhf.report.card_commands import commands
 from cxrhf.report.card_rows import own_rows, published
 from cxrhf.report.files import RECORDED
@@ -24,24 +25,16 @@ from cxrhf.report.sections.view import Rows
 from cxrhf.run import Run, fingerprint, is_finished, read_run, record_of
 from cxrhf.tables.json_files import read_object
 from cxrhf.tables.places import check_inside
+from cxrhf.tables.weights_record import wrong_field
 from cxrhf.terms import standing
 
 CLASSIFIER, WRITER, CONTEXT = "image classifier", "report writer", "context model"
-ABOUT, ADAPTER, MANIFEST, CALIBRATION = "cxrhf.json", "adapter_config.json", "manifest.json", "calibration.json"
+ABOUT, ADAPTER, MANIFEST = "cxrhf.json", "adapter_config.json", "manifest.json"
 _NEAR = ("", "*/", "*/*/")  # a run, the runs in it, and theirs: the demo keeps its models so
 _NETWORK = ("backbone", "outputs", "look", "sha256", "seed", "start", "trained", "images")
 _LORA = ("base", "prompt", "size", "seed", "examples", "trained")
-# Facts of the files beside weights, with their kinds: those who write about them need not ask again.
+# Facts of a build, with their kinds: those who write about them need not ask again.
 _TEXT, _COUNT = (str,), (int, float)
-_KINDS: dict[str, tuple[type, ...]] = {
-    "backbone": _TEXT, "sha256": _TEXT, "start": _TEXT, "prompt": _TEXT, "name": _TEXT, "dataset": _TEXT,
-    "images": _COUNT, "seed": _COUNT, "size": _COUNT, "rank": _COUNT, "outputs": (list,), "outputs.*": _TEXT,
-    "families": (list,), "look": (dict,), "look.size": _COUNT, "look.channels": _COUNT, "look.fit": _TEXT,
-    "trained": (dict,), "trained.steps": _COUNT, "trained.epochs": _COUNT, "trained.best_step": _COUNT,
-    "trained.kept_step": _COUNT, "base": (dict,), "base.source": _TEXT, "base.architecture": _TEXT,
-    "examples": (dict,), "examples.*": _COUNT, "calibration": (dict,), "calibration.method": _TEXT,
-    "calibration.split": _TEXT,
-}  # fmt: skip
 _BUILD: dict[str, tuple[type, ...]] = {
     "dataset": _TEXT, "labels": _TEXT, "fingerprint": _TEXT, "settings": (dict,), "splits": (dict,), "splits.*": _COUNT,
 }  # fmt: skip
@@ -90,9 +83,15 @@ def _json(path: Path) -> dict[str, Any]:
     return read_object(path, next_step="make the run again, or copy it again") if path.is_file() else {}
 
 
-def _made(weights: Path) -> dict[str, Any]:
-    """What the files beside weights say of them."""
-    return _checked(_said(weights), _KINDS, weights)
+def about_weights(weights: Path) -> dict[str, Any]:
+    """What cxrhf.json beside weights says, every field of its kind; empty where there is none."""
+    said = _json(weights / ABOUT)
+    if (wrong := wrong_field(said)) is not None:
+        raise RunError(
+            f"{weights / ABOUT} does not hold what it should", got=wrong,
+            next_step="copy the whole folder again from where it was made, or train again",
+        )  # fmt: skip
+    return said
 
 
 def _checked(made: dict[str, Any], wanted: Mapping[str, tuple[type, ...]], where: Path) -> dict[str, Any]:
@@ -110,24 +109,21 @@ def _checked(made: dict[str, Any], wanted: Mapping[str, tuple[type, ...]], where
     return made
 
 
-def _said(weights: Path) -> dict[str, Any]:
+def _made(weights: Path, run: Path) -> dict[str, Any]:
+    """What the files beside weights say of them; `run` is the one that was audited."""
     if (weights / MANIFEST).is_file():
         models = _json(weights / "contents.json").get("models")
         models = models if isinstance(models, list) else []
         models = [each for each in models if isinstance(each, dict) and "finding" in each]
         return {"kind": CONTEXT, "outputs": [each["finding"] for each in models],
                 "families": sorted({str(each.get("family")) for each in models})}  # fmt: skip
-    said = _json(weights / ABOUT)
+    said = about_weights(weights)
     if (weights / ADAPTER).is_file():
-        lora = _json(weights / ADAPTER)
+        lora = _checked(_json(weights / ADAPTER), {"r": _COUNT}, weights)
         return {"kind": WRITER, **{name: said.get(name) for name in _LORA}, "rank": lora.get("r")}
-    fitted = _json(weights / CALIBRATION)
-    outputs = fitted.get("fitted")
-    count = len(outputs) if isinstance(outputs, (dict, list)) else 0
-    how = {"method": fitted.get("method"), "split": fitted.get("split"), "fitted": count}
     seeds = sorted(_seed(each.parent) for each in weights.parent.glob(f"seed-*/{ABOUT}"))
     return {"kind": CLASSIFIER, **{name: said.get(name) for name in _NETWORK}, "seeds": seeds,
-            "calibration": how if fitted else None}  # fmt: skip
+            "calibration": calibration_facts(weights, run)}  # fmt: skip
 
 
 # --- the data behind them --------------------------------------------------------------------------------------------
@@ -150,7 +146,7 @@ def _build_of(run: Path, records: list[dict[str, Any]]) -> Path | None:
 
 def _data(build: Path | None, weights: Path | None) -> dict[str, Any]:
     """What a model learned from: its name, whether it is credentialed, images and patients of each split."""
-    said = _json(weights / ABOUT) if weights is not None else {}
+    said = about_weights(weights) if weights is not None else {}
     record = _build_record(build)
     name = record.get("dataset") or said.get("dataset")
     strict = record.get("credentialed") or said.get("credentialed")
@@ -188,11 +184,11 @@ def facts_in(run: Run, rows: Rows, model: str, weights: Path | None) -> dict[str
     record = run.record
     if not is_finished(record):
         raise RunError(f"{run.path} is not finished: a card needs whole results", next_step="run its command again")
-    made = _made(weights) if weights is not None else {}
+    made = _made(weights, run.path) if weights is not None else {}
     maker = _run_of(weights) if weights is not None else None
     records = [record, *([read_run(maker).record] if maker is not None and maker != run.path else [])]
     build = _build_of(run.path, records)
-    method = (made.get("calibration") or {}).get("method", "")
+    method = calibrated_outputs(made).get("method", "")
     facts = {
         "model": model,
         "kind": made.pop("kind", None) or _kind(rows),

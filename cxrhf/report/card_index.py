@@ -13,7 +13,7 @@ from cxrhf.report.blocks import finding_name
 from cxrhf.report.book import MACRO, PRETEST, REPORTS
 from cxrhf.report.card_about import base_name, is_made_up, split_of
 from cxrhf.report.card_facts import CLASSIFIER, CONTEXT, WRITER
-from cxrhf.report.card_load import ANYBODY, dataset_id
+from cxrhf.report.card_load import ANYBODY, dataset_id, is_grey
 from cxrhf.report.card_rows import MEAN, WHOLE, Row
 from cxrhf.report.numbers import known, number
 from cxrhf.report.page import level_of
@@ -142,13 +142,14 @@ def front_matter(rows: Rows, facts: Facts, repo: str | None = None) -> dict[str,
     front |= {"language": ["en"]} if kind in (WRITER, CONTEXT) else {}
     if made:
         front |= {"library_name": _LIBRARIES[kind]} if kind in _LIBRARIES else {}
-        front["pipeline_tag"] = _TASKS[kind][0]
+        # `pipeline("image-classification")` gives a network three channels, whatever it was trained on.
+        front |= {} if is_grey(made) else {"pipeline_tag": _TASKS[kind][0]}
         if kind == WRITER and base_name(facts):
             front |= {"base_model": base_name(facts), "base_model_relation": "adapter"}
     tags = ["chest-x-ray", "radiology", "cxrhf", "evaluation"]
-    tags += (
-        {CLASSIFIER: ["transformers", "timm"], WRITER: ["lora", "report-generation"], CONTEXT: []}[kind] if made else []
-    )
+    if made:
+        network = ["timm"] if is_grey(made) else ["transformers", "timm"]
+        tags += {CLASSIFIER: network, WRITER: ["lora", "report-generation"], CONTEXT: []}[kind]
     front["tags"] = [*tags, *(["synthetic-data"] if open_to_all else [])]
     front |= {"datasets": [facts["dataset_id"]]} if facts.get("dataset_id") else {}
     metrics = list(dict.fromkeys(score.kind for score in scores(rows, facts["model"])))

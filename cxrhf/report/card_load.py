@@ -16,6 +16,10 @@ from cxrhf.report.sections.provenance import mapping
 
 Facts = Mapping[str, Any]
 ANYBODY = "user"
+_GREY = (
+    'The network reads one grey channel. `pipeline("image-classification")` makes three of every picture and '
+    "fails; the code above works."
+)
 _NOT_OVERRULED = ("no_finding", "support_devices")  # by No Finding, where labels are masked
 
 
@@ -41,8 +45,8 @@ def example_of(books: Sequence[Book]) -> tuple[str, Cell] | None:
 
 def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list[str]:
     made = facts["weights"]
-    look, outputs = mapping(made.get("look")), made.get("outputs") or []
-    mode = "L" if look.get("channels") == 1 else "RGB"
+    outputs = made.get("outputs") or []
+    mode = "L" if is_grey(made) else "RGB"
     example = example_of(books)
     finding = example[0] if example and example[0] in outputs else (outputs or ["finding"])[0]
     lines = [
@@ -71,16 +75,28 @@ def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list
         'print(metric.compute(predictions=scores, references=labels)["weighted_auroc"])'
         + (f"  # {number(example[1].value)} in the table" if example and example[0] == finding else ""),
     ]
-    words = [
+    words = [_GREY] if is_grey(made) else []
+    words += [
         "With `context=` (pre-test probabilities, as cxrhf context makes them) the same metric holds context equal. "
-        "Scores are those of the table but for the rounding of resized pictures."
+        "Scores are those of the table but for the rounding of resized pictures.",
     ]
     timm = [
         "import timm",
         "",
         f'model = timm.create_model("hf-hub:{name}", pretrained=True).eval()  # the same weights',
     ]
-    return [*code("python", lines), *_plain(words), *_calibrated(made), *_plain(["With timm:"]), *code("python", timm)]
+    return [
+        *code("python", lines),
+        *_plain(words),
+        *_calibrated(made, finding),
+        *_plain(["With timm:"]),
+        *code("python", timm),
+    ]
+
+
+def is_grey(made: Mapping[str, Any]) -> bool:
+    """Whether a network reads one channel."""
+    return mapping(made.get("look")).get("channels") == 1
 
 
 def label_lines(policy: str, finding: str) -> list[str]:
@@ -102,11 +118,17 @@ def _plain(words: Sequence[str]) -> list[str]:
     return [line for each in words for line in (each, "")]
 
 
-def _calibrated(made: Mapping[str, Any]) -> list[str]:
+def _calibrated(made: Mapping[str, Any], finding: str) -> list[str]:
     """How logits become the probabilities that the calibration columns are about."""
+    raw = "Probabilities are `torch.sigmoid(logits)`"
     calibration = mapping(made.get("calibration"))
-    if not calibration:
-        return _plain(["Probabilities are `torch.sigmoid(logits)`; the network was not calibrated after training."])
+    if not calibration or not calibration.get("fitted"):
+        return _plain([f"{raw}; the network was not calibrated after training."])
+    if calibration.get("applied", True) is False:
+        return _plain([f"{raw}: the numbers of this card are of those. calibration.json, which holds calibrators "
+                       f"({calibration['method']}), was left aside."])  # fmt: skip
+    if finding not in calibration.get("outputs", (finding,)):
+        return _plain([f"{raw} for {finding}, which has no calibrator in calibration.json."])
     lines = [
         "import json",
         "",
@@ -124,6 +146,9 @@ def _calibrated(made: Mapping[str, Any]) -> list[str]:
     else:
         lines.append('probability = torch.sigmoid(torch.tensor(scores) * fitted["x"][0] + fitted["y"][0])')
     head = f"Probabilities are calibrated ({calibration['method']}), by what calibration.json holds:"
+    if calibration.get("applied", True) is None:
+        head = (f"calibration.json holds calibrators ({calibration['method']}). The predictions behind this card have "
+                "no logits, so whether its numbers are of calibrated probabilities was not checked:")  # fmt: skip
     return [*_plain([head]), *code("python", lines)]
 
 

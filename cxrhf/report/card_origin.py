@@ -73,10 +73,11 @@ def _trained(facts: Mapping[str, Any]) -> str:
 
 def _calibration(facts: Facts) -> str:
     found = mapping((facts["weights"] or {}).get("calibration"))
-    if found:
-        return (
-            f"{found['method']}, fitted on the split {found['split']} for {found['fitted']} outputs (calibration.json)"
-        )
+    if found and found.get("fitted"):
+        said = f"{found['method']}, fitted on the split {found['split']} for {found['fitted']} outputs"
+        applied = found.get("applied", True)
+        doubt = {True: "", False: "; not applied: the numbers are of raw probabilities", None: "; not checked"}[applied]
+        return f"{said} (calibration.json){doubt}"
     return "none; probabilities are as the network gives them" if facts["kind"] == CLASSIFIER else ""
 
 

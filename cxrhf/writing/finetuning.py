@@ -1,6 +1,7 @@
 """A build and settings -> a run with adapters of a vision-language model, loadable by peft.
 
-    RUN/run.json  RUN/adapter/  RUN/merged/ (if asked)  RUN/history-0.jsonl  RUN/checkpoints/  RUN/base/ (model `tiny`)
+    RUN/run.json  RUN/adapter/  RUN/merged/ (if asked)  RUN/history-0.jsonl  RUN/base/ (model `tiny`)
+    RUN/checkpoints/ (until it is done)
 
 A training that was stopped goes on with the same command; a finished one is left as it is. Adapters can give back parts
 of the reports that they learned: they are as confidential as the data, whose name stands in adapter/cxrhf.json.
@@ -19,7 +20,7 @@ from cxrhf.config import to_mapping
 from cxrhf.config_finetune import TINY, FinetuneConfig
 from cxrhf.errors import ConfigError, need_packages
 from cxrhf.imaging.opened import splits_there
-from cxrhf.imaging.training import finished, open_training
+from cxrhf.imaging.training import curves, finished, open_training, remove_checkpoints
 from cxrhf.tables.json_files import read_object
 from cxrhf.writing.reports import Reports, open_reports
 
@@ -42,6 +43,7 @@ class FinetunedRun:
     name: str
     notes: list[str]
     facts: dict[str, Any]
+    curves: str | None = None
 
     def lines(self) -> list[str]:
         """What became of it."""
@@ -55,13 +57,15 @@ class FinetunedRun:
             f"{facts['steps']:,} steps, {facts['epochs']:,} epoch{'s' if facts['epochs'] > 1 else ''} of "
             f"{facts['examples']:,} examples; kept {by}",
             f"{learned:,} of {whole:,} parameters learned ({learned / whole:.2%})",
+            *([] if self.curves is None else [self.curves]),
         ]
 
 
 def finetune_run(config: FinetuneConfig, show: Progress) -> FinetunedRun | None:
     """Train the adapter. None in processes that only help."""
     check_vlm_packages(*([config.tracker] if config.tracker != "none" else []))
-    from cxrhf.run import check_folder, fingerprint
+    from cxrhf.encode.processes import one_writer_of_all
+    from cxrhf.run import check_folder
 
     folder = run_folder(config)
     check_folder(folder, overwrite=config.overwrite)
@@ -73,13 +77,23 @@ def finetune_run(config: FinetuneConfig, show: Progress) -> FinetunedRun | None:
     prompt = config.prompt or DEFAULT_PROMPT
     check_template(prompt)
     check_model(config.model)
-    inputs = [fingerprint(Path(config.build) / "build.json")]
     accelerator = make_accelerator(
         device=config.device, precision=config.precision, tracker=config.tracker, folder=folder
     )
     whole_weights(accelerator)
+    say: Progress = show if accelerator.is_main_process else (lambda _: None)
+    with one_writer_of_all(folder, "finetune"):
+        return _finetune(config, folder, split, prompt, accelerator, say)
+
+
+def _finetune(
+    config: FinetuneConfig, folder: Path, split: str, prompt: str, accelerator: Any, say: Progress
+) -> FinetunedRun | None:
+    """Open the run and train the adapter if it is not trained yet; this process holds the folder."""
+    from cxrhf.run import fingerprint
+
     main = accelerator.is_main_process
-    say: Progress = show if main else (lambda _: None)
+    inputs = [fingerprint(Path(config.build) / "build.json")]
     say(f"reading {config.build}")
     train, validate, notes = open_reports(config, split)
     content = {key: value for key, value in to_mapping(config).items() if key not in ASIDE} | {"prompt": prompt}
@@ -95,7 +109,7 @@ def finetune_run(config: FinetuneConfig, show: Progress) -> FinetunedRun | None:
         return None
     notes += [each for each in done.notes if each not in notes]
     run.finish(notes=notes, trained=done.facts, model=name)
-    return FinetunedRun(folder, name, notes, done.facts)
+    return FinetunedRun(folder, name, notes, done.facts, curves(config.tracker, folder))
 
 
 def check_vlm_packages(*more: str) -> None:
@@ -151,7 +165,7 @@ def _trained(
     """From the frozen model to the folder of the adapter."""
     from cxrhf.encode.processes import first
     from cxrhf.models.finetune import fit
-    from cxrhf.models.processes import start_trackers
+    from cxrhf.models.processes import tracking
     from cxrhf.models.vlm import load_vlm
     from cxrhf.models.vlm_examples import make_examples
     from cxrhf.models.vlm_files import model_place
@@ -183,21 +197,21 @@ def _trained(
             vlm, rank=config.lora_rank, alpha=config.lora_alpha, dropout=config.lora_dropout,
             embeddings=config.train_embeddings, four_bit=config.four_bit, seed=config.seed,
         )  # fmt: skip
-        start_trackers(accelerator, config.tracker, folder, name, to_mapping(config))
-        trained = fit(
-            vlm, learned, held, config, accelerator=accelerator, folder=folder / "checkpoints",
-            history=folder / f"history-{config.seed}.jsonl", key=key, progress=say,
-        )  # fmt: skip
+        with tracking(accelerator, config.tracker, folder, name, to_mapping(config)):
+            trained = fit(
+                vlm, learned, held, config, accelerator=accelerator, folder=folder / "checkpoints",
+                history=folder / f"history-{config.seed}.jsonl", key=key, progress=say,
+            )  # fmt: skip
         facts, notes = trained.facts, notes + trained.notes
         if accelerator.is_main_process:
             about = _about(config, vlm, train, name, key, prompt, facts)
             shown = public_path(str(folder / "base")) if config.model == TINY else place.source
             save_adapter(adapter, vlm.model, trained.tensors, vlm.processor, about, shown)
         accelerator.wait_for_everyone()
-        for tracker in accelerator.trackers:
-            tracker.finish()
     else:
         say("the adapter is trained already")
+    if accelerator.is_main_process:
+        remove_checkpoints(folder / "checkpoints")
     if config.merge and accelerator.is_main_process and not (folder / "merged" / "cxrhf.json").is_file():
         say("merging the adapter into the weights")
         about = read_object(adapter / "cxrhf.json", next_step="train again with --overwrite")

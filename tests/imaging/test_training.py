@@ -27,6 +27,7 @@ from cxrhf.data.load import load_images
 from cxrhf.errors import CxrhfError
 from cxrhf.models.saved import load_saved
 from cxrhf.schema import PREDICTION, load_predictions, read_table
+from tests.locked import held
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = [
@@ -286,6 +287,7 @@ def test_the_same_command_goes_on_and_then_leaves_it(
     assert (tmp_path / "run/models/seed-0/model.safetensors").stat().st_mtime_ns == weights
     assert run(*words, "--seeds", "0,2") == 0
     assert (tmp_path / "run/models/seed-2").is_dir()
+    assert not (tmp_path / "run/checkpoints").exists(), "nothing goes on from them"
     assert run(*words[:-1], "2", "--overwrite") == 0
     assert not (tmp_path / "run/models/seed-2").exists()
 
@@ -348,7 +350,51 @@ def test_kill_9_at_a_random_step(twin: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_curves_for_tensorboard_stay_on_the_disk(twin: Path, tmp_path: Path) -> None:
+def test_kill_9_while_something_is_being_written(twin: Path, tmp_path: Path) -> None:
+    """Killed as soon as a file is seen; the same command ends with the same bytes and leaves no draft and no worker."""
+    words = [twin, *FEW, "--findings", "edema", "--epochs", "3", "--save-every", "2", "--flip", "0.5", "--memory", "0"]
+    words[words.index("--workers") + 1] = "1"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    assert run("train", *words, "--out", tmp_path / "whole") == 0
+    folder, said = tmp_path / "parts", []
+    moments = ("checkpoints/seed-0/.*.tmp", "checkpoints/seed-0/best-*", "models/.seed-0-*.part/*", "models/seed-0/*")
+    command = [sys.executable, "-c", TRAININGS, *map(str, words), "--out", str(folder)]
+    with subprocess.Popen(
+        command, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as trainings:
+        assert trainings.stdin is not None
+        assert trainings.stdout is not None
+        for pattern in (*moments, None):
+            trainings.stdin.write(b"\n")
+            process = int(trainings.stdout.readline())
+            workers: set[int] = set()
+            end = time.monotonic() + 100
+            while not select.select([trainings.stdout], [], [], 0.001)[0] and time.monotonic() < end:
+                with suppress(OSError):
+                    children = Path(f"/proc/{process}/task/{process}/children")
+                    workers |= {int(each) for each in children.read_text().split()}
+                if pattern is not None and next(folder.glob(pattern), None) is not None:
+                    break
+            if pattern is not None:
+                with suppress(ProcessLookupError):  # it may have come to its end meanwhile
+                    os.kill(process, signal.SIGKILL)
+            said.append(int(trainings.stdout.readline()))
+            time.sleep(1)
+            for worker in workers:
+                with suppress(OSError):  # gone, or waiting to be counted by whoever inherited it
+                    assert Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    assert said[0] == -signal.SIGKILL
+    assert said[-1] == 0
+    for name in ("history-0.jsonl", "models/seed-0/model.safetensors"):
+        assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not list(folder.rglob(".*"))
+    assert sorted(each.name for each in folder.iterdir()) == ["history-0.jsonl", "models", "run.json"]
+
+
+@pytest.mark.slow
+def test_curves_for_tensorboard_stay_on_the_disk(
+    twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["--findings", "edema", "--epochs", "1", "--tracker", "tensorboard"]
     assert run("train", twin, "--out", tmp_path / "run", *FEW, *words) == 0
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -357,13 +403,23 @@ def test_curves_for_tensorboard_stay_on_the_disk(twin: Path, tmp_path: Path) -> 
     curves = EventAccumulator(str(event.parent))
     curves.Reload()
     assert {"train/loss", "validate/loss", "validate/auroc"} <= set(curves.Tags()["scalars"])
+    assert f"curves: tensorboard --logdir {tmp_path / 'run/cxrhf'}" in capsys.readouterr().out
+    words[words.index("1")] = "2"
+    assert run("train", twin, "--out", tmp_path / "run", *FEW, *words, "--overwrite") == 0
+    assert not event.exists(), "curves of the training before"
 
 
 @pytest.mark.slow
 def test_curves_for_trackio_stay_on_the_disk(twin: Path, tmp_path: Path) -> None:
     """In a process of its own: trackio keeps threads, and a folder that it chooses once."""
     words = ["train", twin, "--out", tmp_path / "run", *TINY, "--findings", "edema", "--epochs", "1"]
-    subprocess.run([sys.executable, "-m", "cxrhf", *map(str, words), "--tracker", "trackio"], check=True, timeout=300)
+    command = [sys.executable, "-m", "cxrhf", *map(str, words), "--tracker", "trackio"]
+    done = subprocess.run(command, check=True, timeout=300, capture_output=True, text=True)
+    assert f"curves: TRACKIO_DIR={tmp_path / 'run/trackio'} trackio show --project cxrhf" in done.stdout
+    assert "Uploading" not in done.stdout + done.stderr
+    env = {**os.environ, "TRACKIO_DIR": str(tmp_path / "run/trackio")}
+    shown = [str(Path(sys.executable).with_name("trackio")), "list", "projects"]
+    assert "cxrhf" in subprocess.run(shown, check=True, timeout=100, capture_output=True, text=True, env=env).stdout
     with closing(sqlite3.connect(tmp_path / "run" / "trackio" / "cxrhf.db")) as curves:
         told = [json.loads(row[0]) for row in curves.execute("select metrics from metrics")]
     assert {"train/loss", "validate/loss", "validate/auroc"} <= {name for each in told for name in each}
@@ -421,3 +477,144 @@ def test_a_build_may_be_named_otherwise(
     assert run("train", ".", *words) == 0
     assert "is trained already" in capsys.readouterr().err
     assert run("train", ".", *words, "--max-images", "50") == 2
+
+
+def test_a_calibration_that_was_stopped_is_never_taken_for_one(
+    trained: Path, twin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped before each of its writes: a card says raw, or is refused, and the same command ends with the same."""
+    from cxrhf.imaging import calibrating
+    from cxrhf.report.card_calibration import calibration_facts
+
+    class Killed(BaseException):
+        pass
+
+    def state(folder: Path) -> bool | str | None:
+        try:
+            found = calibration_facts(folder / "models/seed-0", folder)
+        except CxrhfError:
+            return "refused"
+        return None if found is None else found["applied"]
+
+    words = ["--build", twin, "--split", "train", "--method"]
+    whole = tmp_path / "whole"
+    shutil.copytree(trained, whole)
+    assert state(whole) is None  # no calibration.json
+    seen: list[tuple[object, ...]] = []
+    real = calibrating.looked
+
+    def once(asked: object, place: calibrating.Place, show: object, **named: object) -> object:
+        """What the networks say, computed once for all folders."""
+        if not seen:
+            seen.extend(rest for _, *rest in real(asked, place, show, **named))  # type: ignore[arg-type]
+        return ((model, *rest) for model, rest in zip(place.models, seen, strict=True))
+
+    monkeypatch.setattr(calibrating, "looked", once)
+    assert run("calibrate", whole, *words, "platt") == 0
+    assert state(whole) is True
+    wanted = read_table(whole / "predictions.parquet", PREDICTION)
+    states = set()
+    replace, left = Path.replace, [0]
+
+    def counted(*given: object, **named: object) -> None:
+        if not left[0]:
+            raise Killed
+        left[0] -= 1
+        replace(*given, **named)  # type: ignore[arg-type]
+
+    for before in ("raw", "isotonic"):
+        for at in range(5):  # two calibrations, two tables, run.json
+            folder = tmp_path / f"{before}-{at}"
+            shutil.copytree(trained, folder)
+            if before != "raw":
+                assert run("calibrate", folder, *words, before) == 0
+            left[0] = at
+            with monkeypatch.context() as patched:
+                patched.setattr(Path, "replace", counted)
+                with pytest.raises(Killed):
+                    run("calibrate", folder, *words, "platt")
+            states.add((before, at, state(folder)))
+            assert run("calibrate", folder, *words, "platt") == 0
+            assert state(folder) is True
+            assert read_table(folder / "predictions.parquet", PREDICTION).equals(wanted)
+    assert states == {
+        ("raw", 0, None), ("raw", 1, False), ("raw", 2, False), ("raw", 3, True), ("raw", 4, True),
+        ("isotonic", 0, True), ("isotonic", 1, "refused"), ("isotonic", 2, "refused"), ("isotonic", 3, True),
+        ("isotonic", 4, True),
+    }  # fmt: skip
+    assert run("predict", folder, "--build", twin, "--splits", "validate,test,train", "--raw") == 0
+    assert state(folder) is False
+
+
+def test_a_run_that_is_being_written_is_refused(
+    trained: Path, twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    with held(folder):
+        assert run("train", twin, "--out", folder, *FEW, "--overwrite") == 2
+    assert "is being written by another process. Got: cxrhf train" in capsys.readouterr().err
+    assert not folder.exists()
+    shutil.copytree(trained, folder)
+    for asked in (folder, folder / "models/seed-0"):
+        with held(folder):
+            assert run("calibrate", asked, "--build", twin, "--method", "platt") == 2
+        assert "is being written by another process" in capsys.readouterr().err
+    assert not list(folder.rglob("calibration.json"))
+
+
+# Imports everything once, and starts a process for each command that it is given, all at the same time.
+AT_ONCE = """
+import json, os, sys
+import cxrhf.imaging.training, cxrhf.models.train, cxrhf.models.weights
+from cxrhf.cli import main
+waiting, start = os.pipe()
+children = []
+for words in json.loads(sys.argv[1]):
+    child = os.fork()
+    if not child:
+        os.close(start)
+        os.read(waiting, 1)  # ends when the last writer is gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os._exit(main(words))
+    children.append(child)
+os.close(start)
+print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]))
+"""
+
+
+@pytest.mark.slow
+def test_of_eight_trainings_into_one_folder_one_is_done(twin: Path, tmp_path: Path) -> None:
+    rates = [0.001 * each for each in range(1, 9)]
+    words = ["train", twin, "--out", tmp_path / "run", *FEW, "--findings", "edema", "--epochs", "1", "--learning-rate"]
+    commands = [[*map(str, words), str(rate)] for rate in rates]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE, json.dumps(commands)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    codes = json.loads(done.stdout.splitlines()[-1])
+    assert sorted(codes) == [0, *[2] * 7], done.stderr
+    rate = rates[codes.index(0)]
+    _, about = load_saved(tmp_path / "run/models/seed-0")
+    record = json.loads((tmp_path / "run/run.json").read_text())
+    assert about["settings"]["learning_rate"] == record["config"]["learning_rate"] == rate
+    assert json.loads((tmp_path / "run/history-0.jsonl").read_text().splitlines()[0])["learning_rate"] == rate
+
+
+@pytest.mark.slow
+def test_all_processes_of_a_launcher_hear_of_a_refusal(twin: Path, tmp_path: Path) -> None:
+    words = [twin, "--out", tmp_path / "run", *FEW, "--findings", "edema", "--epochs", "1"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "cxrhf.models.train"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with held(tmp_path / "run"):
+        done = subprocess.run(
+            [*command, *map(str, words)], env=env, capture_output=True, text=True, timeout=120, check=False
+        )
+    assert done.returncode != 0
+    assert done.stderr.count("error: ") >= 1
+    assert "is being written by another process" in done.stderr
+    assert not (tmp_path / "run").exists()

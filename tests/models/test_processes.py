@@ -15,7 +15,7 @@ from cxrhf.models.backbone import make_model
 from cxrhf.models.forward import look_at
 from cxrhf.models.history import read_history
 from cxrhf.models.loader import open_squares
-from cxrhf.models.processes import make_accelerator
+from cxrhf.models.processes import clear_curves, how_to_look, make_accelerator
 from tests.models.tiny import LOOK, config, images, material, trained
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,3 +118,46 @@ def test_two_processes_give_the_numbers_of_one(tmp_path: Path, launcher: list[st
         np.testing.assert_allclose(seen["arr_0"], alone[0], atol=2e-3)  # after training apart
         for at in (1, 2):
             np.testing.assert_allclose(seen[f"arr_{at}"], alone[at], atol=1e-5)  # of the same weights
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({}, False),
+        ({"MASTER_ADDR": "127.0.0.1"}, False),
+        ({"ACCELERATE_MIXED_PRECISION": "no"}, False),
+        ({"ACCELERATE_MIXED_PRECISION": "no", "MASTER_ADDR": "127.0.0.1"}, True),
+        ({"ACCELERATE_MIXED_PRECISION": "no", "MASTER_ADDR": "127.0.0.1", "LOCAL_RANK": "0"}, False),
+    ],
+)
+def test_a_launcher_that_started_one_of_several_is_noticed(
+    variables: dict[str, str], told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cxrhf.encode.processes import missing_processes
+
+    for name in ("ACCELERATE_MIXED_PRECISION", "MASTER_ADDR", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert missing_processes() is told
+
+
+@pytest.mark.slow
+def test_accelerate_launch_sets_these_variables(tmp_path: Path) -> None:
+    script = tmp_path / "asks.py"
+    script.write_text("from cxrhf.encode.processes import missing_processes\nprint(missing_processes())\n")
+    for number, told in (("1", "False"), ("2", "True")):
+        command = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", number, str(script)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        assert done.stdout.split() == [told]
+
+
+def test_the_command_that_shows_curves_names_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "my run"
+    assert how_to_look("tensorboard", folder) == f"tensorboard --logdir '{folder / 'cxrhf'}'"
+    assert how_to_look("trackio", folder) == f"TRACKIO_DIR='{folder / 'trackio'}' trackio show --project cxrhf"
+    (folder / "cxrhf").mkdir(parents=True)
+    (folder / "trackio").symlink_to(tmp_path)
+    clear_curves(folder)
+    assert not (folder / "cxrhf").exists()
+    assert tmp_path.is_dir()

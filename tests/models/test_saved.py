@@ -15,13 +15,14 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
-from transformers import AutoConfig, AutoImageProcessor, AutoModelForImageClassification
+from transformers import AutoConfig, AutoImageProcessor, AutoModelForImageClassification, pipeline
 
 from cxrhf.errors import CxrhfError, RunError
 from cxrhf.models.backbone import last_layer, last_layer_name, make_model
 from cxrhf.models.pictures import Look, look_facts, numbers_of, square
 from cxrhf.models.saved import load_saved, read_about, save_model
 from cxrhf.models.tensor_files import write_tensors
+from cxrhf.report.card_load import load_lines
 from tests.thinned import thinned
 
 BACKBONES = ("densenet121", "resnet18", "vit_tiny_patch16_224", "convnext_atto", "tf_efficientnet_lite0")
@@ -286,3 +287,73 @@ def test_weights_of_another_network_are_said(backbone: str, said: str, copied: P
     change(copied, "config.json", architecture=backbone)
     with pytest.raises(CxrhfError, match=said):
         load_saved(copied)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"look": {"size": 20_000}}, "16 to 4096 pixels"),
+        ({"look": {"size": 8}}, "16 to 4096 pixels"),
+        ({"look": {"channels": True}}, "look"),
+        ({"look": {"pixels": 3}}, "look"),
+        ({"look": {"mean": "x"}}, "look"),
+        ({"outputs": ["a", "a", "b"]}, "outputs"),
+        ({"outputs": [1, 2, 3]}, "outputs"),
+        ({"name": 5}, "name"),
+        ({"seed": -1}, "seed"),
+        ({"seed": True}, "seed"),
+        ({"seed": 10**30}, "seed"),
+        ({"tasks": "x"}, "tasks"),
+        ({"tasks": [{"name": "findings", "kind": "labels", "outputs": ["other"]}]}, "tasks"),
+        ({"settings": {"labels": []}}, "settings"),
+        ({"trained": {"steps": "many"}}, "trained"),
+        ({"credentialed": "yes"}, "credentialed"),
+        ({"backbone": 3}, "backbone"),
+        ({"format": True}, "format"),
+    ],
+)
+def test_a_record_of_other_kinds_is_refused(changes: dict[str, Any], said: str, copied: Path) -> None:
+    path = copied / "cxrhf.json"
+    about = json.loads(path.read_text())
+    for name, value in changes.items():
+        about[name] = {**about[name], **value} if name == "look" else value
+    path.write_text(json.dumps(about))
+    with pytest.raises(RunError, match=r"does not hold what it should") as caught:
+        load_saved(copied)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("backbone", ["vit_giant_patch14_224", "eva02_enormous_patch14_clip_224"])
+def test_a_network_is_compared_before_it_is_made(backbone: str, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger's folder names a network of gigabytes: the file of weights does not hold it."""
+    from cxrhf.models import saved as module
+
+    devices = []
+
+    def counted(*given: Any, device: str = "cpu", **named: Any) -> nn.Module:
+        devices.append(device)
+        return make_model(*given, device=device, **named)
+
+    monkeypatch.setattr(module, "make_model", counted)
+    for name, key in (("cxrhf.json", "backbone"), ("config.json", "architecture")):
+        values = json.loads((copied / name).read_text())
+        (copied / name).write_text(json.dumps({**values, key: backbone, "model_args": {}}))
+    with pytest.raises(CxrhfError, match=r"do not fit.*missing"):
+        load_saved(copied)
+    assert devices == ["meta"]
+
+
+def test_what_a_card_shows_works_and_the_pipeline_only_with_three_channels(small: Path, tmp_path: Path) -> None:
+    """Cards carry the tag of the pipeline where it works; should it ever take one channel, they may do so there too."""
+    grey = saved(tmp_path / "grey", made("test_resnet", 3, 1), "test_resnet", 1)
+    film = Image.fromarray(np.arange(48 * 60, dtype=np.uint8).reshape(48, 60))
+    assert {each["label"] for each in pipeline("image-classification", model=str(small))(film)} == set(NAMES)
+    with pytest.raises(RuntimeError, match="1 channels"):
+        pipeline("image-classification", model=str(grey))(film)
+    for folder in (small, grey):
+        facts = {"weights": read_about(folder), "kind": "image classifier", "data": {}, "datasets": []}
+        code = "\n".join(load_lines(facts, [], None)).partition("```python\n")[2].partition("finding = ")[0]
+        code = code.replace("import evaluate\n", "").replace("from datasets import load_dataset\n", "")
+        told: dict[str, Any] = {}
+        exec(code.replace('"user/name"', repr(str(folder))), told)
+        assert told["logits"]([film, film]).shape == (2, 3)

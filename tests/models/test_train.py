@@ -20,6 +20,7 @@ from cxrhf.models.checkpoint import checkpoints, read_checkpoint
 from cxrhf.models.forward import look_at
 from cxrhf.models.history import read_history
 from cxrhf.models.processes import make_accelerator
+from cxrhf.models.resume import earlier
 from cxrhf.models.tasks import shuffled
 from cxrhf.models.train import Material
 from cxrhf.models.validation import mean_auroc, validation_loss
@@ -152,6 +153,14 @@ def test_other_settings_do_not_go_on(tmp_path: Path) -> None:
     trained(tmp_path, config(epochs=1), what)
     with pytest.raises(CxrhfError, match="a training with other settings"):
         trained(tmp_path, config(epochs=1), what, key="other")
+
+
+def test_drafts_of_a_killed_training_go_with_the_next(tmp_path: Path) -> None:
+    draft = tmp_path / ".step-00000009.1.tmp"
+    draft.mkdir()
+    (draft / "model.safetensors").write_bytes(b"half")
+    assert earlier(tmp_path, "key", make_accelerator(device="cpu")) == (None, [])
+    assert not draft.exists()
 
 
 def test_a_loss_that_is_no_number_ends_it_and_leaves_good_checkpoints(tmp_path: Path) -> None:

@@ -153,6 +153,28 @@ def test_damaged_adapters(tiny: Path, tmp_path: Path) -> None:
         load_vlm(str(tiny), adapter=adapter)
 
 
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [
+        ("adapter_config.json", {"r": 10**9}),
+        ("adapter_config.json", {"r": "x"}),
+        ("adapter_config.json", {"rank_pattern": {".*": 10**9}}),
+        ("adapter_config.json", {"lora_alpha": []}),
+        ("cxrhf.json", {"base": 3}),
+        ("cxrhf.json", {"size": 20_000}),
+        ("cxrhf.json", {"prompt": []}),
+    ],
+)
+def test_a_strangers_adapter_is_refused_in_a_sentence(
+    file: str, changes: dict[str, Any], tiny: Path, tmp_path: Path
+) -> None:
+    adapter = written(tmp_path / "adapter", tiny)
+    values = json.loads((adapter / file).read_text())
+    (adapter / file).write_text(json.dumps({**values, **changes}))
+    with pytest.raises(CxrhfError):
+        load_vlm(str(tiny), adapter=adapter)
+
+
 def test_checkpoints_of_another_rank_are_refused(tiny: Path) -> None:
     one = add_lora(load_vlm(str(tiny), size=SIDE), **SETTINGS)
     other = add_lora(load_vlm(str(tiny), size=SIDE), **{**SETTINGS, "rank": 8})

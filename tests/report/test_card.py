@@ -6,6 +6,7 @@ import html
 import json
 import math
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from cxrhf.report.card_markdown import escaped
 from cxrhf.report.card_rows import models_of, own_rows, shown
 from cxrhf.report.numbers import number, percent
 from cxrhf.run import open_run
-from cxrhf.schema import RESULT, WORD
+from cxrhf.schema import PREDICTION, RESULT, WORD, table_of, write_table
 from tests.report import made_reports, made_representations
 from tests.report.made import RECORD, everything, several_runs
 from tests.thinned import thinned
@@ -343,7 +344,7 @@ def with_weights(run: Path) -> Path:
                  "look": {"size": 48, "channels": 1, "fit": "squash"}, "sha256": "ab" * 32, "dataset": "chexpert",
                  "images": 900, "trained": {"steps": 50, "epochs": 3, "best_step": 40}, "start": "Random."}  # fmt: skip
         write_json(run / f"network/models/seed-{seed}/cxrhf.json", about)
-    fitted = {"method": "platt", "split": "validate", "fitted": {"edema": {}}}
+    fitted = {"method": "platt", "split": "validate", "fitted": {"edema": {}, "pneumothorax": {}}}
     write_json(run / "network/models/seed-0/calibration.json", fitted)
     config = {"build": "data", "out": "network", "name": "net", "max_steps": 50, "seed": 0}
     write_json(run / "network/run.json", {"verb": "train", "config": config, "started": "2026-01-01", "inputs": []})
@@ -374,7 +375,14 @@ def test_weights_are_found_by_name(tmp_path: Path) -> None:
     ]
     text = card_text(network_rows(None), facts, "me/net")
     front = yaml.safe_load(text.split("---\n")[1])
-    assert (front["library_name"], front["pipeline_tag"], front["license"]) == ("timm", "image-classification", "other")
+    assert (front["library_name"], front["license"]) == ("timm", "other")
+    assert "pipeline_tag" not in front  # one channel: transformers' pipeline fails
+    assert "transformers" not in front["tags"]
+    assert 'picture.convert("L")' in text
+    facts["weights"]["look"]["channels"] = 3
+    front = yaml.safe_load(card_text(network_rows(None), facts, "me/net").split("---\n")[1])
+    assert front["pipeline_tag"] == "image-classification"
+    assert "transformers" in front["tags"]
     assert "these data are credentialed" in text
     assert "AutoModelForImageClassification.from_pretrained(name)" in text
     assert 'name = "me/net"' in text
@@ -383,6 +391,45 @@ def test_weights_are_found_by_name(tmp_path: Path) -> None:
     assert 'fitted["x"][0]' in text
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         compile(code, "card", "exec")
+
+
+def calibrated_run(folder: Path, fitted: Mapping[str, Any], slope: float) -> Path:
+    """A run with weights, and predictions whose probabilities are of logits times `slope`."""
+    run = with_weights(run_of(folder, network_rows(None)))
+    write_json(run / "network/models/seed-0/calibration.json", {"method": "platt", "split": "val", "fitted": fitted})
+    for seed in (1, 10):
+        shutil.rmtree(run / f"network/models/seed-{seed}")
+    one = {"patient_id": "p", "model": "net", "seed": 0, "finding": "pneumothorax"}
+    rows = [{**one, "image_id": str(x), "logit": x, "prob": 1 / (1 + math.exp(-slope * x))} for x in (-1.0, 2.0)]
+    write_table(table_of(rows, PREDICTION), run / "predictions.parquet")
+    return run
+
+
+def test_a_calibration_is_claimed_where_the_predictions_have_it(tmp_path: Path) -> None:
+    fitted = {"pneumothorax": {"method": "platt", "x": [3.0], "y": [0.0]}}
+    weights = "network/models/seed-0"
+    run = calibrated_run(tmp_path / "done", fitted, 3.0)
+    facts = facts_of(run, "net", run / weights)
+    assert facts["weights"]["calibration"]["applied"] is True
+    assert "cxrhf calibrate network --method platt" in facts["commands"]
+    assert "Probabilities are calibrated (platt)" in card_text(network_rows(None), facts)
+    run = calibrated_run(tmp_path / "raw", fitted, 1.0)  # stopped, or predicted with --raw
+    facts = facts_of(run, "net", run / weights)
+    assert facts["weights"]["calibration"]["applied"] is False
+    assert "cxrhf calibrate network --method platt" not in facts["commands"]
+    text = card_text(network_rows(None), facts)
+    assert "Probabilities are calibrated" not in text
+    assert "not applied: the numbers are of raw probabilities" in text
+    run = calibrated_run(tmp_path / "nothing", {}, 1.0)  # no output had enough positives
+    facts = facts_of(run, "net", run / weights)
+    assert facts["weights"]["calibration"] is None
+    assert "the network was not calibrated after training" in card_text(network_rows(None), facts)
+    run = calibrated_run(tmp_path / "other", fitted, 2.0)  # by another calibration
+    with pytest.raises(RunError, match=r"cxrhf calibrate .*network"):
+        facts_of(run, "net", run / weights)
+    run = calibrated_run(tmp_path / "damaged", {"pneumothorax": {"x": [1]}}, 1.0)
+    with pytest.raises(RunError, match="damaged"):
+        facts_of(run, "net", run / weights)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

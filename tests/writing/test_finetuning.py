@@ -27,6 +27,7 @@ from cxrhf.data.build import build
 from cxrhf.errors import ConfigError, CxrhfError, RunError
 from cxrhf.writing.finetuning import finetune_run
 from cxrhf.writing.reports import open_reports
+from tests.locked import held
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--model", "tiny", "--prompt", "Write.", "--size", "32", "--tiny-hidden", "32", "--lora-rank", "8",
@@ -97,6 +98,13 @@ def test_a_run(twin: Path, done: Path) -> None:
     assert AutoProcessor.from_pretrained(done / "adapter").chat_template == mine.processor.chat_template
     moved = shutil.copytree(done, done.parent / "moved")
     assert load_vlm(str(moved)).about["size"] == 32, "a run that was moved finds its base"
+
+
+def test_a_run_that_is_being_written_is_refused(twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with held(tmp_path / "run"):
+        assert main(["finetune", str(twin), *SMALL, "--out", str(tmp_path / "run")]) == 2
+    assert "is being written by another process" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
