@@ -10,8 +10,8 @@ the paper.
 Where our default differs from the paper, and why: a word that is never generated has Var_pred = 2/alpha = 20, so with
 200 F / 20 M in the reference z_ref = 9.8 but |z_disp| = .51, "stable" by the printed rule. Whether a word is missing is
 therefore tested on pooled counts, and only words whose reference association passes a corrected test can be erased.
-`rule="paper"` gives the printed categories, `rule="score"` does not see words that only one group has, and `summary` shows
-them side by side. The same blindness hides words that only the model uses: exchange the two corpora
+`rule="paper"` gives the printed categories, `rule="score"` does not see words that only one group has, and `summary`
+shows them side by side. The same blindness hides words that only the model uses: exchange the two corpora
 (`cad(prediction, reference)`) and read "omitted" as "brought in with an association".
 
 WAE has no direction: 0 for identical corpora, about 1 for faithful but independent text, and *low* when a model

@@ -24,8 +24,8 @@ Options:
     pair: two groups to compare, as ("F", "M"); the first is positive. By default the only two there are, by alphabet.
     group: one group, compared with all others together; for more than two groups.
     rule: how a word is found to be associated with a group in the references. "either" (default, as in `cxrhf audit`):
-        by "score" or by "exact". "score": by the z score, which cannot see words that only one group has. "exact": by an
-        exact test on patients. All three correct by Benjamini-Hochberg and test omission on pooled counts. "paper": the
+        by "score" or by "exact". "score": by the z score, which cannot see words that only one group has. "exact": by
+        an exact test on patients. All three correct by Benjamini-Hochberg and test omission on pooled counts. "paper": the
         printed bands without correction, which cannot see words that are never generated.
     alpha, p_star, z_neutral, z_strong, min_count: smoothing .1, level .05, bands 1 and 2, least reference count 10.
     max_words: how many displaced words to list, 50.
