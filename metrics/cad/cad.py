@@ -25,8 +25,8 @@ Options:
     group: one group, compared with all others together; for more than two groups.
     rule: how a word is found to be associated with a group in the references. "either" (default, as in `cxrhf audit`):
         by "score" or by "exact". "score": by the z score, which cannot see words that only one group has. "exact": by
-        an exact test on patients. All three correct by Benjamini-Hochberg and test omission on pooled counts. "paper": the
-        printed bands without correction, which cannot see words that are never generated.
+        an exact test on patients. These three correct by Benjamini-Hochberg and test omission on pooled counts.
+        "paper": the printed bands without correction, which cannot see words that are never generated.
     alpha, p_star, z_neutral, z_strong, min_count: smoothing .1, level .05, bands 1 and 2, least reference count 10.
     max_words: how many displaced words to list, 50.
     n_resamples: bootstrap replicates over patients, for intervals of each word's displacement; 0 (default) gives none.

@@ -86,6 +86,7 @@ def test_tests_are_named_and_intervals_hold_the_value(planted) -> None:
     assert "no displacement" in by["wae_prediction", "planted"]["method"]
     assert "no association" in by["wae_prediction.association", "planted"]["method"]
     assert by["erasure", "planted"]["p_value"] < 0.05 < by["erasure", "faithful"]["p_value"]
+    assert by["erasure", "collapsed"]["p_value"] < 0.01  # all four of four, and never by chance
 
 
 def test_chance_is_what_shuffled_patients_give(planted) -> None:
