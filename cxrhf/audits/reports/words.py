@@ -136,6 +136,11 @@ def _counts(
             chance = category_chance(two, found, rule=RULE, n_resamples=MOST_CHANCE, seed=make.settings.seed)
     associated = int((~np.isnan(ours.q_omission)).sum())
     rows = [make.row("n_associated", associated, method="words that go with a group in the references", **here)]
+    share = counts[""]["erasure"] / associated if associated else NAN
+    why = None if associated else "undefined: no word is associated with a group in the references"
+    rows.append(
+        make.row("cad", share, higher=False, note=why, method=f"erased words as a share of those; {_RULES['']}", **here)
+    )
     for suffix, names in (("", OURS), (".exact", ("erasure",)), (".paper", PRINTED)):
         for name in names:
             value = counts[suffix][name]

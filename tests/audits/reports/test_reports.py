@@ -62,6 +62,7 @@ def test_the_printed_rule_is_blind_and_both_counts_stand_side_by_side(planted) -
     where = {"strategy": "collapsed", **PAIR}
     assert value(planted, "erasure.paper", **where) == 0
     assert value(planted, "erasure", **where) == value(planted, "n_associated", **where) == 4
+    assert value(planted, "cad", **where) == 1
     assert category(planted, "collapsed", "category_paper")["mastectomy"] == "stable"
     assert category(planted, "collapsed")["mastectomy"] == "omitted"
     # WAE calls the collapse harmless; the words left out tell.
