@@ -58,8 +58,11 @@ def test_figures_of_the_papers() -> None:
     dense = from_mapping(TrainConfig, {"build": "b", **load_mapping("context_densenet")})
     assert (dense.size, dense.rotation, dense.learning_rate, dense.epochs, dense.batch_size) == (256, 15, 5e-4, 64, 256)
     assert (dense.schedule, dense.factor, dense.patience, dense.best_by) == ("plateau", 0.5, 3, "loss")
+    assert (dense.fit, dense.flip, dense.clip, dense.weight_decay) == ("squash", 0.5, 0.5, 0)
     frozen = from_mapping(TrainConfig, {"build": "b", **load_mapping("context_resnet")})
     assert (frozen.freeze, frozen.optimizer, frozen.learning_rate, frozen.epochs) == (True, "adamw", 1e-3, 10)
+    assert (frozen.fit, frozen.flip, frozen.rotation, frozen.weight_decay) == ("squash", 0, 0, 0.01)
+    assert frozen.best_by == "auroc"
     slices = from_mapping(TrainConfig, {"build": "b", **load_mapping("slices_resnet")})
     assert (slices.learning_rate, slices.batch_size, slices.epochs) == (1e-6, 64, 20)
     assert (slices.flip, slices.rotation, slices.scale, slices.augment_p) == (0.5, 15, 0.1, 0.5)

@@ -179,7 +179,7 @@ def expected(name: str, data: dict[str, Any]) -> dict[str, Any]:
     if name == "cad":
         about = core.summary(moved)
         return {
-            "cad_categories": about["default"],
+            "cad_categories": about["either"],
             "cad_paper": about["paper"],
             "cad_omitted_mass": about["omitted_mass"],
             "cad_delta_dir": about["delta_dir"],

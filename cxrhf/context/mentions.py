@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from cxrhf.context.negation import negated, room
 from cxrhf.context.phrases import Rule, pattern, places
+from cxrhf.context.recipes import clean
 
 # Texts lower-cased at a time: a second copy of all the notes is never in memory.
 BATCH = 2_000
@@ -37,6 +38,8 @@ def mentions(texts: pa.ChunkedArray | pa.Array, findings: Sequence[str], *, rule
            [False, False]])
     """
     patterns = [pattern(finding, rule) for finding in findings]
+    if rule == "substring":  # the public code searches the texts that it cleaned, where lines do not break
+        texts = clean(texts, "oberst")
     found = np.zeros((len(texts), len(patterns)), dtype=bool)
     for start in range(0, len(texts), BATCH):
         lowered = pc.utf8_lower(texts.slice(start, BATCH))

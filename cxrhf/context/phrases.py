@@ -99,7 +99,9 @@ def pattern(finding: str, rule: Rule = "words") -> str:
     """An RE2 expression for lower-cased text that is found where the text mentions the finding.
 
     `words` (ours): whole words, with a plural or without, any white space between the words of a phrase because notes
-    break their lines; STEMS as beginnings of words. `substring` (paper): the letters of a phrase, anywhere.
+    break their lines; STEMS as beginnings of words. `substring` (paper and public code): the letters of a phrase,
+    anywhere in the text cleaned by the recipe oberst, so that "air-space disease" is found as airspace disease, and a
+    phrase with a stop word or punctuation never.
     `affirmed` looks for the same as `words`; `mentions` then looks at each place that `places` finds.
     """
     name = finding_name(finding)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -107,6 +107,23 @@ def slices(
         embedding[:, 0] += shift * hidden
     truth = slices_truth(share=share, gap=gap, shift=shift)
     return PlantedSlices(y, logits, expit(logits), embedding, hidden, np.arange(n), truth)
+
+
+def rare_misses(
+    prob: Floats, *, shares: Sequence[float] = (0.005, 0.01, 0.03, 0.1, 0.2), seed: int = 0
+) -> tuple[Floats, dict[str, Integers]]:
+    """Vectors of patients with these scores, and random attributes that the vectors show: a null for any errors.
+
+    Errors of real models are skewed: most are near 0, a few near 1. An attribute that few patients have, and that
+    vectors show, has by chance no large error or several; an audit must find nothing in either.
+    """
+    rng = np.random.default_rng([seed, 11])
+    shown = rng.standard_normal((len(prob), len(shares) + 3))
+    traits = {f"random {share:.1%}": (rng.random(len(prob)) < share).astype(np.int64) for share in shares}
+    for axis, has in enumerate(traits.values()):
+        shown[:, axis] += 4.0 * has
+    shown[:, -1] += 3.0 * prob
+    return shown, traits
 
 
 def slices_truth(*, share: float = 0.1, gap: float = 2.0, shift: float = 4.0) -> SlicesTruth:

@@ -10,8 +10,8 @@ the paper.
 Where our default differs from the paper, and why: a word that is never generated has Var_pred = 2/alpha = 20, so with
 200 F / 20 M in the reference z_ref = 9.8 but |z_disp| = .51, "stable" by the printed rule. Whether a word is missing is
 therefore tested on pooled counts, and only words whose reference association passes a corrected test can be erased.
-`rule="paper"` gives the printed categories, `rule="exact"` also sees words that only one group has, and `summary` shows
-them side by side. The same blindness hides words that only the model uses: exchange the two corpora
+`rule="paper"` gives the printed categories, `rule="score"` does not see words that only one group has, and `summary`
+shows them side by side. The same blindness hides words that only the model uses: exchange the two corpora
 (`cad(prediction, reference)`) and read "omitted" as "brought in with an association".
 
 WAE has no direction: 0 for identical corpora, about 1 for faithful but independent text, and *low* when a model
@@ -67,7 +67,7 @@ def cad(
     prediction: GroupCounts,
     *,
     groups: tuple[str, str] | None = None,
-    rule: str = "default",
+    rule: str = "either",
     alpha: float = 0.1,
     p_star: float = 0.05,
     z_neutral: float = 1.0,
@@ -77,7 +77,7 @@ def cad(
     """Displacement of every word from counts `{group: {word: count}}` of both corpora; words in alphabetical order.
 
     The vocabulary is the union of both corpora. `groups` picks two groups and their order (the first is positive);
-    with more than two and no choice use `cad_each`. `rule` is "default", "exact", "either" or "paper": see
+    with more than two and no choice use `cad_each`. `rule` is "either", "score", "exact" or "paper": see
     `words_category`.
 
     >>> moved = cad({"F": {"lung": 50}, "M": {"lung": 52}}, {"F": {"lung": 80}, "M": {"lung": 78}})
@@ -185,22 +185,23 @@ def omitted_mass(displacement: Displacement) -> float:
 def summary(displacement: Displacement) -> dict[str, Any]:
     """The rules side by side, with the numbers that must be read together.
 
-    `default`, `exact` and `paper` count words by category (`default_raw`: the default on raw p values), each with
-    `erasure`; the other numbers are WAE, delta WAE, delta DIR, and the shares of reference tokens in words that are
+    `either`, `score`, `exact` and `paper` count words by category (`either_raw`: on raw p values), each with `erasure`;
+    the other numbers are WAE, delta WAE, delta DIR, and the shares of reference tokens in words that are
     left out (`omitted_mass`) or never generated.
     """
     n_ref, n_pred = displacement.reference.sum(axis=0), displacement.prediction.sum(axis=0)
-    ours = categories(displacement, rule="default")
-    raw = categories(displacement, rule="default", adjusted=False)
-    exact = categories(displacement, rule="exact")
+    ours = categories(displacement, rule="either")
+    raw = categories(displacement, rule="either", adjusted=False)
+    score, exact = (categories(displacement, rule=rule) for rule in ("score", "exact"))
     printed = categories(displacement, rule="paper")
     never = n_ref[n_pred == 0].sum() / n_ref.sum() if n_ref.sum() else float("nan")
     return {
         "groups": displacement.groups,
         "n_words": len(displacement.words),
         "n_associated": int((~np.isnan(ours.q_omission)).sum()),
-        "default": counted(ours.category, DEFAULT_CATEGORIES),
-        "default_raw": counted(raw.category, DEFAULT_CATEGORIES),
+        "either": counted(ours.category, DEFAULT_CATEGORIES),
+        "either_raw": counted(raw.category, DEFAULT_CATEGORIES),
+        "score": counted(score.category, DEFAULT_CATEGORIES),
         "exact": counted(exact.category, DEFAULT_CATEGORIES),
         "paper": counted(printed.category, PAPER_CATEGORIES),
         "wae_prediction": wae(displacement, "prediction"),
@@ -218,7 +219,7 @@ def sweep(
     p_stars: Iterable[float] = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2),
     rule: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Words by category at each significance level p* (all families of the default rule move with it)."""
+    """Words by category at each significance level p* (all families of the tests move with it)."""
     chosen = rule or displacement.rule
     names = PAPER_CATEGORIES if chosen == "paper" else DEFAULT_CATEGORIES
     return [

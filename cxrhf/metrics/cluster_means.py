@@ -1,7 +1,10 @@
-"""Values of rows in two groups, patients -> the difference of their means, its interval and one-sided p values.
+"""Values of rows in two groups, patients -> the difference of their means, its interval and permutation p values.
 
 The spread is that between patients: sums of influences over each patient's rows, so a patient in both groups, or with
-many rows, counts as one. Student's t with the patients of the smaller group less one.
+many rows, counts as one. The interval is Student's t with the patients of the smaller group less one. It is too short
+where values are skewed and one group is small (squared errors of a rare miss: with 1% misses and 20 of 1,000 rows the
+t test calls 81% of random attributes significant), so no evidence rests on it: p values deal the attribute anew over
+patients and compare studentised differences (4 to 6% there, and on real errors).
 """
 
 from __future__ import annotations
@@ -9,23 +12,34 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import stdtr, stdtrit
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
-from cxrhf.metrics.checks import as_fraction, same_length
+from cxrhf.metrics.checks import as_count, as_fraction, same_length
 from cxrhf.metrics.intervals import patient_numbers
+
+Floats = NDArray[np.float64]
+BLOCK = 64  # permutations evaluated together
+ENOUGH = 50  # permutations beyond the observed difference after which a p value is known well enough
 
 
 class MeanGap(NamedTuple):
-    """Mean with less mean without; `p_more`: of "not larger with", `p_less`: of "not smaller with"."""
+    """Mean with less mean without; `t`: in standard errors."""
 
     value: float
     low: float
     high: float
-    p_more: float
-    p_less: float
+    t: float
     patients_with: int
     patients_without: int
+
+
+class GapTest(NamedTuple):
+    """`p_more`: of "not larger with", `p_less`: of "not smaller with"; how many permutations each rests on."""
+
+    p_more: float
+    p_less: float
+    n_permutations: int
 
 
 def mean_gap(values: ArrayLike, has: ArrayLike, clusters: ArrayLike | None = None, *, level: float = 0.95) -> MeanGap:
@@ -35,27 +49,105 @@ def mean_gap(values: ArrayLike, has: ArrayLike, clusters: ArrayLike | None = Non
     -2.0
     """
     as_fraction(level, "level")
+    x, there, unit = _rows(values, has, clusters)
+    nan = float("nan")
+    with_it, without = (int((np.bincount(unit[side]) > 0).sum()) for side in (there, ~there))
+    if not there.any() or there.all():
+        return MeanGap(nan, nan, nan, nan, with_it, without)
+    order = np.argsort(unit, kind="stable")
+    gaps, spreads = _gaps(x[order], there[order, None], _starts(unit[order]))
+    gap, spread = float(gaps[0]), float(spreads[0])
+    least = min(with_it, without)
+    if least < 2:
+        return MeanGap(gap, nan, nan, nan, with_it, without)
+    half = float(stdtrit(least - 1, 0.5 + level / 2)) * spread
+    return MeanGap(gap, gap - half, gap + half, _studentised(gap, spread), with_it, without)
+
+
+def permuted_gap(
+    values: ArrayLike, has: ArrayLike, clusters: ArrayLike | None = None, *, n_permutations: int = 999, seed: int = 0
+) -> GapTest:
+    """Test whether the mean differs with the attribute, dealing the attribute's pattern anew over patients.
+
+    An attribute of patients is dealt to other patients. One that differs between rows of a patient moves as a pattern,
+    begun at a random row and repeated as needed, between patients with about as many rows: dealt to all, the pattern of
+    a single row would fill the many rows of another (7% of random attributes called at the 5% level on NIH's errors).
+    Stops early when both p values are known well enough (Besag and Clifford 1991). NaN where a group has fewer than two
+    patients.
+
+    >>> permuted_gap([0.0, 0.0, 0.0, 1.0], [0, 0, 1, 1], n_permutations=99).p_more
+    0.5
+    """
+    as_count(n_permutations, "n_permutations")
+    x, there, unit = _rows(values, has, clusters)
+    if min(int((np.bincount(unit[side]) > 0).sum()) if side.any() else 0 for side in (there, ~there)) < 2:
+        return GapTest(float("nan"), float("nan"), 0)
+    order = np.argsort(unit, kind="stable")
+    x, there, unit = x[order], there[order], unit[order]
+    starts = _starts(unit)
+    sizes = np.diff([*starts, len(x)])
+    patient = np.repeat(np.arange(len(starts)), sizes)
+    place = np.arange(len(x)) - starts[patient]
+    n_with = np.add.reduceat(there.astype(np.int64), starts)
+    varies = bool(((n_with > 0) & (n_with < sizes)).any())
+    stratum = np.floor(np.log2(sizes)) if varies else np.zeros(len(sizes))
+    by_stratum = np.argsort(stratum, kind="stable")
+    generator = np.random.default_rng(seed)
+    gap, spread = _gaps(x, there[:, None], starts)
+    observed = _studentised(float(gap[0]), float(spread[0]))
+    more = less = done = 0
+    while done < n_permutations and min(more, less) < ENOUGH:
+        size = min(BLOCK, n_permutations - done)
+        dealt = np.empty((len(x), size), dtype=bool)
+        for k in range(size):
+            donors = np.empty(len(starts), dtype=np.intp)
+            donors[by_stratum] = np.lexsort((generator.random(len(starts)), stratum))
+            donor = donors[patient]
+            first = generator.integers(0, sizes)[donor]
+            dealt[:, k] = there[starts[donor] + (place + first) % sizes[donor]]
+        gaps, spreads = _gaps(x, dealt, starts)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = np.where(spreads > 0, gaps / spreads, np.where(gaps == 0, 0.0, np.sign(gaps) * np.inf))
+        near = 1e-9 * max(1.0, abs(observed)) if np.isfinite(observed) else 0.0
+        # A permutation without a second group says nothing for or against: it counts as beyond on both sides.
+        more += int((~(t < observed - near)).sum())
+        less += int((~(t > observed + near)).sum())
+        done += size
+    return GapTest((more + 1) / (done + 1), (less + 1) / (done + 1), done)
+
+
+def _rows(values: ArrayLike, has: ArrayLike, clusters: ArrayLike | None) -> tuple[Floats, NDArray[np.bool_], NDArray]:
     x, there = np.asarray(values, dtype=np.float64), np.asarray(has, dtype=bool)
     unit = patient_numbers(clusters, len(x))
     same_length(values=x, has=there, clusters=unit)
-    nan = float("nan")
-    counts = [int((np.bincount(unit[side]) > 0).sum()) for side in (there, ~there)]
-    if not there.any() or there.all():
-        return MeanGap(nan, nan, nan, nan, nan, *counts)
-    means = x[there].mean(), x[~there].mean()
-    gap = float(means[0] - means[1])
-    if min(counts) < 2:
-        return MeanGap(gap, nan, nan, nan, nan, *counts)
-    pull = np.where(there, (x - means[0]) / there.sum(), -(x - means[1]) / (~there).sum())
-    # Each group's own small-sample factor, as Welch's test has it.
-    n = int(unit.max()) + 1
-    with_it, without = (np.bincount(unit, np.where(side, pull, 0.0), n) for side in (there, ~there))
-    factor = [count / (count - 1) for count in counts]
-    variance = factor[0] * (with_it**2).sum() + factor[1] * (without**2).sum() + 2 * (with_it * without).sum()
-    spread, freedom = float(np.sqrt(max(variance, 0.0))), min(counts) - 1
-    if spread == 0:
-        sure = (float(gap <= 0), float(gap >= 0))
-        return MeanGap(gap, gap, gap, *sure, *counts)
-    half = float(stdtrit(freedom, 0.5 + level / 2)) * spread
-    p_more, p_less = (float(stdtr(freedom, sign * gap / spread)) for sign in (-1, 1))
-    return MeanGap(gap, gap - half, gap + half, p_more, p_less, *counts)
+    return x, there, unit
+
+
+def _starts(unit: NDArray) -> NDArray[np.intp]:
+    """The first row of each patient, of rows sorted by patient."""
+    return np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]])
+
+
+def _studentised(gap: float, spread: float) -> float:
+    return gap / spread if spread > 0 else (0.0 if gap == 0 else float(np.sign(gap)) * float("inf"))
+
+
+def _gaps(x: Floats, has: NDArray[np.bool_], starts: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Difference and its standard error for each column of `has`; rows sorted by patient."""
+    with_it = has.astype(np.float64)
+    n, total = np.add.reduceat(np.ones_like(x), starts), np.add.reduceat(x, starts)
+    n_with = np.add.reduceat(with_it, starts, axis=0)
+    sum_with = np.add.reduceat(with_it * x[:, None], starts, axis=0)
+    n_without, sum_without = n[:, None] - n_with, total[:, None] - sum_with
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean_with, mean_without = sum_with.sum(0) / n_with.sum(0), sum_without.sum(0) / n_without.sum(0)
+        pull_with = (sum_with - n_with * mean_with) / n_with.sum(0)
+        pull_without = -(sum_without - n_without * mean_without) / n_without.sum(0)
+        # Each group's own small-sample factor, as Welch's test has it.
+        patients_with, patients_without = (n_with > 0).sum(0), (n_without > 0).sum(0)
+        variance = (
+            patients_with / (patients_with - 1.0) * (pull_with**2).sum(0)
+            + patients_without / (patients_without - 1.0) * (pull_without**2).sum(0)
+            + 2 * (pull_with * pull_without).sum(0)
+        )
+    return mean_with - mean_without, np.sqrt(np.maximum(variance, 0.0))

@@ -96,7 +96,7 @@ def displaced(
     prediction: Counts,
     *,
     presence: Counts | None = None,
-    rule: str = "default",
+    rule: str = "either",
     alpha: float = 0.1,
     p_star: float = 0.05,
     z_neutral: float = 1.0,

@@ -41,13 +41,13 @@ class Chance:
 
 
 def category_chance(
-    texts: Corpora, found: Displacement, *, rule: str = "default", n_resamples: int = 200, seed: int = 0
+    texts: Corpora, found: Displacement, *, rule: str = "either", n_resamples: int = 200, seed: int = 0
 ) -> Chance:
     """Categories of the corpora that gave `found`, with its settings, over permutations of the groups.
 
-    By `rule` (default, exact, either) and by the printed one. Each patient must have one group.
+    By `rule` (either, score, exact) and by the printed one. Each patient must have one group.
     """
-    one_of(rule, "rule", ("default", "exact", "either"))
+    one_of(rule, "rule", ("either", "score", "exact"))
     two = PatientCounts(texts, found.alpha, n_resamples, None)
     if (two.membership == 3).any():
         raise InputError("a patient has reports in both groups, allowed: one group a patient to permute labels")
@@ -78,7 +78,7 @@ def category_chance(
                 z_ref=ref.z[row],
                 z_pred=pred.z[row],
                 p_reference=p_reference[row],
-                p_exact=blank if rule == "default" else _exact(having[row], everybody, firsts[0][row], totals[0][0]),
+                p_exact=blank if rule == "score" else _exact(having[row], everybody, firsts[0][row], totals[0][0]),
                 p_displacement=p_displacement[row],
                 p_omission=found.p_omission,
                 rate_ratio=found.rate_ratio,

@@ -38,14 +38,23 @@ def question_batch(vlm: Any, pictures: Sequence[Picture], prompts: Sequence[str]
     """Questions filled up on the left, ready for `generate`; on the CPU."""
     if len(pictures) != len(prompts) or not prompts:
         raise CxrhfError("a batch needs one prompt a picture", got=f"{len(pictures)} pictures, {len(prompts)} prompts")
+    texts = [question_text(vlm, each) for each in prompts]
     made = vlm.processor(
-        text=[question_text(vlm, each) for each in prompts],
+        text=texts,
         images=[[each] for each in all_rgb(pictures, vlm.about["size"])],
         padding=True,
         padding_side="left",
         return_tensors="pt",
+        add_special_tokens=not _begins(vlm, texts[0]),
     )
-    return {key: each for key, each in made.items() if isinstance(each, torch.Tensor)}
+    # PaliGemma's processor makes labels too, which are not the answer's.
+    return {key: each for key, each in made.items() if isinstance(each, torch.Tensor) and key != "labels"}
+
+
+def _begins(vlm: Any, text: str) -> bool:
+    """Whether the template wrote the token that begins a text: the tokenizer must not write it once more."""
+    begin = vlm.tokenizer.bos_token
+    return begin is not None and text.startswith(begin)
 
 
 def answer_batch(
@@ -71,7 +80,7 @@ def answer_batch(
             inputs[key] = values  # of pictures, not of tokens
             continue
         rows = [values[row][mask] for row, mask in enumerate(held)]
-        inputs[key] = _filled(key, rows, tails, width, vlm.tokenizer.pad_token_id)
+        inputs[key] = _filled(key, rows, tails, width, vlm.tokenizer.pad_token_id, _answer_type(vlm))
     labels = torch.full((len(answers), width), IGNORED, dtype=torch.long)
     for row, (mask, tail) in enumerate(zip(held, tails, strict=True)):
         at = int(mask.sum())
@@ -80,7 +89,14 @@ def answer_batch(
     return AnswerBatch(inputs, n_cut)
 
 
-def _filled(key: str, rows: list[torch.Tensor], tails: list[torch.Tensor], width: int, padding: int) -> torch.Tensor:
+def _answer_type(vlm: Any) -> int:
+    """The type of an answer's tokens: 0 is text, but in PaliGemma the part that all its tokens may look at."""
+    return 1 if vlm.model.config.model_type == "paligemma" else 0
+
+
+def _filled(
+    key: str, rows: list[torch.Tensor], tails: list[torch.Tensor], width: int, padding: int, answer_type: int
+) -> torch.Tensor:
     """Values of the question's tokens, then those of the answer's, then those of what fills up."""
     made = []
     for row, tail in zip(rows, tails, strict=True):
@@ -90,7 +106,7 @@ def _filled(key: str, rows: list[torch.Tensor], tails: list[torch.Tensor], width
         elif key == "attention_mask":
             more = [row.new_ones(after), row.new_zeros(rest)]
         elif key.endswith("type_ids"):
-            more = [row.new_zeros(after + rest)]  # 0 is text
+            more = [row.new_full((after + rest,), answer_type)]
         else:  # which pictures a token may look at: as the last token of the question
             more = [row[-1:].expand(after + rest, *row.shape[1:])]
         made.append(torch.cat([row, *more]))
@@ -110,7 +126,7 @@ def answer_tokens(vlm: Any, answers: Sequence[str]) -> list[list[int]]:
 def question_lengths(vlm: Any, prompts: Sequence[str]) -> list[int]:
     """Tokens of each question, its picture counted as the one of a black square: all pictures have one size."""
     texts = {each: question_text(vlm, each) for each in set(prompts)}
-    plain = {each: len(vlm.tokenizer(text)["input_ids"]) for each, text in texts.items()}
+    plain = {each: len(vlm.tokenizer(text, add_special_tokens=False)["input_ids"]) for each, text in texts.items()}
     some = prompts[0]
     with_picture = question_batch(vlm, [blank(vlm.about["size"])], [some])["input_ids"].shape[1]
     return [plain[each] - plain[some] + with_picture for each in prompts]

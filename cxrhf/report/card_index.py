@@ -34,7 +34,11 @@ _SCORES = {
     "auroc_att": ("weighted_auroc", "AUROC with context held equal"),
     "matched_auroc": ("matched_auroc", "AUROC of pairs matched for context"),
 }
-_LIKENESS = {"rougeL": ("rouge", "ROUGE-L"), "bleu": ("bleu", "BLEU"), "bertscore_f1": ("bertscore", "BERTScore F1")}
+_OF_REPORTS = {
+    "rougeL": ("rouge", "ROUGE-L"), "bleu": ("bleu", "BLEU"), "bertscore_f1": ("bertscore", "BERTScore F1"),
+    "template_diversity": ("lexical_diversity", "Share of different reports"),
+    "cad": ("cad", "Erased share of the words that go with a sex"),
+}  # fmt: skip
 
 
 class Score(NamedTuple):
@@ -47,7 +51,10 @@ class Score(NamedTuple):
 
 
 def scores(rows: Rows, model: str) -> Iterator[Score]:
-    """AUROCs of every finding and their mean; of reports, likeness by every strategy. Undefined ones are left out."""
+    """AUROCs of every finding and their mean; of reports, likeness, diversity and erased words of every strategy.
+
+    Undefined ones are left out.
+    """
     taken = set[tuple[str, str, str]]()
     audits = ["overview", "reweighted", "matched", PRETEST]
     if not any(row["audit"] == "overview" and row["model"] == model for row in rows):
@@ -56,13 +63,14 @@ def scores(rows: Rows, model: str) -> Iterator[Score]:
     several = len({row["finding"] for row in rows if row["audit"] in (MEAN, *WHOLE)} - {None, MACRO}) > 1
     for row in rows:
         audit, metric, finding = row["audit"], row["metric"], row["finding"] or MACRO
-        whole = row["slice"] == "all" and not row["versus"] and row["model"] == model
+        of_sex = metric == "cad" and str(row["slice"]).startswith("sex=") and " & " not in row["slice"]
+        whole = (of_sex or (row["slice"] == "all" and not row["versus"])) and row["model"] == model
         if not whole or row["value"] is None or not known(row["value"]):
             continue
         if finding == MACRO and audit != REPORTS and not several:
             continue  # the mean of one finding
-        if audit == REPORTS and metric in _LIKENESS and row.get("strategy") != REFERENCE:
-            kind, name = _LIKENESS[metric]
+        if audit == REPORTS and metric in _OF_REPORTS and row.get("strategy") != REFERENCE:
+            kind, name = _OF_REPORTS[metric]
             yield Score(row, kind, f"{name}, decoded by {row['strategy']}", f"{row['strategy']}_{metric}")
         # Some audits give the AUROC of the same images again.
         elif audit in audits and metric in _SCORES:

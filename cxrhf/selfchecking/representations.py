@@ -12,7 +12,7 @@ from scipy.special import expit, ndtr
 from cxrhf.audits import AuditOutput, run_audits
 from cxrhf.audits.material import Material
 from cxrhf.config import AuditConfig
-from cxrhf.data.planted_slices import CHEXPERT_DRAINS, Null, slices
+from cxrhf.data.planted_slices import CHEXPERT_DRAINS, Null, rare_misses, slices
 from cxrhf.data.planted_slices import shortcut as planted_shortcut
 from cxrhf.schema import ATTRIBUTE, EMBEDDING, PREDICTION
 from cxrhf.schema import check as checked
@@ -51,7 +51,13 @@ def check_slices(seed: int = 0, n: int = 3000) -> list[Check]:
         none = slices(n // 2, null=null, seed=seed)
         said = Rows(_slices(none.y, none.prob, none.embedding, {"hidden": none.hidden}, seed).results.to_pylist())
         checks.append(same(f"{name}: confirmed", "nothing", _confirmed(said)))
-    return checks
+    rng = np.random.default_rng([seed, 12])
+    error = np.where(rng.random(n) < 0.01, 0.95, 0.05) * rng.random(n)
+    y = (rng.random(n) < 0.3).astype(int)
+    prob = np.where(y == 1, 1 - error, error)
+    vectors, traits = rare_misses(prob, seed=seed)
+    said = Rows(_slices(y, prob, vectors, traits, seed).results.to_pylist())
+    return [*checks, same("rare misses, random attributes: confirmed", "nothing", _confirmed(said))]
 
 
 def _slices(y: Any, prob: Any, vectors: Any, attributes: Mapping[str, Any], seed: int) -> AuditOutput:

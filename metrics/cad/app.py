@@ -19,9 +19,9 @@ app = metric_app(
     options=[
         Choice(
             "rule",
-            ("default", "exact", "either", "paper"),
-            "exact",
-            help="How a word is judged; exact also sees words that only one group has.",
+            ("either", "score", "exact", "paper"),
+            "either",
+            help="How a word is judged; score cannot see words that only one group has.",
         ),
         Number("min_count", 5, whole=True, least=1, help="Least count in the references of a word that can be erased."),
         Text("group", help="With more than two groups: the one to compare with all others."),

@@ -23,10 +23,10 @@ Inputs:
 Options:
     pair: two groups to compare, as ("F", "M"); the first is positive. By default the only two there are, by alphabet.
     group: one group, compared with all others together; for more than two groups.
-    rule: "default": Benjamini-Hochberg on the tests, omission tested on pooled counts. "exact": the same with an exact
-        test of the reference association on patients, which also sees words that only one group has. "either": a word
-        is associated by one or the other, as in `cxrhf audit`. "paper": the printed bands without correction, blind to
-        words that are never generated.
+    rule: how a word is found to be associated with a group in the references. "either" (default, as in `cxrhf audit`):
+        by "score" or by "exact". "score": by the z score, which cannot see words that only one group has. "exact": by
+        an exact test on patients. These three correct by Benjamini-Hochberg and test omission on pooled counts.
+        "paper": the printed bands without correction, which cannot see words that are never generated.
     alpha, p_star, z_neutral, z_strong, min_count: smoothing .1, level .05, bands 1 and 2, least reference count 10.
     max_words: how many displaced words to list, 50.
     n_resamples: bootstrap replicates over patients, for intervals of each word's displacement; 0 (default) gives none.
@@ -49,10 +49,10 @@ Examples:
     >>> written = [usual + " Mastectomy."] * 40 + [usual] * 160
     >>> sex = ["F"] * 100 + ["M"] * 100
 
-    A model that writes the same sentence for everybody: a word that only women's reports had is gone. The rule "exact"
-    sees it, the printed one does not.
+    A model that writes the same sentence for everybody: a word that only women's reports had is gone. The printed rule
+    does not see it.
 
-    >>> out = metric.compute(predictions=[usual] * 200, references=written, groups=sex, rule="exact")
+    >>> out = metric.compute(predictions=[usual] * 200, references=written, groups=sex)
     >>> out["cad_erased"], [word["word"] for word in out["cad_moved"] if word["category"] == "omitted"]
     (1, ['mastectomy'])
     >>> out["cad_paper"]["erasure"]
@@ -60,7 +60,7 @@ Examples:
 
     A faithful model erases nothing.
 
-    >>> out = metric.compute(predictions=written, references=written, groups=sex, rule="exact")
+    >>> out = metric.compute(predictions=written, references=written, groups=sex)
     >>> out["cad"], out["cad_categories"]["preserved"]
     (0.0, 1)
 """
@@ -99,7 +99,7 @@ class Cad(ModuleInputs, evaluate.Metric):
         *,
         pair=None,
         group=None,
-        rule="default",
+        rule="either",
         alpha=0.1,
         p_star=0.05,
         z_neutral=1.0,

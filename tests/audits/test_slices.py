@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from cxrhf.audits import AuditOutput, run_audits
 from cxrhf.audits.material import Material, halves
-from cxrhf.data.planted_slices import Null, PlantedSlices, slices
+from cxrhf.data.planted_slices import Null, PlantedSlices, rare_misses, slices
 from cxrhf.schema import ATTRIBUTE, EMBEDDING, arrays, check
 from tests.audits.tables import block, settings
+from tests.real_data import real_data
 from tests.thinned import thinned
 
 
@@ -72,6 +74,7 @@ def test_the_planted_slice_is_found_confirmed_and_described(found: AuditOutput, 
     assert worst["slice"] == "mixture:positive:1"  # numbered by error
     row = next(row for row in stands if row["slice"] == f"{worst['slice']} & hidden=1")
     assert row["p_value"] < 0.001
+    assert "traits of classes" in row["method"]
     assert "hidden=1" in row["note"]
     (ratio,) = [each for each in rows if each["metric"] == "odds_ratio" and each["slice"] == row["slice"]]
     assert ratio["ci_low"] > 20
@@ -102,6 +105,52 @@ def test_the_nulls_confirm_nothing(null: Null) -> None:
 def test_at_most_six_of_fifty_nulls_confirm_anything(null: Null) -> None:
     false = sum(bool(confirmed(audited(slices(3000, null=null, seed=seed), n_resamples=50))) for seed in range(50))
     print(f"\n{null}: {false} of 50 confirm something")
+    assert false <= 6
+
+
+def audited_nulls(y: Any, prob: Any, patient: Any, seed: int) -> list[dict[str, Any]]:
+    """What is confirmed of random attributes of `patient`s that vectors show."""
+    number = np.unique(patient, return_inverse=True)[1]
+    _, first = np.unique(number, return_index=True)
+    shown, traits = rare_misses(np.asarray(prob)[first], seed=seed)
+    truth = PlantedSlices(y, np.zeros(len(y)), prob, shown[number], traits["random 0.5%"][number], patient, None)  # type: ignore[arg-type]
+    table, beside = material(truth, extra={name: has[number] for name, has in traits.items()})
+    output = run_audits(table, settings(only=("slices",), n_resamples=50, seed=seed), material=beside)
+    return confirmed(output)
+
+
+def skewed_errors(n: int, seed: int) -> tuple[Any, Any]:
+    """Labels and probabilities of which 1% are far off."""
+    rng = np.random.default_rng([seed, 12])
+    y = (rng.random(n) < 0.3).astype(int)
+    error = np.where(rng.random(n) < 0.01, 0.95, 0.05) * rng.random(n)
+    return y, np.where(y == 1, 1 - error, error)
+
+
+def test_random_attributes_confirm_nothing_where_misses_are_rare() -> None:
+    for seed in range(3):
+        y, prob = skewed_errors(2000, seed)
+        assert not audited_nulls(y, prob, np.arange(2000), seed)
+
+
+@pytest.mark.slow
+def test_at_most_six_of_fifty_confirm_random_attributes_where_misses_are_rare() -> None:
+    false = 0
+    for seed in range(50):
+        y, prob = skewed_errors(3000, seed)
+        false += bool(audited_nulls(y, prob, np.arange(3000), seed))
+    print(f"\nrare misses: {false} of 50 confirm something")
+    assert false <= 6
+
+
+@pytest.mark.slow
+@pytest.mark.real
+@pytest.mark.parametrize("label", ["Pneumothorax", "Effusion", "Cardiomegaly"])
+def test_at_most_six_of_fifty_confirm_random_attributes_of_real_errors(label: str) -> None:
+    real = pl.read_csv(real_data("nih/predictions.csv.gz"))
+    y, prob, patient = (real[name].to_numpy() for name in (label, f"prob_{label}", "patient_id"))
+    false = sum(bool(audited_nulls(y, prob, patient, seed)) for seed in range(50))
+    print(f"\n{label}: {false} of 50 confirm something")
     assert false <= 6
 
 

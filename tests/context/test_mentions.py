@@ -62,14 +62,14 @@ def test_lists_against_the_labelers_files():
         ("infection", "pneumonia", False, False),
         ("subsegmental atelectases", "atelectasis", True, True),
         ("lobar collapse", "atelectasis", False, False),
-        ("congestive heart\nfailure", "edema", True, False),  # notes break their lines
+        ("congestive heart\nfailure", "edema", True, True),  # notes break their lines
         ("CHF", "edema", True, True),
         ("No pleural effusions seen", "pleural_effusion", True, True),  # negated: still a mention
         ("it scares her", "lung_opacity", False, True),
         ("old scars", "lung_opacity", True, True),
         ("opacification", "lung_opacity", True, True),
         ("radiopacity", "lung_opacity", False, True),
-        ("air-space  diseases", "lung_opacity", True, False),
+        ("air-space  diseases", "lung_opacity", True, True),
         ("pneumomediastinum", "enlarged_cardiomediastinum", False, True),
         ("wide mediastinum", "enlarged_cardiomediastinum", True, True),
         ("___fracture___", "fracture", True, True),  # ___ stands for a name
@@ -90,7 +90,10 @@ def test_every_phrase_is_found_in_every_setting():
         for phrase in phrases:
             for text in (phrase, f"Hx of {phrase.upper()}, stable", f"({phrase})", f"x\n{phrase}\ny"):
                 assert found(text, finding), (finding, text)
-                assert found(text, finding, "substring"), (finding, text)
+                # The public code cleans the texts and not the phrases.
+                lost = {"cardiac silhouette and vascularity", "pleuro-parenchymal scar", "pleuro-pericardial scar"}
+                if phrase not in lost or text == phrase:
+                    assert found(text, finding, "substring") == (phrase not in lost), (finding, text)
 
 
 def test_names_of_nih_and_others():

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cxrhf.config_context import RECIPES
-from cxrhf.context.recipes import BATCH, clean, lowered
+from cxrhf.context.recipes import BATCH, STOP_WORDS, clean, lowered
 from cxrhf.errors import ConfigError
 
 HEAD = (
@@ -32,18 +32,24 @@ def plain(text: str | None) -> str:
 
 
 def oberst(text: str | None) -> str:
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
     kept, word = [], ""
     for letter in [*(text or ""), " "]:
         if letter.isspace():
-            if word and word not in ENGLISH_STOP_WORDS:
+            if word and word not in STOP_WORDS:
                 kept.append(word)
             word = ""
         elif letter not in string.punctuation:
             word += letter
     pieces = " ".join(kept).split("Name Unit No Admission Date Discharge Date Date Birth ")
     return "".join(letter for piece in pieces for letter in piece if letter != "\x95").lower()
+
+
+def test_stop_words_are_those_of_the_public_code() -> None:
+    """NLTK's English list, not scikit-learn's: system, without and never stay."""
+    assert len(STOP_WORDS) == 179
+    assert clean(pa.array(["without system, never back; no not nor the"]), "oberst").to_pylist() == [
+        "without system never back"
+    ]
 
 
 TWINS = {"plain": plain, "oberst": oberst}

@@ -17,6 +17,7 @@ from cxrhf.models.vlm_batches import IGNORED, answer_batch, question_batch, ques
 from cxrhf.models.vlm_pictures import rgb
 from cxrhf.models.vlm_prompts import DEFAULT_PROMPT, prompt_for, report_of
 from cxrhf.models.vlm_tiny import tiny_qwen3_vl
+from tests.models.tiny_vlms import KINDS, llava
 
 TEXTS = ["The lungs are clear. No acute cardiopulmonary process.", "There is cardiomegaly. No pleural effusion."]
 SIDE = 64
@@ -34,46 +35,6 @@ def vlm(tiny: Path) -> Vlm:
 
 def film(seed: int, shape: tuple[int, int] = (90, 70)) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
-
-
-def llava(folder: Path) -> Path:
-    """Another architecture: CLIP and Llama, pictures at a size of its own, another template."""
-    from transformers import (
-        CLIPImageProcessor,
-        CLIPVisionConfig,
-        LlamaConfig,
-        LlavaConfig,
-        LlavaForConditionalGeneration,
-        LlavaProcessor,
-        Qwen2Tokenizer,
-    )
-
-    words = {"<|endoftext|>": 0, "</s>": 1, "<image>": 2}
-    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz.,:?-Ġ"
-    words |= {each: at + 3 for at, each in enumerate(alphabet)}
-    tokenizer = Qwen2Tokenizer(vocab=words, merges=[], eos_token="</s>", additional_special_tokens=["<image>"])
-    vision = CLIPVisionConfig(
-        hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14
-    )
-    text = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, pad_token_id=0, bos_token_id=None, eos_token_id=1,
-    )  # fmt: skip
-    config = LlavaConfig(vision_config=vision, text_config=text, image_token_index=2, vision_feature_layer=-1)
-    torch.manual_seed(0)
-    LlavaForConditionalGeneration(config).save_pretrained(folder)
-    template = (
-        "{% for m in messages %}{{ 'USER: ' if m.role == 'user' else 'ASSISTANT: ' }}"
-        "{% for c in m.content %}{{ '<image> ' if c.type == 'image' else c.text }}{% endfor %}"
-        "{{ ' ' if m.role == 'user' else '</s>' }}{% endfor %}"
-        "{% if add_generation_prompt %}ASSISTANT:{% endif %}"
-    )
-    look = CLIPImageProcessor(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
-    LlavaProcessor(
-        image_processor=look, tokenizer=tokenizer, patch_size=14, vision_feature_select_strategy="default",
-        num_additional_image_tokens=1, chat_template=template,
-    ).save_pretrained(folder)  # fmt: skip
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -131,6 +92,37 @@ def test_questions_stand_on_the_right_edge(vlm: Vlm) -> None:
     assert question_lengths(vlm, prompts) == made["attention_mask"].sum(dim=1).tolist()
     with pytest.raises(CxrhfError, match="one prompt a picture"):
         question_batch(vlm, [film(1)], prompts)
+
+
+@pytest.fixture(scope="module", params=sorted(KINDS))
+def any_kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Vlm:
+    return load_vlm(str(KINDS[request.param](tmp_path_factory.mktemp("kinds") / request.param)), size=28)
+
+
+def test_a_text_begins_once(any_kind: Vlm) -> None:
+    """A template that writes the token itself: the tokenizer must not write it again."""
+    prompts = ["Write.", "Write a longer report."]
+    made = question_batch(any_kind, [film(1), film(2)], prompts)
+    if any_kind.tokenizer.bos_token is not None:
+        assert (made["input_ids"] == any_kind.tokenizer.bos_token_id).sum(dim=1).tolist() == [1, 1]
+    assert "labels" not in made
+    assert question_lengths(any_kind, prompts) == made["attention_mask"].sum(dim=1).tolist()
+
+
+def test_no_position_sees_the_answer_behind_it(any_kind: Vlm) -> None:
+    """Another answer token moves no logits before it, and moves those behind it."""
+    batch = answer_batch(any_kind, [film(1)], ["Write."], ["There is edema."], 200).inputs
+    labels = batch.pop("labels")
+    first = int((labels[0] != IGNORED).nonzero()[0])
+    at = first + 3
+    with torch.no_grad():
+        before = any_kind.model(**batch).logits[0]
+        other = batch["input_ids"].clone()
+        other[0, at] = other[0, at + 1]
+        assert other[0, at] != batch["input_ids"][0, at]
+        after = any_kind.model(**{**batch, "input_ids": other}).logits[0]
+    torch.testing.assert_close(after[:at], before[:at], rtol=0, atol=1e-5)
+    assert (after[at:] - before[at:]).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("kind", ["qwen", "llava"])

@@ -23,7 +23,8 @@ from cxrhf.models.vlm_lora import (
     vision_tower,
 )  # fmt: skip
 from cxrhf.models.vlm_tiny import tiny_qwen3_vl
-from tests.models.test_vlm import SIDE, TEXTS, film, llava
+from tests.models.test_vlm import SIDE, TEXTS, film
+from tests.models.tiny_vlms import llava
 
 SETTINGS: dict[str, Any] = {
     "rank": 4, "alpha": 8, "dropout": 0.0, "embeddings": False, "four_bit": False, "seed": 0,

@@ -176,6 +176,7 @@ def _associations(made: Written, strategy: str, pair: Sequence[str]) -> None:
     made.add("n_associated", total, strategy, **here)
     lost = int(ours.get("omitted", 0) + ours.get("neutralised", 0))
     made.add("erasure", lost, strategy, p_value=0.01, **here)
+    made.add("cad", lost / total if total else float("nan"), strategy, **here)
     for name in ("omitted", "neutralised", "new", "flip", "amplified", "weakened", "preserved"):
         made.add(name, int(ours.get(name, 0)), strategy, **here)
     made.add("erasure.exact", lost + 1, strategy, **here)

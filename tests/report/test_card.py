@@ -196,6 +196,8 @@ def test_a_card_of_a_writer(writer) -> None:
     assert "https://huggingface.co/someone/writer/blob/main/results.json" in text
     assert "what became of them" in text
     assert "pacemaker" in text
+    kinds = [each["type"] for each in model_index(rows, facts)[0]["results"][0]["metrics"]]
+    assert {"rouge", "lexical_diversity", "cad"} <= set(kinds)  # likeness alone does not show what is left out
     whole = b"".join(made.values()).decode("utf-8", "replace")
     assert made_reports.RARE not in whole  # two patients have it
     assert made_reports.TEMPLATE not in whole

@@ -60,7 +60,7 @@ def test_the_lead_says_what_is_lost_and_what_is_added(closed) -> None:
     lost = (
         "With greedy, vlm writes 3 different reports for 400 images (0.8%; references 82.0%). BERTScore F1 is 0.740, "
         "the highest of the 5 strategies. Of the 10 words that go with women or men in the references, 10 are erased "
-        "(10 hardly or never written; 0.3 by chance alone); none is new or flipped."
+        "(10 hardly or never written; 0.3 by chance alone); no new or flipped association was found."
     )
     assert lost in text
     assert "none is erased (0.3 by chance alone); 3 associations are new and 1 flipped (0.1 by chance alone)." in text
@@ -71,9 +71,23 @@ def test_the_lead_says_what_is_lost_and_what_is_added(closed) -> None:
     assert "better" not in text.split("Strategies side by side")[0]
 
 
+def test_every_model_is_in_the_lead_the_least_varied_first(rows) -> None:
+    """The worst of three stood below the lead."""
+    models = {"a": 0.5, "b": 0.4, "worst": 0.01}
+    several = [
+        {**row, "model": name, "value": share if row["metric"] == "template_diversity" else row["value"]}
+        for name, share in models.items()
+        for row in rows.rows
+        if row["strategy"] in ("greedy", "reference")
+    ]
+    text = Page(page_html(several, [], RECORD)).text
+    order = [text.index(f"With greedy, {name} writes") for name in ("worst", "b", "a")]
+    assert order == sorted(order)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"n_associated": 0, "erasure": 0}, "no word goes with women or men beyond chance, so none can be lost"),
+    [({"n_associated": 0, "erasure": 0}, "beyond chance, so this comparison cannot show a loss ("),
      ({"erasure": math.nan}, "What became of words that go with women or men is undefined: too <few>."),
      ({"n_templates": 1}, "writes one and the same report for 400 images"),
      ({"n_templates": math.nan}, "writes 400 reports, 0.8% of them different"),

@@ -34,7 +34,10 @@ from cxrhf.metrics.words_resample import (
 )
 from cxrhf.schema import WORD, check
 
-MAIN, SEVERAL, CROSSED, CHANCE = 1000, 300, 200, 200
+MAIN, SEVERAL, CROSSED = 1000, 300, 200
+# Shuffles of the groups; more where no shuffle has as many words: the p values of six strategies are corrected
+# together, and the smallest of 108 must be able to pass .05.
+CHANCE, MOST_CHANCE = 500, 5000
 RULE = "either"  # sees words that only one group has, too: see cxrhf.metrics.words_category
 STATISTICS = ("wae_prediction", "wae_reference", "delta_wae_prediction", "delta_wae_reference", "delta_dir")
 # Categories that are counted in RESULT, and those whose level by chance is told.
@@ -129,8 +132,15 @@ def _counts(
     chance = None
     if pair.by_sex and not shared:
         chance = category_chance(two, found, rule=RULE, n_resamples=CHANCE, seed=make.settings.seed)
+        if any((chance.counts[RULE][name] < counts[""][name]).all() for name in BY_CHANCE):
+            chance = category_chance(two, found, rule=RULE, n_resamples=MOST_CHANCE, seed=make.settings.seed)
     associated = int((~np.isnan(ours.q_omission)).sum())
     rows = [make.row("n_associated", associated, method="words that go with a group in the references", **here)]
+    share = counts[""]["erasure"] / associated if associated else NAN
+    why = None if associated else "undefined: no word is associated with a group in the references"
+    rows.append(
+        make.row("cad", share, higher=False, note=why, method=f"erased words as a share of those; {_RULES['']}", **here)
+    )
     for suffix, names in (("", OURS), (".exact", ("erasure",)), (".paper", PRINTED)):
         for name in names:
             value = counts[suffix][name]

@@ -46,7 +46,7 @@ def slices(sample: Sample) -> Part:
         others = [trait for trait in known if trait.attribute != name]
         for group in classes(sample, finding, layer, held):
             _sliced(make, group, others, out, test=held is not None)
-    confirm(out)
+    confirm(out, settings.seed, lambda said: sample.progress(f"{sample.model}: {said}"))
     if out.slices:
         out.notes.append(
             "slices by the recipe paper are found and described on the same rows: nothing is confirmed, ideas to check"

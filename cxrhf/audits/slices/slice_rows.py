@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,13 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cxrhf.audits.rows import Row, RowMaker
-from cxrhf.audits.sample import Sample, count
+from cxrhf.audits.sample import Progress, Sample, count
 from cxrhf.audits.slices.classes import Class, Flags, Floats
-from cxrhf.audits.slices.confirm import Tried, candidates, choose, tried
+from cxrhf.audits.slices.confirm import (
+    PERMUTATIONS,
+    TESTED,
+    Fact,
+    Tried,
+    candidates,
+    choose,
+    fact_of,
+    merge_complements,
+    tried,
+)
+from cxrhf.audits.slices.found import ticker
 from cxrhf.audits.slices.traits import Trait
 from cxrhf.metrics.multiplicity import benjamini_hochberg
 
 CONFIRMED = 0.05
+ALONG = 0.3  # correlation of two confirmed traits from which each is named beside the other
 DISCOVER, CONFIRM = "discover", "confirm"
 _BOUNDS = {"worst": "highest 2.5% bound", "best": "lowest 97.5% bound"}
 
@@ -36,13 +48,19 @@ class Sliced(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What the audit of one sample gathers; `tests`: pairs of slice and trait whose p values await all others."""
+    """What the audit of one sample gathers.
+
+    `facts`: what each trait is to a class (finding, side), once for all methods. `tests`: pairs of a slice and a trait
+    whose p values await all others, with their class.
+    """
 
     rows: list[Row] = field(default_factory=list)
     curves: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     slices: list[Row] = field(default_factory=list)
-    tests: list[tuple[Row, Tried]] = field(default_factory=list)
+    facts: dict[tuple[str, str], dict[str, Fact]] = field(default_factory=dict)
+    tests: list[tuple[Row, Tried, tuple[str, str]]] = field(default_factory=list)
+    gaps: list[tuple[Row, Fact]] = field(default_factory=list)
 
 
 def slice_rows(
@@ -52,7 +70,8 @@ def slice_rows(
     _error_rows(make, group, sliced, out)
     _ends(make, group, sliced, out)
     error, found_on = group.error, group.found_on
-    described: dict[str, tuple[Trait, Tried]] = {}
+    level = make.sample.settings.level
+    facts, described = out.facts.setdefault((group.finding.name, group.side), {}), dict[str, Fact]()
     found_rows, shown_rows = group.rows(found_on), group.rows(group.shown_on)
     among = candidates(found_rows, known)
     for place, name in enumerate(sliced.names):
@@ -61,31 +80,89 @@ def slice_rows(
         chosen = choose(inside[found_on], found_rows, among, worse)
         tested = {trait.name for trait in chosen.tested}
         for trait in {trait.name: trait for trait in (*chosen.tested, *chosen.described)}.values():
-            asked = tried(inside[group.shown_on], shown_rows, trait, worse, make.sample.settings.level)
-            described.setdefault(trait.name, (trait, asked))
+            if trait.name not in facts:
+                facts[trait.name] = fact_of(shown_rows, trait, level)
+            described[trait.name] = fact = facts[trait.name]
+            asked = tried(inside[group.shown_on], fact, worse, level)
             _trait_rows(make, group, f"{name} & {trait.name}", asked, out, test and trait.name in tested)
-    out.rows.extend(_gap_row(make, group, trait, asked) for trait, asked in described.values())
+    for fact in described.values():
+        row = _gap_row(make, group, fact)
+        out.rows.append(row)
+        out.gaps.append((row, fact))
     out.slices.extend(_members(make.sample, group, sliced))
 
 
-def confirm(out: Collected) -> None:
-    """Which pairs of slice and trait stand, with the share of false ones held at 5% over all that were tried."""
-    adjusted = benjamini_hochberg([each.p_value for _, each in out.tests]).tolist() if out.tests else []
-    for (row, asked), p_value in zip(out.tests, adjusted, strict=True):
-        found, gap = asked.enriched, asked.gap
-        words = (
-            f"{asked.trait.name}: {found.share_inside:.0%} of the slice, {found.share_outside:.0%} of the rest (odds "
-            f"ratio {found.odds_ratio:.2g}); with it the mean squared error is {abs(gap.value):.3f} "
-            f"{'higher' if gap.value > 0 else 'lower'} than without it"
-        )
-        few = bool(np.isnan(p_value))
-        row |= {
-            "value": np.nan if few else float(p_value <= CONFIRMED),
-            "p_value": None if few else p_value,
-            "method": f"larger of both one-sided p values, Benjamini-Hochberg over {len(out.tests)} pairs of slice and "
-            "trait",
-            "note": f"too few patients to confirm on; {words}" if few else words,
-        }
+def confirm(out: Collected, seed: int, progress: Progress) -> None:
+    """Test every fact once, and say which pairs of slice and trait stand: 5% false ones over the facts of a model."""
+    same: dict[int, Fact] = {}  # a fact -> the one that says the same of its class and is tested for both
+    for by_name in out.facts.values():
+        facts = list(by_name.values())
+        same |= {id(fact): facts[k] for fact, k in zip(facts, merge_complements(facts), strict=True)}
+    class_of: dict[int, list[Fact]] = {}
+    pairs: dict[int, list[tuple[Row, Tried, Fact]]] = {}
+    for row, asked, where in out.tests:
+        fact = out.facts[where][asked.trait.name]
+        class_of[id(fact)] = list(out.facts[where].values())
+        pairs.setdefault(id(same[id(fact)]), []).append((row, asked, fact))
+    tick, every = ticker(progress), {id(fact): fact for fact in same.values()}
+    for k, (key, fact) in enumerate(every.items()):
+        tick(f"testing what slices are made of: {k + 1} of {len(every)}")
+        # Enough that the smallest p value possible passes Benjamini-Hochberg alone among all.
+        fact.run_test(max(TESTED, round(2 / CONFIRMED) * len(pairs)) if key in pairs else PERMUTATIONS, seed)
+    for row, fact in out.gaps:
+        test = same[id(fact)].test
+        assert test is not None
+        p_value = 2 * min(test.p_more, test.p_less)
+        row["p_value"] = None if np.isnan(p_value) else min(1.0, p_value)
+    p_facts = [_fact_p(every[key], several) for key, several in pairs.items()]
+    adjusted = benjamini_hochberg(p_facts).tolist() if p_facts else []
+    stands: dict[int, float] = dict(zip(pairs, adjusted, strict=True))
+    for key, several in pairs.items():
+        for row, asked, fact in several:
+            p_value = float(np.maximum(stands[key], min(1.0, asked.enriched.p_value * len(several))))
+            along = _along(fact, class_of[id(fact)], same, stands)
+            row.update(_confirmed(asked, fact, p_value, len(pairs), along))
+
+
+def _fact_p(tested: Fact, pairs: Sequence[tuple[Row, Tried, Fact]]) -> float:
+    """The larger of the p values of the gap, in the slices' direction, and of being more frequent in one of them."""
+    if tested.few or tested.test is None:
+        return float("nan")
+    _, asked, fact = pairs[0]  # all pairs have one direction: that of the gap where the slices were found
+    more = asked.worse == (fact is tested)  # the complement's mean is higher where this one's is lower
+    p_gap = tested.test.p_more if more else tested.test.p_less
+    return float(np.maximum(p_gap, min(1.0, len(pairs) * min(asked.enriched.p_value for _, asked, _ in pairs))))
+
+
+def _along(fact: Fact, of_class: Iterable[Fact], same: Mapping[int, Fact], stands: Mapping[int, float]) -> list[str]:
+    """Other confirmed traits of the class that go along with a trait, and how much."""
+    found = []
+    for other in of_class:
+        if same[id(other)] is same[id(fact)] or not stands.get(id(same[id(other)]), 1.0) <= CONFIRMED:
+            continue
+        if other.trait.attribute != fact.trait.attribute and abs(r := fact.correlation(other)) >= ALONG:
+            found.append(f"{other.trait.name} (correlation {r:.2f})")
+    return found
+
+
+def _confirmed(asked: Tried, fact: Fact, p_value: float, n_facts: int, along: Sequence[str]) -> Row:
+    """What a row says once all were tested."""
+    found, gap = asked.enriched, fact.gap
+    words = (
+        f"{asked.trait.name}: {found.share_inside:.0%} of the slice, {found.share_outside:.0%} of the rest (odds "
+        f"ratio {found.odds_ratio:.2g}); with it the mean squared error is {abs(gap.value):.3f} "
+        f"{'higher' if gap.value > 0 else 'lower'} than without it"
+    )
+    few = bool(np.isnan(p_value))
+    if along and p_value <= CONFIRMED:
+        words += f"; it goes along with {', '.join(along)}: either may be the reason"
+    return {
+        "value": np.nan if few else float(p_value <= CONFIRMED),
+        "p_value": None if few else p_value,
+        "method": f"gap in error by permutation over patients and odds ratio, one-sided; Benjamini-Hochberg over "
+        f"{n_facts} traits of classes",
+        "note": f"too few patients to confirm on; {words}" if few else words,
+    }
 
 
 def _error_rows(make: RowMaker, group: Class, sliced: Sliced, out: Collected) -> None:
@@ -161,12 +238,12 @@ def _trait_rows(make: RowMaker, group: Class, place: str, asked: Tried, out: Col
     if test:
         row = _plain(make.row("confirmed", name, counts, np.nan, **options))
         out.rows.append(row)
-        out.tests.append((row, asked))
+        out.tests.append((row, asked, (group.finding.name, group.side)))
 
 
-def _gap_row(make: RowMaker, group: Class, trait: Trait, asked: Tried) -> Row:
-    """What a trait is to its class, wherever the slices are."""
-    gap, level = asked.gap, f"{make.sample.settings.level:.4g}"
+def _gap_row(make: RowMaker, group: Class, fact: Fact) -> Row:
+    """What a trait is to its class, wherever the slices are; its p value follows when all are tested."""
+    trait, gap, level = fact.trait, fact.gap, f"{make.sample.settings.level:.4g}"
     note = None if np.isfinite(gap.low) else "fewer than two patients with it or without it"
     row = make.row(
         "brier_gap",
@@ -176,12 +253,10 @@ def _gap_row(make: RowMaker, group: Class, trait: Trait, asked: Tried) -> Row:
         slice=f"{group.side} & {trait.name}",
         note=note,
     )
-    p_value = 2 * min(gap.p_more, gap.p_less)
     return _plain(row) | {
-        "versus": f"{group.side} & {trait.other}", "ci_low": gap.low, "ci_high": gap.high,
-        "p_value": None if np.isnan(p_value) else min(1.0, p_value),
+        "versus": f"{group.side} & {trait.other}", "ci_low": gap.low, "ci_high": gap.high, "p_value": None,
         "method": f"mean squared error of {group.side}s with it less without it; {level} t, spread between patients; "
-        "two-sided p, not corrected",
+        "two-sided p by permutation over patients, not corrected",
     }  # fmt: skip
 
 

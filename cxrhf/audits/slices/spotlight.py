@@ -4,6 +4,9 @@ A spotlight has a centre and a width; a row's weight is 1 at the centre and fall
 centre is moved until the weighted mean error is largest, the width always such that the weights sum to a share of the
 rows, half of them at first, then fewer down to the least: so it cannot shrink onto single rows. The best of these is
 kept. For the next one the errors that are already lit are taken out.
+
+A slice is the rows with the largest weights, as many as the weights of all rows sum to. A fixed weight would not do: in
+many axes distances are nearly equal, and a light of a tenth of the rows gives none of them a weight of a half.
 """
 
 from __future__ import annotations
@@ -48,18 +51,27 @@ def spotlight(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Foun
             found += _moved(x, left, centre)
         lights.append(max(found, key=lambda each: each.error))
         left = left * (1 - lit(x, lights[-1]))
+    cuts = [_cut(lit(x, each)) for each in lights]
     about = (
         f"Spotlight: {len(lights)} kernels in the vectors given, each with the largest mean error under a total weight "
         f"of at least {SHARES[-1]:.0%} of the rows, {STARTS} starts; errors already lit are taken out"
     )
-    return Found(
-        lambda vectors, y, p: np.column_stack([lit(scale(vectors), each) for each in lights]), len(lights), HALF, about
-    )  # fmt: skip
+
+    def weights(vectors: Floats, y: Floats, p: Floats) -> Floats:
+        light = np.column_stack([lit(scale(vectors), each) for each in lights])
+        return np.asarray(light / (light + cuts))  # half at the cut
+
+    return Found(weights, len(lights), HALF, about)
 
 
 def lit(x: Floats, light: Light) -> Floats:
     """Weight of each row."""
     return np.maximum(1 - light.falls * ((x - light.centre) ** 2).sum(axis=1), 0)
+
+
+def _cut(weight: Floats) -> float:
+    """The weight that as many rows reach as all weights sum to."""
+    return float(np.sort(weight)[-max(1, round(float(weight.sum())))])
 
 
 def objective(centre: Floats, x: Floats, error: Floats, total: float) -> tuple[float, Floats, float]:

@@ -16,20 +16,23 @@ _ALIKE = (("bertscore_f1", "BERTScore F1"), ("rougeL", "ROUGE-L"), ("rouge1", "R
 
 
 def lead(models: Sequence[Writer]) -> list[str]:
-    """The least and the most varied strategy of each model, at most two models."""
+    """The least and the most varied strategy of each model, or the least of more than two; the worst model first."""
     said = []
-    for model in models[:2]:
-        ends = [*highest(model, "template_diversity", -1)[:1], *highest(model, "template_diversity")[-1:]]
+    for model in sorted(models, key=_least_varied):
+        ends = highest(model, "template_diversity", -1)[:1]
+        ends += highest(model, "template_diversity")[-1:] if len(models) <= 2 else []
         chosen = list({book.strategy: book for book in ends or model.strategies[:1]}.values())
         whose = model.model or "the model"
         for book in chosen:
             words = " ".join(part for part in (_written(model, book), _moved(model, book, first_pair(model))) if part)
             how = "As given," if book.strategy == "as given" else f"With {book.strategy},"
             said += [f"{how} {whose} {words}"] if words else []
-    said += _elsewhere(models[0]) if models else []
-    if len(models) > 2:
-        said.append(f"{len(models) - 2} more models are below.")
-    return said
+    return said + (_elsewhere(models[0]) if models else [])
+
+
+def _least_varied(model: Writer) -> float:
+    values = [model.get(book, "template_diversity").value for book in model.strategies]
+    return min(filter(known, values), default=1.0)
 
 
 def _elsewhere(model: Writer) -> list[str]:
@@ -111,7 +114,9 @@ def _moved(model: Writer, book: Book, pair: Pair | None) -> str:
         note = model.get(book, "erasure", pair).note
         return f"What became of words that go with {pair.people} is undefined: {note}." if note else ""
     if known(total) and not total:
-        said = f"In the references no word goes with {pair.people} beyond chance, so none can be lost"
+        said = f"In the references no word goes with {pair.people} beyond chance, so this comparison cannot show a loss"
+        if known(mass := model.get(book, "omitted_mass").value) and mass:
+            said += f" ({percent(mass)} of all their words are written less than half as often)"
     else:
         of = f"Of the {total:,.0f} words that go" if known(total) and total != 1 else "Of the words that go"
         ways = []
@@ -127,7 +132,7 @@ def _moved(model: Writer, book: Book, pair: Pair | None) -> str:
         beside = f" ({by_chance[0]})" if by_chance else ""
         noun = "association is" if new == 1 else "associations are"
         added = f"{new:,.0f} {noun} new and {flip:,.0f} flipped{beside}"
-        said += f"; {added if new or flip else 'none is new or flipped'}"
+        said += f"; {added if new or flip else 'no new or flipped association was found'}"
     return f"{said}."
 
 

@@ -64,6 +64,7 @@ def test_the_printed_rule_is_blind_and_both_counts_stand_side_by_side(planted) -
     where = {"strategy": "collapsed", **PAIR}
     assert value(planted, "erasure.paper", **where) == 0
     assert value(planted, "erasure", **where) == value(planted, "n_associated", **where) == 4
+    assert value(planted, "cad", **where) == 1
     assert category(planted, "collapsed", "category_paper")["mastectomy"] == "stable"
     assert category(planted, "collapsed")["mastectomy"] == "omitted"
     # WAE calls the collapse harmless; the words left out tell.
@@ -88,6 +89,7 @@ def test_tests_are_named_and_intervals_hold_the_value(planted) -> None:
     assert "no displacement" in by["wae_prediction", "planted"]["method"]
     assert "no association" in by["wae_prediction.association", "planted"]["method"]
     assert by["erasure", "planted"]["p_value"] < 0.05 < by["erasure", "faithful"]["p_value"]
+    assert by["erasure", "collapsed"]["p_value"] < 0.01  # all four of four, and never by chance
 
 
 def test_chance_is_what_shuffled_patients_give(planted) -> None:

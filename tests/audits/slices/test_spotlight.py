@@ -25,6 +25,15 @@ def test_slope_and_sum(total: float) -> None:
     np.testing.assert_allclose(slope, numeric, atol=1e-7)
 
 
+def test_slices_hold_a_tenth_or_more_of_the_rows_in_many_axes() -> None:
+    rng = np.random.default_rng(2)
+    x, p = rng.standard_normal((300, 64)), rng.beta(2, 1, 300)
+    x[:, 0] -= 3 * p
+    found = discover("spotlight", Seen(x, np.ones(300), p), seed=0, progress=silent)
+    sizes = (found.weights(x, np.ones(300), p) >= 0.5).sum(axis=0)
+    assert ((sizes >= 30) & (sizes <= 150)).all(), sizes
+
+
 def test_the_second_light_shows_another_place() -> None:
     """Two clusters fail; each is lit once, the worse first."""
     rng = np.random.default_rng(0)
