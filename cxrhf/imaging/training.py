@@ -182,6 +182,7 @@ def open_training(
 
         clear_run(folder)
         clear_curves(folder)
+        (folder / "run.json").unlink(missing_ok=True)  # its tables and audits are gone, and so is what it says of them
     for draft in (
         *folder.glob("models/.*.part"),
         *folder.glob(".*.part"),

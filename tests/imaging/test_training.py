@@ -218,6 +218,23 @@ def test_what_is_wrong_is_said_in_one_line(
     assert "Traceback" not in "\n".join(lines)
 
 
+@pytest.mark.parametrize("changes", [{"tasks": None}, {"name": None}, {"seed": "x"}, {"look": {"size": 20_000}}])
+def test_a_strangers_network_is_refused_in_one_line(
+    changes: dict[str, object], twin: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "net"
+    shutil.copytree(trained / "models/seed-0", folder)
+    about = {**json.loads((folder / "cxrhf.json").read_text()), **changes}
+    kept = {name: each for name, each in about.items() if each is not None}
+    (folder / "cxrhf.json").write_text(json.dumps(kept))
+    for verb in ("predict", "embed", "calibrate"):
+        assert run(verb, folder, "--build", twin, *([] if verb == "calibrate" else ["--out", tmp_path / "out"])) == 2
+        lines = capsys.readouterr().err.splitlines()
+        assert lines[-1].startswith("error: ")
+        assert "cxrhf.json" in lines[-1]
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_finding_without_positives_is_left_out_and_said(
     twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -288,8 +305,14 @@ def test_the_same_command_goes_on_and_then_leaves_it(
     assert run(*words, "--seeds", "0,2") == 0
     assert (tmp_path / "run/models/seed-2").is_dir()
     assert not (tmp_path / "run/checkpoints").exists(), "nothing goes on from them"
+    assert run("predict", tmp_path / "run", "--build", twin, "--splits", "test") == 0
+    assert json.loads((tmp_path / "run/run.json").read_text())["tables"]
     assert run(*words[:-1], "2", "--overwrite") == 0
+    assert sorted(each.name for each in (tmp_path / "run").iterdir()) == ["history-0.jsonl", "models", "run.json"]
     assert not (tmp_path / "run/models/seed-2").exists()
+    assert json.loads((tmp_path / "run/run.json").read_text())["tables"] == {}, "those of before are gone"
+    epochs = [json.loads(line)["epoch"] for line in (tmp_path / "run/history-0.jsonl").read_text().splitlines()]
+    assert sorted(set(epochs)) == [1, 2]
 
 
 # A process that has imported everything; for every line it is given, the command in a new process of its own.
