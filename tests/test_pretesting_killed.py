@@ -21,8 +21,8 @@ from tests.pretest_twin import make_twin
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = ("--features", "words", "--findings", "cardiomegaly", "--workers", "1", "--n-resamples", "10")
 IMPORTS = (
-    "cxrhf.pretesting", "cxrhf.context.predict", "cxrhf.context.fit", "cxrhf.report.html", "cxrhf.report.files", "cxrhf.pretest_tables",
-    "cxrhf.metrics", "skops.io", "sklearn.model_selection",
+    "cxrhf.pretesting", "cxrhf.context.predict", "cxrhf.context.fit", "cxrhf.report.html", "cxrhf.report.files",
+    "cxrhf.pretest_tables", "cxrhf.metrics", "skops.io", "sklearn.model_selection",
 )  # fmt: skip
 
 
