@@ -1,8 +1,9 @@
 """A command -> the same command killed (kill -9) before one of its writes, and run again.
 
-`python -m tests.killing FOLDER COMMANDS` reads FOLDER/commands.json: a list of words for cxrhf, and the writes before
-which it is killed ("all": each of them). Every command is run in a fork of this process, so that imports count once.
-What is written below FOLDER counts as a write: a file that is opened for it, renamed or removed, a folder that is made.
+`python -m tests.killing FOLDER` reads FOLDER/commands.json: the words of a command for cxrhf, which writes below
+FOLDER/work; modules to import; and before which writes it is killed: one in `every`, `most` times at most. Each time is
+a fork of this process, so that imports count once. A write is a file that is opened for it, renamed or removed, or a
+folder that is made.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def main(folder: Path) -> int:
     whole = contents(place)
     print(f"{writes} writes")
     wrong = 0
-    for at in range(1, writes + 1) if given["at"] == "all" else [min(each, writes) for each in given["at"]]:
+    for at in range(1, writes + 1, given["every"])[: given["most"]]:
         fresh()
         code = forked(run(at))
         if code != -signal.SIGKILL:

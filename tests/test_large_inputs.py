@@ -153,7 +153,7 @@ print(code, seconds, peak)
 
 def audited(path: Path, *flags: str) -> tuple[float, float]:
     """Seconds and MB of an audit in a process of its own."""
-    words = [sys.executable, "-c", _AUDIT, path, "--out", path.with_suffix(""), *flags]
+    words = [sys.executable, "-c", _AUDIT, str(path), "--out", str(path.with_suffix("")), *flags]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     code, seconds, peak = done.stdout.strip().rsplit("\n", 1)[1].split()
     assert code == "0", done.stderr

@@ -15,15 +15,14 @@ from typing import Any
 import pytest
 
 from cxrhf.pretesting import fit_context
-from cxrhf.tables import folders
 from tests.killing import contents
 from tests.pretest_twin import make_twin
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = ("--features", "words", "--findings", "cardiomegaly", "--workers", "1", "--n-resamples", "10")
 IMPORTS = (
-    "cxrhf.pretesting", "cxrhf.context.fit", "cxrhf.report.html", "cxrhf.report.files", "cxrhf.pretest_tables",
-    "cxrhf.metrics", "skops.io", "sklearn.model_selection",
+    "cxrhf.pretesting", "cxrhf.context.predict", "cxrhf.context.fit", "cxrhf.report.html", "cxrhf.report.files",
+    "cxrhf.pretest_tables", "cxrhf.metrics", "skops.io", "sklearn.model_selection",
 )  # fmt: skip
 
 
@@ -32,9 +31,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_twin(tmp_path_factory.mktemp("twin"), 300, 3).built
 
 
-def killed(folder: Path, words: list[str], at: Any) -> None:
-    """Kill a command before some of its writes; see killing.py."""
-    given = {"words": words, "imports": IMPORTS, "at": at}
+def killed(folder: Path, words: list[str], every: int, most: int = 1000) -> None:
+    """Kill a command before every so many of its writes; see killing.py."""
+    given = {"words": words, "imports": IMPORTS if "fit" in words else IMPORTS[:2], "every": every, "most": most}
     (folder / "commands.json").write_text(json.dumps(given))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.killing", str(folder)]
@@ -42,29 +41,30 @@ def killed(folder: Path, words: list[str], at: Any) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
-# The lock removes what killed commands left of files they were writing.
-drafts_go = pytest.mark.xfail(not hasattr(folders, "remove_drafts"), reason="drafts stay", strict=False)
-
-
 @pytest.mark.slow
-@drafts_go
 def test_fit_killed_before_each_write(built, tmp_path):
-    killed(tmp_path, ["context", "fit", str(built), "--out", str(tmp_path / "work" / "run"), *WORDS], "all")
+    killed(tmp_path, ["context", "fit", str(built), "--out", str(tmp_path / "work" / "run"), *WORDS], every=4)
+
+
+def test_predict_killed_before_its_first_writes(built, tmp_path):
+    predict_killed(built, tmp_path, onto=True, most=2)
 
 
 @pytest.mark.slow
-@drafts_go
 @pytest.mark.parametrize("onto", [False, True])
 def test_predict_killed_before_each_write(built, tmp_path, onto):
+    predict_killed(built, tmp_path, onto)
+
+
+def predict_killed(built: Path, tmp_path: Path, onto: bool, most: int = 1000) -> None:
     run = fit_context(built, out=tmp_path / "run", features=["words"], findings=["edema"], workers=1, n_resamples=10)
     onto_words = ["--onto", str(run.path / "predictions.parquet"), "--overwrite"]
     out = tmp_path / "work" / ("joined.parquet" if onto else "run")
     how = onto_words if onto else ["--build", str(built)]
-    killed(tmp_path, ["context", "predict", str(run.path), *how, "--out", str(out)], "all")
+    killed(tmp_path, ["context", "predict", str(run.path), *how, "--out", str(out)], every=1, most=most)
 
 
 @pytest.mark.slow
-@drafts_go
 def test_fit_killed_at_random(built, tmp_path):
     """kill -9 at eight random moments, with two processes that fit, each time the same command again."""
     fit = [sys.executable, "-m", "cxrhf", "context", "fit", str(built), "--features", "words,boosted", "--findings",

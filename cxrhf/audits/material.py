@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from cxrhf.errors import TableError, shorten
 from cxrhf.schema import PredictionArrays
 from cxrhf.tables.checks import MOST_GROUP
-from cxrhf.tables.matrices import TEXT
 
 Vectors = NDArray[np.float32]
 
@@ -106,9 +105,9 @@ def _layer(rows: pa.Table, data: PredictionArrays, whose: str) -> Layer:
     return Layer(at, vectors[np.searchsorted(ids, data.image_ids[at])])
 
 
-def vectors_by_image(rows: pa.Table, whose: str) -> tuple[NDArray[Any], Vectors]:
+def vectors_by_image(rows: pa.Table, whose: str) -> tuple[NDArray[np.str_], Vectors]:
     """Image ids in order, and their vectors, of one network and layer; an image with two of them is an error."""
-    ids = np.array(rows["image_id"].to_pylist(), dtype=TEXT)
+    ids = np.array(rows["image_id"].to_pylist(), dtype=str)
     order = np.argsort(ids, kind="stable")
     if (ids[order][1:] == ids[order][:-1]).any():
         raise TableError(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 from cxrhf.errors import TableError
 from cxrhf.tables.ages import AGE_BANDS, age_band
 from cxrhf.tables.groups import NO_VALUE
-from cxrhf.tables.matrices import TEXT
 
 Texts = NDArray[np.str_]
 Integers = NDArray[np.int64]
@@ -32,7 +30,7 @@ class People:
     """Images of one dataset by their ids; `values`: target -> what is known of each, "" = nothing."""
 
     dataset: str | None
-    image_ids: NDArray[Any]  # of TEXT
+    image_ids: Texts
     patients: Texts
     splits: Texts
     values: Mapping[str, Texts]
@@ -42,7 +40,7 @@ def people_of(
     image_ids: pa.ChunkedArray, tables: Sequence[pa.Table], predictions: pa.Table, notes: list[str]
 ) -> list[People]:
     """Everybody of whom these tables say which patient it is; the first that knows something is believed."""
-    ids = np.array(sorted(pc.unique(image_ids).to_pylist()), dtype=TEXT)
+    ids = np.array(sorted(pc.unique(image_ids).to_pylist()), dtype=str)
     known: dict[str, Texts] = {name: np.zeros(len(ids), dtype="U1") for name in _COLUMNS}
     age = np.full(len(ids), np.nan)
     for table in tables:
@@ -78,7 +76,7 @@ def people_of(
     ]  # fmt: skip
 
 
-def _places(table: pa.Table, ids: NDArray[Any]) -> Integers:
+def _places(table: pa.Table, ids: Texts) -> Integers:
     """Where the image of each row stands among `ids`, -1 = not there."""
     found = pc.index_in(table["image_id"], value_set=pa.array(ids.tolist(), pa.string()))
     return np.asarray(pc.fill_null(found, -1), dtype=np.int64)

@@ -116,10 +116,11 @@ class Along:
         for name in KINDS:
             values = moved.values.get(name)
             self.values[name].append(values)
-            for g in range(len(GRID)) if values is not None else ():
-                if np.isfinite(values[g]):
-                    mean = self.means.setdefault((name, g), MeanOver())
-                    mean.add(moved.drawn[name][:, g], study.units_of(name))
+            if values is None:
+                continue
+            for g in np.flatnonzero(np.isfinite(values[: len(GRID)])).tolist():
+                mean = self.means.setdefault((name, g), MeanOver())
+                mean.add(moved.drawn[name][:, g], study.units_of(name))
 
     def finish(self, macro: Macro) -> tuple[list[Row], list[Row]]:
         """All rows and curves, the means over findings last."""

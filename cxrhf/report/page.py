@@ -92,9 +92,9 @@ def make_page(
     books = open_books(results)
     texts, networks, written = (open_books(results, apart=each) for each in (PRETEST, ENCODING, REPORTS))
     if shown := shown_findings([*books, *texts]):
-        seen = {*shown, MACRO}
+        kept = {*shown, MACRO}
         books, texts = ([without_hidden(book, shown) for book in several] for several in (books, texts))
-        curves = [row for row in curves if (row["finding"] or MACRO) in seen]
+        curves = [row for row in curves if (row["finding"] or MACRO) in kept]
     found, lines, level = subjects(books), open_lines(curves), level_of(record)
     from_notes, encoded = pretest(texts, lines, level), encoding(networks, level)
     told = reports(written, curves, words, record, level)

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from cxrhf.errors import TableError
 
-# Ids: each takes the room of its own letters, where numpy's plain text takes the room of the longest for all.
-TEXT = np.dtypes.StringDType()
+# Letters up to which numpy's own text is taken, where each takes the room of the longest; else Python's strings.
+_SHORT = 64
 _BLOCK = 100_000
 
 
@@ -27,8 +27,8 @@ class PredictionArrays:
     model: str
     seed: int | None
     findings: tuple[str, ...]
-    image_ids: np.ndarray  # (n,) of TEXT
-    patient_ids: np.ndarray  # (patients,) of TEXT, sorted
+    image_ids: np.ndarray  # (n,) of str
+    patient_ids: np.ndarray  # (patients,) of str, sorted
     patients: np.ndarray  # (n,) int64, positions in patient_ids
     y: np.ndarray  # (n, k) float64: 1, 0, NaN = masked
     p: np.ndarray  # (n, k) float64: prob, or the score where is_probability is False
@@ -131,7 +131,8 @@ def _sorted_codes(column: pa.ChunkedArray) -> _Coded:
 
 
 def _texts(values: pa.Array) -> np.ndarray:
-    out = np.empty(len(values), dtype=TEXT)
+    longest = max(pc.max(pc.utf8_length(values)).as_py() or 0, 1)
+    out = np.empty(len(values), dtype=f"U{longest}" if longest <= _SHORT else object)
     for start in range(0, len(values), _BLOCK):
         out[start : start + _BLOCK] = values.slice(start, _BLOCK).to_pylist()
     return out

@@ -109,7 +109,9 @@ def refuse_long(raw: RawTable) -> None:
 
 def filled(block: Mapping[str, pa.Array], schema: pa.Schema, n_rows: int) -> pa.Table:
     """A table of this schema; columns that the block does not have are null."""
-    columns = [block[field.name] if field.name in block else pa.nulls(n_rows, field.type) for field in schema]
+    # Columns without a value share their memory: 8 to 16 MB each of a million rows.
+    blank = {kind: pa.nulls(n_rows, kind) for kind in {field.type for field in schema if field.name not in block}}
+    columns = [block[field.name] if field.name in block else blank[field.type] for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
