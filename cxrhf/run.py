@@ -79,7 +79,7 @@ class Run:
             raise RunError(
                 f"{self.path} has no {name}.parquet",
                 got=f"tables {', '.join(there) or '(none)'}",
-                next_step=f"cxrhf audit {'PREDICTIONS --out ' if 'predictions' not in there else ''}"
+                next_step=f"cxrhf audit {'' if {'predictions', 'generations'} & set(there) else 'PREDICTIONS --out '}"
                 + shlex.quote(str(self.path)),
             )
         return read_table(path, TABLES.get(name))

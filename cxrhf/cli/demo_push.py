@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,10 +20,11 @@ def dry_runs(run: Path, show: Callable[[str], None]) -> list[str]:
     from cxrhf.hub.listing import listing
     from cxrhf.hub.scan import check
     from cxrhf.tables.files import write_atomically
+    from cxrhf.tables.temporary import temporary_folder
 
     lines, lists = list[str](), list[str]()
-    with tempfile.TemporaryDirectory(prefix="cxrhf-push-") as work:
-        for command, to, private, make in _pushes(run, Path(work)):
+    with temporary_folder("demo-push") as work:
+        for command, to, private, make in _pushes(run, work):
             show(f"looking through what would be published: {command}")
             lines += ["", command]
             try:

@@ -12,10 +12,8 @@ cluster, for instance), else over all cores, else in this process where that is 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -25,6 +23,7 @@ from cxrhf.context.classifiers import fit, scores, settled
 from cxrhf.context.parts import Candidate, Family, Features, Floats, Integers, Labelled, Progress, Tried
 from cxrhf.errors import ConfigError, CxrhfError, LeakageError, TableError, shorten
 from cxrhf.metrics import auroc
+from cxrhf.tables.workers import end_with_parent
 
 T = TypeVar("T")
 
@@ -163,22 +162,9 @@ def fit_and_score(
 
 
 def _numbered(at: int, parent: int, function: Callable[..., T], *task: Any) -> tuple[int, T]:
-    _end_with(parent)
+    if os.getppid() == parent:  # not a thread of it, nor a machine of a cluster
+        end_with_parent(parent)
     return at, function(*task)
-
-
-@lru_cache
-def _end_with(parent: int) -> None:
-    """A process that `parent` started ends when that one is gone, killed or not, even in the middle of a fit."""
-    if os.getppid() != parent:  # a thread of it, or a machine of a cluster
-        return
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _hold(

@@ -35,10 +35,10 @@ from cxrhf.data.prepare import prepare
 from cxrhf.data.shards import features, fill
 from cxrhf.data.stored_times import stored_schema, to_stored
 from cxrhf.data.twin import draw_films, with_twin
-from cxrhf.data.workers import end_with_parent, forks_end_with_me
 from cxrhf.errors import ConfigError, CxrhfWarning
 from cxrhf.schema import NOTE, image_schema
 from cxrhf.tables.files import write_atomically
+from cxrhf.tables.workers import end_with_parent, forks_end_with_me
 
 CxrConfig = make_dataclass(
     "CxrConfig",

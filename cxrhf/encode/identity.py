@@ -50,7 +50,7 @@ def same_encoder(saved: Mapping[str, Any], settings: EncodeConfig) -> None:
         raise RunError(
             f"the encoder {settings.encoder} is not the one that the run was fitted with ({saved.get('encoder')})",
             got=f"different: {shown}",
-            next_step="give it the same encoder, or fit again: cxrhf context fit",
+            next_step="give it the same encoder, or fit again: cxrhf context fit BUILD",
         )
     if "dtype" in saved and saved["dtype"] != now["dtype"]:
         warnings.warn(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +24,7 @@ from cxrhf.encode.progress import Clock, Progress, remark
 from cxrhf.encode.reading import Ids, ahead, tokens_of, vectors_of
 from cxrhf.encode.texts import Distinct, Texts, as_array, distinct, joined, members, reader
 from cxrhf.errors import CxrhfError, TableError
+from cxrhf.tables.temporary import temporary_folder
 
 Vectors = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -189,17 +188,14 @@ def _store(cache: str | Path | None, encoder: Encoder, settings: EncodeConfig) -
     if n_processes() == 1:
         yield chosen
         return
-    temporary = ""
-    if main_process() and (chosen is None or not chosen.writable):
-        temporary = tempfile.mkdtemp(prefix="cxrhf-notes-")
-    kept = str(chosen.folder) if chosen is not None else None
-    told = json.loads(share(json.dumps([temporary or kept, kept if temporary else None]).encode()))
-    try:
+    with contextlib.ExitStack() as stack:
+        temporary = ""
+        if main_process() and (chosen is None or not chosen.writable):
+            temporary = str(stack.enter_context(temporary_folder("notes")))
+        kept = str(chosen.folder) if chosen is not None else None
+        told = json.loads(share(json.dumps([temporary or kept, kept if temporary else None]).encode()))
         yield Store(Path(told[0]), encoder.dim, also=Path(told[1]) if told[1] else None)
         barrier()  # nobody reads any more
-    finally:
-        if temporary:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _same_everywhere(found: Distinct) -> None:

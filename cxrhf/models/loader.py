@@ -8,12 +8,11 @@ Pictures are read once and kept as grey levels where the memory allows; else in 
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import threading
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from cxrhf.models.images import Images, Pictures
 from cxrhf.models.meter import Progress
 from cxrhf.models.pictures import Look, square
 from cxrhf.models.seeding import numbers
+from cxrhf.tables.workers import end_with_parent
 
 Integers = NDArray[np.int64]
 _NOTHING = Augment()
@@ -179,22 +179,14 @@ def read_batches(
     # One stretch over all epochs: workers are started once, and read on while the network validates.
     loader: Any = DataLoader(
         source, sampler=asks, batch_size=None, num_workers=workers, prefetch_factor=4, pin_memory=pin,
-        worker_init_fn=_end_with_parent,
+        worker_init_fn=partial(_end_with, os.getpid()),
     )  # fmt: skip
     for item in loader:
         yield _good(item)
 
 
-def _end_with_parent(_: int) -> None:
-    """End as soon as the process that started this worker is gone, killed or not: torch looks every five seconds."""
-    parent = multiprocessing.parent_process()
-
-    def wait() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
+def _end_with(parent: int, _: int) -> None:
+    end_with_parent(parent)  # torch itself looks every five seconds
 
 
 def n_workers(asked: int | None, squares: Squares, augment: Augment, *, gpu: bool, processes: int) -> int:

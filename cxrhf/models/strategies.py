@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from cxrhf.config import from_mapping, listed, within
+from cxrhf.config import from_mapping, listed, read_yaml, within
 from cxrhf.errors import ConfigError, did_you_mean
 
 MAX_NEW_TOKENS = 512
@@ -140,16 +140,11 @@ def _named(word: str, max_new_tokens: int | None) -> list[Strategy]:
 
 def read_strategies(path: str | Path) -> list[Strategy]:
     """The strategies of a YAML file; an unknown key or a wrong type is an error with the nearest known name."""
-    import yaml  # type: ignore[import-untyped]
-
     file = Path(path)
     if not file.is_file():
         beside = [each.name for each in file.parent.glob("*.y*ml")] if file.parent.is_dir() else []
         raise ConfigError(f"{file} does not exist", next_step=did_you_mean(file.name, beside) or "check the path")
-    try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file.name} is not YAML ({' '.join(str(error).split())})") from None
+    values = read_yaml(file)
     if isinstance(values, dict) and "name" not in values and values:
         if not all(isinstance(each, dict) for each in values.values()):
             raise ConfigError(f"{file.name}: a strategy without a name", next_step="add a line `name: mine`")

@@ -52,9 +52,9 @@ def check_slices(seed: int = 0, n: int = 3000) -> list[Check]:
         said = Rows(_slices(none.y, none.prob, none.embedding, {"hidden": none.hidden}, seed).results.to_pylist())
         checks.append(same(f"{name}: confirmed", "nothing", _confirmed(said)))
     rng = np.random.default_rng([seed, 12])
-    error = np.where(rng.random(n) < 0.01, 0.95, 0.05) * rng.random(n)
+    missed_by = np.where(rng.random(n) < 0.01, 0.95, 0.05) * rng.random(n)
     y = (rng.random(n) < 0.3).astype(int)
-    prob = np.where(y == 1, 1 - error, error)
+    prob = np.where(y == 1, 1 - missed_by, missed_by)
     vectors, traits = rare_misses(prob, seed=seed)
     said = Rows(_slices(y, prob, vectors, traits, seed).results.to_pylist())
     return [*checks, same("rare misses, random attributes: confirmed", "nothing", _confirmed(said))]

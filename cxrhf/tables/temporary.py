@@ -45,5 +45,5 @@ def _remove_abandoned(place: Path, prefix: str) -> None:
     folders |= {path.name[1:].removesuffix(".lock") for path in place.glob(f".{prefix}*.lock")}
     for name in sorted(folders):
         # Held by a command that is at work, or of another user.
-        with contextlib.suppress(RunError, OSError), one_writer(place / name, "push", "temporary folder"):
+        with contextlib.suppress(RunError, OSError), one_writer(place / name, "cleaning up", "temporary folder"):
             shutil.rmtree(place / name, ignore_errors=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from cxrhf.config_score import ScoreConfig
 from cxrhf.errors import RunError, TableError, need_packages
 from cxrhf.imaging.predicting import Written
 from cxrhf.tables.places import free
+from cxrhf.tables.temporary import temporary_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -157,7 +157,7 @@ def encoder_of(config: ScoreConfig) -> Iterator[tuple[str, EncodeConfig]]:
         with contextlib.ExitStack() as stack:
             root = cache_folder(config.cache)
             if root is None:
-                root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cxrhf-encoder-")))
+                root = stack.enter_context(temporary_folder("encoder"))
             folder = checkpoint_folder(path, name or path.stem, config.tokenizer, root)
             yield name or path.stem, config.encode(str(folder))
     else:

@@ -608,15 +608,15 @@ def test_links_are_removed_and_what_they_point_to_stays(source, tmp_path):
 
 
 _WORKER = """
-import os, sys, time; from cxrhf.data.workers import end_with_parent
+import os, sys, time; from cxrhf.tables.workers import end_with_parent
 end_with_parent(int(sys.argv[1])); print("works", flush=True); time.sleep(60)
 """
 _STARTED = """
-import os, subprocess, sys, time; from cxrhf.data.workers import end_with_parent
+import os, subprocess, sys, time; from cxrhf.tables.workers import end_with_parent
 end_with_parent(os.getpid()); subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())]); time.sleep(60)
 """
 _FORKED = """
-import os, time; from cxrhf.data.workers import forks_end_with_me
+import os, time; from cxrhf.tables.workers import forks_end_with_me
 with forks_end_with_me():
     if not os.fork():
         print("works", flush=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cxrhf.data.synthetic.devices import DEVICES
 from cxrhf.data.synthetic.people import People
-from cxrhf.data.workers import end_with_parent
+from cxrhf.tables.workers import end_with_parent
 
 if TYPE_CHECKING:
     import polars as pl
