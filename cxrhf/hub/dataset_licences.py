@@ -56,7 +56,8 @@ def shared_rows(build: Build, work: Path) -> tuple[Build, list[str], list[str]]:
     if not kept:
         raise HubError(f"{build.folder}: none of its {len(images):,} pictures has a licence that lets others share it",
                        got=_counted(outside), allowed="CC BY, CC BY-SA, CC BY-NC, CC BY-NC-SA, CC0, Apache 2.0",
-                       next_step=f"publish its recipe: cxrhf push dataset {shlex.quote(str(build.folder))} --recipe --to NAME")  # fmt: skip
+                       next_step="publish its recipe: cxrhf push dataset "
+                       f"{shlex.quote(str(build.folder))} --recipe --to USER/NAME")  # fmt: skip
     said = [_TABLE, "Pictures by licence (attribute `licence` says it for each): " + _counted(inside) + "."]
     if not outside:
         return build, said, []
