@@ -2,8 +2,8 @@
 
 `open_raw` learns a file's columns first, so that only the columns that are needed are parsed; every complaint names the
 file and the line. `write_table` writes beside the target and renames, so a table is there whole or not at all.
-Known limits: a text file is held in memory once while it is read; JSON lines have no NaN, so NaN is written as null;
-CSV holds no lists or structs.
+Known limits: a text file is held in memory once while it is read, so a gzip file may hold 2 GB at most; JSON lines have
+no NaN, so NaN is written as null; CSV holds no lists or structs.
 """
 
 from __future__ import annotations
