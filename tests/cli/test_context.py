@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import importlib.util
 import json
 import os
 import shutil
-import threading
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +20,8 @@ from cxrhf.context import cluster, packages, store
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning
 from cxrhf.pretesting import fit_context, fit_run, load_context
 from cxrhf.schema import read_table, write_table
-from cxrhf.tables.folders import one_writer
 from tests.context.forging import change, seal
+from tests.locked import held
 from tests.pretest_twin import make_twin
 
 WORDS = ("--features", "words", "--findings", "cardiomegaly", "--workers", "1", "--n-resamples", "20")
@@ -157,26 +154,6 @@ def test_one_writer_a_run(run, built, model, tmp_path, capsys):
     assert files(run) == before
     assert not out.exists()
     assert cli.main(["context", "predict", str(run), "--onto", str(model)]) == 0  # a file, written at once
-
-
-@contextlib.contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """`folder` in the hands of another thread."""
-    ready, over = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with one_writer(folder, "train"):
-            ready.set()
-            over.wait(60)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert ready.wait(60)
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def test_encoders_are_opened_before_the_first_note_is_read(built, tmp_path, monkeypatch, capsys):
