@@ -1,9 +1,9 @@
 """A command -> the same command killed (kill -9) before one of its writes, and run again.
 
 `python -m tests.killing FOLDER` reads FOLDER/commands.json: the words of a command for cxrhf, which writes below
-FOLDER/work; modules to import; and before which writes it is killed: one in `every`, `most` times at most. Each time is
-a fork of this process, so that imports count once. A write is a file that is opened for it, renamed or removed, or a
-folder that is made.
+FOLDER/work; modules to import; a folder that is copied to FOLDER/work first (`start`, or none); and before which writes
+it is killed: one in `every`, `most` times at most. Each time is a fork of this process, so that imports count once. A
+write is a file that is opened for it, renamed or removed, or a folder that is made.
 """
 
 from __future__ import annotations
@@ -87,7 +87,10 @@ def main(folder: Path) -> int:
 
     def fresh() -> None:
         shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
+        if given.get("start"):
+            shutil.copytree(given["start"], place)
+        else:
+            place.mkdir()
 
     fresh()
     assert forked(run(0)) == 0, (folder / "log").read_text()

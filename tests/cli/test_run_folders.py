@@ -284,7 +284,7 @@ def test_what_the_files_beside_weights_say_is_checked(place: Path, capsys: pytes
     ]  # fmt: skip
     for said in changes:
         path.write_text(json.dumps({"name": "model"} | said))
-        assert "is of the wrong kind" in refused(capsys, "report", "run")
+        assert "does not hold what it should" in refused(capsys, "report", "run")
     path.write_text("[" * 100_000)
     assert "is damaged" in refused(capsys, "report", "run")
     path.unlink()
@@ -325,7 +325,7 @@ def test_a_card_with_a_hostile_results_json_is_one_line(place: Path, capsys: pyt
 
 
 def test_a_model_with_a_very_long_name_gets_a_card(place: Path) -> None:
-    names = ["m" * 5000, "m" * 5000 + "!", "模" * 3000]
+    names = ["m" * 500, "m" * 499 + "!", "模" * 500]  # as long as a name may be
     rows = read_table(place / "results.parquet", RESULT).to_pylist()
     many = [row | {"model": name} for name in names for row in rows]
     write_table(table_of(many, RESULT), place / "results.parquet")

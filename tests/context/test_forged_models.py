@@ -198,7 +198,7 @@ def test_a_part_cannot_take_the_place_of_another(saved, tmp_path):
     [
         lambda c: c["encoders"]["org/encoder"].update(settings=[]),
         lambda c: c["encoders"]["org/encoder"]["settings"].update(encoder=5),
-        lambda c: c["encoders"]["org/encoder"]["settings"].update(overlap="1"),
+        lambda c: c["encoders"]["org/encoder"]["settings"].update(overlap="one"),
         lambda c: c["encoders"]["org/encoder"]["settings"].update(more=1),
         lambda c: c["encoders"]["org/encoder"]["identity"].update(dim=2**40),
         lambda c: c["encoders"]["org/encoder"]["identity"].update(dim=True),

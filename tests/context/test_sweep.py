@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -263,16 +262,6 @@ def test_spread_where_no_generator_is_to_be_had():
 
 def _square(at: int) -> int:
     return at * at
-
-
-def test_a_process_ends_with_the_one_that_started_it(monkeypatch):
-    ended = threading.Event()
-    parents = iter([7, 7, 1])
-    monkeypatch.setattr(module.os, "getppid", lambda: next(parents))
-    monkeypatch.setattr(module.os, "_exit", lambda _: ended.set())
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
-    module._end_with.__wrapped__(7)
-    assert ended.wait(10)
 
 
 @pytest.mark.slow

@@ -39,8 +39,6 @@ def test_what_cxrhf_json_says_is_checked(place: Path, twin: Path, capsys: pytest
         path.write_text(json.dumps(about | change))
         assert predicted(place, twin) == 2
         assert "does not hold what it should" in capsys.readouterr().err
-    path.write_text(json.dumps(about | {"settings": None}))
-    assert predicted(place, twin) == 0
 
 
 @pytest.mark.parametrize("verb", ["predict", "embed"])

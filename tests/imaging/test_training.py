@@ -546,7 +546,7 @@ def test_a_calibration_that_was_stopped_is_never_taken_for_one(
         replace(*given, **named)  # type: ignore[arg-type]
 
     for before in ("raw", "isotonic"):
-        for at in range(5):  # two calibrations, two tables, run.json
+        for at in range(6):  # two calibrations, run.json (no longer finished), two tables, run.json
             folder = tmp_path / f"{before}-{at}"
             shutil.copytree(trained, folder)
             if before != "raw":
@@ -561,9 +561,9 @@ def test_a_calibration_that_was_stopped_is_never_taken_for_one(
             assert state(folder) is True
             assert read_table(folder / "predictions.parquet", PREDICTION).equals(wanted)
     assert states == {
-        ("raw", 0, None), ("raw", 1, False), ("raw", 2, False), ("raw", 3, True), ("raw", 4, True),
-        ("isotonic", 0, True), ("isotonic", 1, "refused"), ("isotonic", 2, "refused"), ("isotonic", 3, True),
-        ("isotonic", 4, True),
+        ("raw", 0, None), ("raw", 1, False), ("raw", 2, False), ("raw", 3, False), ("raw", 4, True), ("raw", 5, True),
+        ("isotonic", 0, True), ("isotonic", 1, "refused"), ("isotonic", 2, "refused"), ("isotonic", 3, "refused"),
+        ("isotonic", 4, True), ("isotonic", 5, True),
     }  # fmt: skip
     assert run("predict", folder, "--build", twin, "--splits", "validate,test,train", "--raw") == 0
     assert state(folder) is False

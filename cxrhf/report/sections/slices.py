@@ -37,8 +37,8 @@ _CAREFUL = (
     "every image is scored right with certainty. That a slice has a high one is no evidence of anything: vectors hold "
     "the score, so some slice always has. What counts as confirmed: on patients that had no part in finding the slice, "
     "an attribute is over-represented in it, and images with that attribute, wherever they lie, have an error that "
-    "differs in the same direction. Each attribute of a class is tested once, by dealing it to other patients. At most "
-    "5% of the attributes that are called confirmed are expected to be false."
+    "differs in the same direction. Each attribute of a class is tested once, by a permutation test over patients; at "
+    "most 5% of the attributes called confirmed are expected to be false."
 )
 
 
