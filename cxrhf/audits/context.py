@@ -36,7 +36,7 @@ from cxrhf.audits.strata import (
     studies_of,
 )
 from cxrhf.metrics.checks import undefined
-from cxrhf.metrics.estimates import FEW, ROUNDING, mean_over, settled
+from cxrhf.metrics.estimates import ROUNDING, in_mean, mean_note, mean_over, settled
 from cxrhf.metrics.intervals import UnitCount
 from cxrhf.metrics.operating import sensitivity_at_specificity
 
@@ -186,10 +186,9 @@ def _mean(
     make: RowMaker, metric: str, items: Sequence[_Item], known: dict[tuple[str, ...], Counts], **options: Any
 ) -> Row:
     """The mean over findings; `known` keeps the counts of sets of findings from one number to the next."""
-    defined = [item for item in items if not np.isnan(item.value)]
-    # One finding with three positives in a stratum would blur the mean of all the others.
-    if enough := [item for item in defined if min(item.units.effective_positive, item.units.effective_negative) >= FEW]:
-        defined = enough
+    values, names = [item.value for item in items], [item.finding.name for item in items]
+    kept = in_mean(values, [item.units for item in items])
+    defined = [items[k] for k in kept]
     behind = [item.finding for item in defined or items]
     key = tuple(finding.name for finding in behind)
     if key not in known:
@@ -198,7 +197,7 @@ def _mean(
     if not defined:
         said = f"{metric} is undefined for every finding"
         return make.row(metric, MACRO, known[key], np.nan, note=said, **options)
-    note = f"mean of {len(defined)} of {len(make.sample.data.findings)} findings"
+    note = mean_note(names, values, kept, len(make.sample.data.findings))
     more = _DIFFERENCE_NOTES.get(metric) if options.get("versus") else None
     replicates = [item.drawn for item in defined if item.drawn is not None]
     if replicates:

@@ -13,7 +13,7 @@ from cxrhf.audits.rates import OPTIMISTIC, capped
 from cxrhf.audits.rows import MACRO, Row, RowMaker, everything
 from cxrhf.audits.sample import Counts, Finding, Floats, Sample
 from cxrhf.metrics.checks import undefined
-from cxrhf.metrics.estimates import Mean, mean_over
+from cxrhf.metrics.estimates import Mean, in_mean, mean_note, mean_over
 from cxrhf.metrics.intervals import UnitCount, count_units
 from cxrhf.metrics.operating import max_f1_threshold
 
@@ -136,7 +136,7 @@ class Macro:
         optimistic: bool = False,
     ) -> Row:
         """The mean of what is defined, one value for each study; `drawn`: replicates of each, or of the mean itself."""
-        defined = [k for k, value in enumerate(values) if np.isfinite(value)]
+        defined = in_mean(values, [study.finding.counts.units for study in self.studies])
         chosen = [self.studies[k] for k in defined] or self.studies
         names = tuple(study.finding.name for study in chosen)
         if names not in self.seen:  # counting images and patients is slow
@@ -145,7 +145,7 @@ class Macro:
         if not defined:
             note = f"{name} is undefined for every finding"
             return self.make.row(name, MACRO, counts, np.nan, slice=slice, known=known, how=how, note=note)
-        note = f"mean of {len(defined)} of {len(self.studies)} findings"
+        note = mean_note([study.finding.name for study in self.studies], values, defined)
         if optimistic and any(study.threshold.absent for study in chosen):
             note += f"; {OPTIMISTIC}"
         value = float(np.mean([values[k] for k in defined]))

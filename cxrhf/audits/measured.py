@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cxrhf.audits.rates import directed
 from cxrhf.audits.rows import MACRO, Row, RowMaker, everything
 from cxrhf.audits.sample import Counts, Finding
-from cxrhf.metrics.estimates import mean_over, settled
+from cxrhf.metrics.estimates import in_mean, mean_note, mean_over, settled
 from cxrhf.metrics.intervals import UnitCount
 
 Floats = NDArray[np.float64]
@@ -92,7 +92,9 @@ def _mean(
     versus: str | None = None,
 ) -> list[Row]:
     """The mean over the findings for which all the `asked` numbers are defined; `counted`: data behind some of them."""
-    inside = [k for k, each in enumerate(numbers) if all(n in each and np.isfinite(each[n].value) for n in asked)]
+    defined = [all(n in each and np.isfinite(each[n].value) for n in asked) for each in numbers]
+    values = [each[name].value if there else np.nan for there, each in zip(defined, numbers, strict=True)]
+    inside = in_mean(values, [finding.counts.units for finding in findings])
     if not inside:
         return []
     chosen = [numbers[k][name] for k in inside]
@@ -111,7 +113,7 @@ def _mean(
         versus=versus,
         tested=versus not in UNTESTED and len(inside) > 1,  # of one finding there is nothing more to test
         units=mean.units if mean else None,
-        note=f"mean of {len(inside)} of {len(make.sample.data.findings)} findings",
+        note=mean_note([finding.name for finding in findings], values, inside, len(make.sample.data.findings)),
     )
     return [directed(row)]
 

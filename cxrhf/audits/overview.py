@@ -33,7 +33,7 @@ from cxrhf.audits.rates import (
 from cxrhf.audits.rows import MACRO, Part, Row, RowMaker, everything
 from cxrhf.audits.sample import Counts, Finding, Sample
 from cxrhf.metrics import calibration, ranking
-from cxrhf.metrics.estimates import FEW, mean_over
+from cxrhf.metrics.estimates import FEW, in_mean, mean_note, mean_over
 from cxrhf.metrics.reliability import calibration_line
 from cxrhf.metrics.resample import Option
 
@@ -184,25 +184,28 @@ def _macro_rows(
     rows = []
     names = dict.fromkeys(name for point in points for name in point.values)
     counted: dict[tuple[int, ...], Counts] = {}  # most metrics are defined for the same findings
+    units = [finding.counts.units for finding in findings]
     for name in names:
-        defined = [k for k, point in enumerate(points) if np.isfinite(point.values.get(name, np.nan))]
-        chosen = tuple(defined or range(len(findings)))
+        values = [point.values.get(name, np.nan) for point in points]
+        kept = in_mean(values, units)
+        chosen = tuple(kept or range(len(findings)))
         if chosen not in counted:
             counted[chosen] = everything(sample, [findings[k] for k in chosen])
         counts = counted[chosen]
-        if not defined:
+        if not kept:
             rows.append(make.row(name, MACRO, counts, np.nan, note=f"{name} is undefined for every finding"))
             continue
-        note = f"mean of {len(defined)} of {len(findings)} findings"
-        value = float(np.mean([points[k].values[name] for k in defined]))
-        mean = mean_over([replicates[k][name] for k in defined], [findings[k].counts.units for k in defined])
+        note = mean_note([finding.name for finding in findings], values, kept)
+        value = float(np.mean([values[k] for k in kept]))
+        mean = mean_over([replicates[k][name] for k in kept], [units[k] for k in kept])
         row = make.row(name, MACRO, counts, value, mean.replicates, units=mean.units, note=note, known=known(name))
         rows.append(directed(row))
-    expected = [point.expected_ace for point in points if np.isfinite(point.expected_ace)]
-    if expected:
-        counts = everything(sample, [f for f in findings if f.is_probability])
-        note = f"mean of {len(expected)} of {len(findings)} findings"
-        rows.append(make.row("expected_ace", MACRO, counts, float(np.mean(expected)), note=note))
+    expected = [point.expected_ace for point in points]
+    if kept := in_mean(expected, units):
+        counts = everything(sample, [findings[k] for k in kept])
+        note = mean_note([finding.name for finding in findings], expected, kept)
+        value = float(np.mean([expected[k] for k in kept]))
+        rows.append(make.row("expected_ace", MACRO, counts, value, note=note))
     return rows
 
 

@@ -21,7 +21,7 @@ from scipy.special import expit, logit
 from cxrhf.audits.imbalance_study import Macro, Study
 from cxrhf.audits.rows import Row, RowMaker
 from cxrhf.audits.sample import Sample
-from cxrhf.metrics.estimates import MeanOver
+from cxrhf.metrics.estimates import Mean, MeanOver, is_common
 from cxrhf.metrics.intervals import interval
 from cxrhf.metrics.prevalence import (
     Walk,
@@ -100,7 +100,7 @@ class Along:
         self.rows: list[Row] = []
         self.curves: list[Row] = []
         self.values: dict[str, list[Floats | None]] = {name: [] for name in KINDS}  # of each finding, (grid,)
-        self.means: dict[tuple[str, int], MeanOver] = {}
+        self.means: dict[tuple[str, int, bool], MeanOver] = {}  # of common findings, and of rare ones
 
     def add(self, study: Study, here: Walk, drawn: Walk, k: int) -> None:
         """`here` and `drawn` hold, at place k, the sums at the max-F1 threshold and at the thresholds of net benefit,
@@ -119,7 +119,7 @@ class Along:
             if values is None:
                 continue
             for g in np.flatnonzero(np.isfinite(values[: len(GRID)])).tolist():
-                mean = self.means.setdefault((name, g), MeanOver())
+                mean = self.means.setdefault((name, g, is_common(study.finding.counts.units)), MeanOver())
                 mean.add(moved.drawn[name][:, g], study.units_of(name))
 
     def finish(self, macro: Macro) -> tuple[list[Row], list[Row]]:
@@ -127,13 +127,17 @@ class Along:
         means = [self._means_at(macro, g, pi) for g, pi in enumerate(GRID)]
         return self.rows + _chosen(means), self.curves + _curves(self.make.sample, means, GRID)
 
+    def _mean(self, name: str, g: int) -> Mean | list[Floats | None]:
+        found = self.means.get((name, g, True)) or self.means.get((name, g, False))
+        return [] if found is None else found.mean()
+
     def _means_at(self, macro: Macro, g: int, pi: float) -> list[Row]:
         """The means over findings at one prevalence."""
         return [
             macro.row(
                 name,
                 [np.nan if each is None else each[g] for each in values],
-                self.means[name, g].mean() if (name, g) in self.means else [],
+                self._mean(name, g),
                 slice=f"prevalence={pi:g}",
                 how=f"risk threshold {RISK:g}, p corrected for the prevalence" if name == "net_benefit" else None,
                 optimistic=name in _RATES,

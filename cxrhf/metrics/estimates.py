@@ -270,6 +270,33 @@ def _weighted(name: str, options: Mapping[str, Any]) -> Callable[[Floats, Floats
     return value
 
 
+def in_mean(values: Sequence[float], units: Sequence[UnitCount]) -> list[int]:
+    """Which findings a mean is of: those with a value and FEW patients of either class; of none as many, all with one.
+
+    A finding with three positives cannot be resampled, and its interval would be that of the mean: .094 to .858 where
+    the other thirteen have .39 to .50.
+    """
+    defined = [k for k, value in enumerate(values) if np.isfinite(value)]
+    return [k for k in defined if is_common(units[k])] or defined
+
+
+def is_common(units: UnitCount) -> bool:
+    """Whether both classes have the patients that a mean over findings asks for."""
+    return min(units.effective_positive, units.effective_negative) >= FEW
+
+
+def mean_note(names: Sequence[str], values: Sequence[float], kept: Sequence[int], among: int | None = None) -> str:
+    """What a mean is of, and which findings are left out although they have a value. `among`: of how many, if of more.
+
+    >>> mean_note(["edema", "hernia", "mass"], [0.8, 0.9, float("nan")], [0])
+    'mean of 1 of 3 findings; left out for fewer than 10 patients of a class: hernia'
+    """
+    rare = [names[k] for k, value in enumerate(values) if np.isfinite(value) and k not in kept]
+    more = f" and {len(rare) - 10:,} more" if len(rare) > 10 else ""
+    out = f"; left out for fewer than {FEW} patients of a class: {', '.join(rare[:10])}{more}" if rare else ""
+    return f"mean of {len(kept)} of {among or len(names)} findings{out}"
+
+
 class Mean(NamedTuple):
     """Replicates of a mean over findings, and the patients its interval rests on."""
 
@@ -280,8 +307,8 @@ class Mean(NamedTuple):
 def mean_over(replicates: Sequence[Floats], units: Sequence[UnitCount]) -> Mean:
     """The mean over findings in each replicate; undefined where any of them is, so that the set never changes.
 
-    The effective patients are Satterthwaite's: a rare finding matters as much as its share of the variance. Below FEW
-    patients the replicates do not know that variance, so the scarcest finding then decides for all.
+    The effective patients are Satterthwaite's: a rare finding matters as much as its share of the variance. Where all
+    have fewer than FEW patients the replicates do not know that variance, so the scarcest finding decides for all.
     """
     gathered = MeanOver()
     for drawn, behind in zip(replicates, units, strict=True):
@@ -313,9 +340,9 @@ class MeanOver:
 
 def _units_of_mean(variance: Floats, units: Sequence[UnitCount]) -> UnitCount:
     def effective(patients: Sequence[float]) -> float:
-        if min(patients) < FEW:
+        if max(patients) < FEW:
             return float(min(patients))
-        freedom = np.asarray(patients) - 1
+        freedom = np.maximum(np.asarray(patients) - 1, 1)
         total = float((variance**2 / freedom).sum())
         return float(variance.sum() ** 2 / total) + 1 if total > 0 else float(min(patients))
 
