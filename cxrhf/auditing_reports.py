@@ -36,8 +36,10 @@ def holds_reports(source: Any, config: AuditConfig) -> bool:
 
 def holds_predictions(source: Any, *, reports: bool) -> bool:
     """Whether a source that has reports, or not, has predictions too: what has neither, its reader must say."""
+    from cxrhf.tables.sources import predictions_in
+
     if isinstance(source, (str, Path)) and Path(source).is_dir():
-        return (Path(source) / "predictions.parquet").is_file() or not reports
+        return predictions_in(Path(source)) is not None or not reports
     return not reports
 
 

@@ -104,11 +104,13 @@ def snake_case(text: str) -> str:
 
 
 def finding_name(text: str) -> str:
-    """The house name of a finding.
+    """The house name of a finding; a characteristic of patients that a network was trained on keeps its name.
 
-    >>> finding_name("Effusion"), finding_name("Pleural_Thickening"), finding_name("Bone Cyst")
-    ('pleural_effusion', 'pleural_thickening', 'bone_cyst')
+    >>> finding_name("Effusion"), finding_name("Pleural_Thickening"), finding_name("Bone Cyst"), finding_name("sex=F")
+    ('pleural_effusion', 'pleural_thickening', 'bone_cyst', 'sex=F')
     """
+    if "=" in text:
+        return text.strip()
     name = snake_case(text)
     return _SPELLINGS.get(name, name)
 

@@ -113,8 +113,10 @@ def open_run(
     check_folder(folder, overwrite=overwrite or inputs is None)
     earlier = _read_record(folder, tolerant=overwrite)
     if inputs is None:
-        own = folder / "predictions.parquet"
-        kept = (earlier or {}).get("inputs") or ([asdict(fingerprint(own))] if own.is_file() else [])
+        from cxrhf.tables.sources import predictions_in
+
+        own = predictions_in(folder)
+        kept = (earlier or {}).get("inputs") or ([] if own is None else [asdict(fingerprint(own))])
     else:
         kept = [asdict(each) for each in inputs]
         if not check_inputs(folder, inputs, overwrite=overwrite):

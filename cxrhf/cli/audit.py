@@ -153,13 +153,12 @@ def inputs_of(sources: Sequence[Path], config: AuditConfig) -> list[Input]:
     Annotations are no inputs: a run may be audited again with more of them.
     """
     from cxrhf.run import fingerprint
+    from cxrhf.tables.sources import predictions_in
 
-    tables = ("predictions.parquet", "generations.parquet")
-    files = [
-        path
-        for each in sources
-        for path in ([each / name for name in tables if (each / name).is_file()] if each.is_dir() else [each])
-    ]
+    files: list[Path] = []
+    for each in sources:
+        held = (predictions_in(each), each / "generations.parquet") if each.is_dir() else (each,)
+        files += [path for path in held if path is not None and path.is_file()]
     named = {"notes": "build", "context": "predictions", "embeddings": "embeddings", "attributes": "attributes"}
     for flag, table in named.items():
         given, inside = getattr(config, flag), "build.json" if table == "build" else f"{table}.parquet"

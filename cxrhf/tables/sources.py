@@ -37,9 +37,15 @@ def listed_sources(source: Any) -> list[Any]:
     return [source]
 
 
+def predictions_in(run: Path) -> Path | None:
+    """The predictions of a run folder; of a network that was trained on the sex or race alone, those of it."""
+    there = (run / name for name in ("predictions.parquet", "characteristics.parquet"))
+    return next(filter(Path.is_file, there), None)
+
+
 def _run_table(path: Path) -> Path:
-    if path.is_dir() and (path / "predictions.parquet").is_file():
-        return path / "predictions.parquet"
+    if path.is_dir() and (found := predictions_in(path)):
+        return found
     if path.is_dir():
         raise TableError(
             f"{path} is a folder without predictions.parquet",

@@ -26,7 +26,7 @@ from cxrhf import cli
 from cxrhf.data.load import load_images
 from cxrhf.errors import CxrhfError
 from cxrhf.models.saved import load_saved
-from cxrhf.schema import PREDICTION, load_predictions, read_table
+from cxrhf.schema import PREDICTION, RESULT, load_predictions, read_table
 from tests.locked import held
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,6 +122,21 @@ def test_another_build_gets_a_run_of_its_own(trained: Path, tmp_path: Path, monk
     assert of["edema"]["label"].null_count == 0
     assert of["support_devices"]["label"].null_count == of["support_devices"].num_rows  # NIH has no such label
     assert set(rows["dataset"].to_pylist()) == set(images["dataset"].to_pylist())
+
+
+def test_a_network_of_the_sex_alone_is_audited(twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`predict` said next: audit; `audit` said next: predict."""
+    folder = tmp_path / "run"
+    assert run("train", twin, "--out", folder, *FEW, "--tasks", "sex", "--epochs", "1", "--name", "net") == 0
+    assert run("predict", folder, "--build", twin) == 0
+    assert not (folder / "predictions.parquet").exists()
+    assert run("audit", folder, "--n-resamples", "20") == 0
+    found = read_table(folder / "results.parquet", RESULT)
+    rows = found.filter(pc.equal(found["metric"], "auroc")).to_pylist()
+    own = [row for row in rows if row["audit"] == "overview" and row["finding"] == "sex=F"]
+    assert own
+    assert 0 < own[0]["value"] < 1
+    assert "Sex (F)" in (folder / "report.html").read_text()
 
 
 def test_embeddings(trained: Path, twin: Path, tmp_path: Path) -> None:
