@@ -99,7 +99,8 @@ class AuditConfig(ReportFields):
         default=(),
         metadata={
             "metavar": "FINDING=P,...",
-            "help": "Share of positives in training, one number or one a finding; the evaluated set's if not given.",
+            "help": "Share of positives in training, one number or one a finding: for the weights of IPW, and as the "
+            "reference of the Brier skill outside strata. The evaluated set's if not given.",
         },
     )
     image: str | None = field(default=None, metadata=_COLUMN | {"help": "Image id."})

@@ -84,14 +84,14 @@ def context(sample: Sample) -> Part:
     return Part(rows, [], notes)
 
 
-def _how(study: Study, name: str, prevalence: float | None) -> str | None:
+def _how(study: Study, name: str) -> str | None:
     if name == LOCAL:
         return f"threshold set in this group, specificity {SPECIFICITY} asked"
     if name in ("sensitivity_global", "specificity_global"):
         return study.threshold.how
     if name == "expected_ace":
         return "200 simulations of y ~ Bernoulli(p)"
-    return f"against the training prevalence {prevalence:g}" if name == "brier_skill_score" and prevalence else None
+    return "against the stratum's own prevalence" if name == "brier_skill_score" else None
 
 
 def _behind(name: str, units: UnitCount) -> UnitCount:
@@ -101,7 +101,6 @@ def _behind(name: str, units: UnitCount) -> UnitCount:
 
 def _cell_rows(make: RowMaker, study: Study, cell: Cell) -> list[Row]:
     stratum, finding, point = cell.stratum, cell.stratum.finding, cell.point
-    prevalence = make.sample.settings.training_prevalence(finding.name)
     rows: list[Row] = []
 
     def add(metric: str, value: float, note: str | None = None, **options: Any) -> None:
@@ -117,7 +116,7 @@ def _cell_rows(make: RowMaker, study: Study, cell: Cell) -> list[Row]:
             replicates=cell.drawn.get(metric),
             known=_KNOWN.get(metric),
             units=_behind(metric, finding.counts.units),
-            how=_how(study, metric, prevalence),
+            how=_how(study, metric),
         )
     silent = "no threshold keeps the specificity: nothing is called positive" if np.isinf(point.threshold) else None
     add(f"{LOCAL}.threshold", point.threshold, silent)

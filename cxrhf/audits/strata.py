@@ -194,8 +194,7 @@ def _cell(sample: Sample, stratum: Stratum, threshold: Common, drawn: dict[str, 
     if finding.is_probability:
         values[ERROR] = adaptive_calibration_error(y, p, weight)
         values["expected_ace"] = expected_ace(p, weight, seed=sample.settings.seed)
-        prevalence = sample.settings.training_prevalence(finding.name)
-        values["brier_skill_score"] = brier_skill_score(y, p, weight, prevalence)
+        values["brier_skill_score"] = brier_skill_score(y, p, weight)  # against the stratum's own prevalence
     return Cell(stratum, point, values, drawn)
 
 
@@ -213,8 +212,7 @@ def _replicates(
         apart[parts[name].at, column] = parts[name].y
     asked: dict[str, dict[str, float]] = {LOCAL: {"specificity": SPECIFICITY}, "prevalence": {}}
     if finding.is_probability:
-        prevalence = sample.settings.training_prevalence(finding.name)
-        asked |= {ERROR: {}, "brier_skill_score": {} if prevalence is None else {"prevalence": prevalence}}
+        asked |= {ERROR: {}, "brier_skill_score": {}}
     options: dict[str, Any] = {"draws": sample.draws, "workers": sample.workers}
     found = bootstrap_many(asked, apart, np.broadcast_to(p[:, None], apart.shape), weight, **options)
     drawn: dict[str, dict[str, Floats]] = {name: {} for name in parts}

@@ -124,8 +124,9 @@ def doubtful(fresh: pa.Table, stored: pa.Table) -> list[str]:
 def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
     """Rows of `model="context"` -> the columns `pretest` and `mention` of an image model's rows, by image and finding.
 
-    What the predictions already have is kept. An image whose patient is another one in the two tables is an error: then
-    the ids mean different things.
+    What the predictions have in these columns is replaced, so that strata are never made of two sources; a column that
+    the run has not at all is kept. An image whose patient is another one in the two tables is an error: then the ids
+    mean different things.
     """
     known = context.filter(pc.equal(context["model"], MODEL))
     key = _key(known)
@@ -156,10 +157,15 @@ def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
     about: dict[str, Any] = {"rows": predictions.num_rows, "rows_with_context": len(at) - at.null_count}
     for name, column in (("pretest", "prob"), ("mention", "mention")):
         place = table.schema.get_field_index(name)
-        if table[name].null_count < table.num_rows:
-            said.append(f"the predictions have {name} of their own: it is kept, and filled in where it is missing")
-        filled = pc.coalesce(table[name], known[column].take(at))
-        table = table.set_column(place, table.schema.field(place), filled)
+        values = known[column].take(at)
+        if values.null_count == len(values):
+            continue
+        if own := table.num_rows - table[name].null_count:
+            said.append(
+                f"the predictions have {name} of their own in {own:,} rows: the context run's takes its place; leave "
+                "--context out to use theirs"
+            )
+        table = table.set_column(place, table.schema.field(place), values)
     said += _lacking(predictions, known, at, about)
     return Joined(table, said, about)
 

@@ -246,13 +246,14 @@ def test_few_negatives_get_the_careful_rule_beside() -> None:
             assert f"{negatives} negatives" in row["note"]
 
 
-def test_training_prevalence_is_the_reference_of_the_skill() -> None:
+def test_the_reference_of_the_skill_is_the_stratums_own_prevalence() -> None:
+    """CONTEXT's Table A.22, also where the weights of equation 1 take the training prevalence."""
     made = context(1500, seed=12)
     found = strata(planted_block(made), n_resamples=30, train_prevalence=("0.3",))
     rows = metrics.quantile_groups(made.pretest).top
     row = found("brier_skill_score", "pretest=top")
-    assert row["value"] == pytest.approx(metrics.brier_skill_score(made.y[rows], made.prob[rows], prevalence=0.3))
-    assert "against the training prevalence 0.3" in row["method"]
+    assert row["value"] == pytest.approx(metrics.brier_skill_score(made.y[rows], made.prob[rows]))
+    assert "against the stratum's own prevalence" in row["method"]
 
 
 def test_a_model_calibrated_in_every_stratum_shows_no_excess() -> None:

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from cxrhf.context.parts import Candidate
-from cxrhf.context.predict import doubtful, open_encoders
+from cxrhf.context.predict import doubtful, join_context, open_encoders
 from cxrhf.context.store import Bundle, StoredModel
 from cxrhf.encode import download
 from cxrhf.errors import CxrhfError, TableError
+from cxrhf.schema import PREDICTION, check
 
 
 def rows(images: str, patients: str, dataset: str | None = "one") -> pa.Table:
@@ -82,3 +83,17 @@ def test_bin_weights_are_read_only_if_the_user_says_so(tmp_path):
 
 def test_encoders_that_no_finding_needs_are_left_alone():
     assert open_encoders(reads_with("someone/encoder"), ["fracture"], device="cpu", allow_bin=False, fetch=False) == {}
+
+
+def test_a_context_run_takes_the_place_of_what_the_predictions_have() -> None:
+    """Gaps of a column were filled from the run: strata of two sources."""
+
+    def rows(model: str, **columns: object) -> pa.Table:
+        ids = {"image_id": list("abc"), "patient_id": list("xyz"), "model": [model] * 3, "finding": ["edema"] * 3}
+        return check(pa.table({**ids, "label": pa.array([0, 1, 0], pa.int8()), **columns}), PREDICTION)
+
+    ours = rows("net", prob=[0.1, 0.2, 0.3], pretest=[0.9, None, 0.8], mention=[True, False, True])
+    joined = join_context(ours, rows("context", prob=[0.4, 0.5, None]))
+    assert joined.table["pretest"].to_pylist() == [0.4, 0.5, None]
+    assert joined.table["mention"].to_pylist() == [True, False, True]  # the run has none
+    assert any("pretest of their own in 2 rows: the context run's takes its place" in note for note in joined.notes)
