@@ -28,7 +28,7 @@ from cxrhf.report.sections.view import Rows
 from cxrhf.run import is_finished, read_run
 from cxrhf.tables.folders import one_writer
 from cxrhf.tables.json_files import read_object
-from cxrhf.tables.places import CARD_PLACES, check_inside, check_links, file_name
+from cxrhf.tables.places import CARD_PLACES, check_inside, check_links, file_name, is_empty
 
 __all__ = [
     "card_files", "card_text", "cards_in", "eval_results", "facts_of", "find_weights", "model_index", "rewrite",
@@ -245,12 +245,12 @@ def _free(wanted: Path, taken: Collection[Path]) -> Path:
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write a card; weights or whatever else lies in its folder stay. A folder of something else is left alone."""
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _holds(folder))):
+    if folder.exists() and (not folder.is_dir() or not (is_empty(folder) or _holds(folder))):
         raise RunError(
             f"{folder} is in the way: it holds no model card", next_step="move it away, or name other --cards"
         )
     for old in (folder / "figures").glob("*"):
         if f"figures/{old.name}" not in files and old.stem.partition("-")[0] in PICTURES:
             old.unlink()
-    for name, content in files.items():
-        write_bytes(folder / name, content)
+    for name in sorted(files, key=lambda name: name != RESULTS):  # first what tells that it is a card
+        write_bytes(folder / name, files[name])
