@@ -67,6 +67,14 @@ class AuditConfig(ReportFields):
             "help": f"How p values of differences are corrected for their number: {', '.join(CORRECTIONS)}.",
         },
     )
+    threshold_from: str = field(
+        default="validation",
+        metadata={
+            "metavar": "ROWS",
+            "help": "What sets the one threshold that groups and strata share: validation rows, where there are any "
+            "(as in deployment), or sample, the evaluated rows (as CONTEXT).",
+        },
+    )
     baseline: str | None = field(
         default=None,
         metadata={"metavar": "MODEL", "help": "Model the others are compared with; the first if not given."},
@@ -159,6 +167,7 @@ class AuditConfig(ReportFields):
         within("seed", self.seed, 0, 2**63 - 1)
         within("level", self.level, 0.5, 0.9999)
         one_of("correction: no such rule", self.correction, CORRECTIONS)
+        one_of("threshold_from: no such rows", self.threshold_from, ("validation", "sample"))
         one_of("mention_rule: no such rule", self.mention_rule, MENTION_RULES)
         for name in self.slice_methods:
             one_of("slice_methods: no such method", name, SLICE_METHODS)

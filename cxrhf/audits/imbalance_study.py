@@ -69,6 +69,8 @@ def choose_threshold(sample: Sample, finding: Finding) -> Threshold:
         absent = "there is no validation split"
     elif tuning is None:
         absent = "the validation split has no labels of it"
+    elif sample.settings.threshold_from == "sample":
+        absent = "the evaluated rows were asked for (--threshold-from sample)"
     elif sample.tuning_like(finding) is None:
         absent = "its scores in the validation split are of another kind"
     elif np.isnan(value := max_f1_threshold(tuning.y, tuning.p, tuning.weight)):

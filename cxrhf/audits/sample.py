@@ -40,6 +40,8 @@ class Settings(Protocol):
     @property
     def correction(self) -> str: ...
     @property
+    def threshold_from(self) -> str: ...
+    @property
     def baseline(self) -> str | None: ...
     @property
     def slice_methods(self) -> Sequence[str]: ...
@@ -184,9 +186,12 @@ class Sample:
         return Tuning(data.y[at, k], data.p[at, k], weight)
 
     def tuning_like(self, finding: Finding) -> Tuning | None:
-        """The same, unless its scores are of another kind: a threshold among logits is none among probabilities."""
+        """The same, unless its scores are of another kind: a threshold among logits is none among probabilities.
+
+        None as well where the thresholds that groups share are asked of the evaluated rows.
+        """
         found = self.tuning_of(finding.name)
-        if found is None or self.tuning is None:
+        if found is None or self.tuning is None or self.settings.threshold_from == "sample":
             return None
         kind = bool(self.tuning.is_probability[self.tuning.findings.index(finding.name)])
         return found if kind == finding.is_probability else None

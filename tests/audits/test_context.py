@@ -199,6 +199,13 @@ def test_the_common_threshold_comes_from_validation_when_there_is_one() -> None:
     row = found("sensitivity_global", "pretest=bottom")
     assert row["value"] == pytest.approx(rates.tpr, abs=1e-12)
     assert f"{threshold:.6g}, from 800 validation rows" in row["method"]
+    # The paper's is "computed using all samples".
+    asked = strata(planted_block(made, split=split), n_resamples=30, threshold_from="sample")
+    threshold = metrics.sensitivity_at_specificity(made.y[test], made.prob[test]).threshold
+    rates = metrics.rates_at(made.y[test][bottom], made.prob[test][bottom], threshold)
+    row = asked("sensitivity_global", "pretest=bottom")
+    assert row["value"] == pytest.approx(rates.tpr, abs=1e-12)
+    assert "set on all rows" in row["method"]
     # A validation split without negatives has no threshold to give.
     table = planted_block(made, split=split)
     bare = table.filter(pc.or_(pc.equal(table["split"], "test"), pc.equal(table["label"], 1)))

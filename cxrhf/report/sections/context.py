@@ -77,6 +77,7 @@ def context(view: View) -> Section | None:
         errors = _figure(view, f"Calibration error {title.lower()}", strata, first.split("=")[0], _CALIBRATION)
         blocks.append(folded(errors))
         blocks.append(_differences(view, first, last, strata))
+    blocks.append(_threshold(view, slices))
     known_slices = [name for name in (*PRETEST, *MENTION) if name in slices]
     blocks.append(folded(_everything(view, known_slices)))
     if not lead:
@@ -92,6 +93,22 @@ def context(view: View) -> Section | None:
     )
     kept = [block for block in blocks if block is not None]
     return Section(f"{view.ident}-context", "By patient context", "Context", lead, kept)
+
+
+def _threshold(view: View, slices: Sequence[str]) -> Text | None:
+    """Which rows set the one threshold for all: the paper's are those that are evaluated."""
+    cells = (view.get("context", f, "sensitivity_global", slice=name) for f in view.book.findings for name in slices)
+    methods = [cell.method for cell in cells if known(cell.value)]
+    if not methods:
+        return None
+    held = sum("validation rows" in method for method in methods)
+    if not held:
+        return Text("The one threshold for all strata is set on all evaluated rows, as in CONTEXT.", "muted")
+    return Text(
+        "The one threshold for all strata is set on the validation rows and held fixed, as in deployment. CONTEXT sets "
+        "it on the evaluated rows: --threshold-from sample.",
+        "muted",
+    )
 
 
 def _lead(view: View, first: str, last: str) -> list[str]:
