@@ -46,7 +46,9 @@ def run_all(
     output = words = None
     if prepared.table is not None and (others or not of_reports):
         of_predictions = config if not of_reports else replace(config, only=others)
-        output = run_audits(prepared.table, of_predictions, say, workers=workers, material=looked.material)
+        known = prepared.fitted.get("context", {}).get("train_prevalence", {})
+        material = replace(looked.material, prevalence=known)
+        output = run_audits(prepared.table, of_predictions, say, workers=workers, material=material)
     if prepared.reports is not None and (of_reports or not others):
         from cxrhf.audits.reports.audit import audit_reports
 

@@ -29,9 +29,9 @@ COMMANDS = {
     "predict": ("net", "predict WORK/net --build DEMO/data --device cpu --workers 0", 1),
     "predict elsewhere": ("", "predict DEMO/network --build DEMO/data --out WORK/run --device cpu --workers 0", 1),
     "embed": ("net", "embed WORK/net --build DEMO/data --device cpu --workers 0", 1),
-    "calibrate": ("net", "calibrate WORK/net --device cpu", 1),
-    "probe": ("net", "probe WORK/net --build DEMO/data --device cpu --targets sex", 3),
-    "generate": ("", "generate DEMO/data --model DEMO/writer/model --out WORK/run --strategies greedy --n-images 4 "
+    "calibrate": ("net", "calibrate WORK/net --build DEMO/data --device cpu", 1),
+    "probe": ("", "probe DEMO/data --backbones DEMO/network --device cpu --targets sex --out WORK/run", 3),
+    "generate": ("", "generate DEMO/writer/model --build DEMO/data --out WORK/run --strategies greedy --n-images 4 "
                      "--device cpu", 2),
     "score": ("words", "score WORK/words --device cpu", 1),
 }  # fmt: skip

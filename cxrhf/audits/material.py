@@ -28,7 +28,7 @@ class Material:
     """Tables beside the predictions, None where there is none.
 
     `images`: IMAGE rows of images that have vectors, for who is in pictures without a prediction. `probes`: RESULT rows
-    of `cxrhf probe` (audit `split`).
+    of `cxrhf probe` (audit `split`). `prevalence`: share of positives in training, by finding, where it is known.
     """
 
     embeddings: pa.Table | None = None
@@ -36,6 +36,7 @@ class Material:
     characteristics: pa.Table | None = None
     images: pa.Table | None = None
     probes: Sequence[Mapping[str, Any]] = ()
+    prevalence: Mapping[str, float] = field(default_factory=dict)
 
 
 class Layer(NamedTuple):
@@ -55,6 +56,7 @@ class Beside:
 
     layers: Mapping[str | None, Layer] = field(default_factory=dict)
     attributes: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+    prevalence: Mapping[str, float] = field(default_factory=dict)
 
     def layer(self, finding: str) -> Layer | None:
         """The vectors of a finding: its own, else those of the penultimate layer."""
@@ -74,7 +76,8 @@ def beside(material: Material, data: PredictionArrays, name: str, seed: int | No
                 layers[finding] = layer
         if chosen.num_rows and not layers:
             notes.append(f"{name}: none of its images has a vector in the embeddings")
-    return Beside(layers, {} if material.attributes is None else attribute_columns(material.attributes, data.image_ids))
+    attributes = {} if material.attributes is None else attribute_columns(material.attributes, data.image_ids)
+    return Beside(layers, attributes, material.prevalence)
 
 
 def _of_model(table: pa.Table, name: str, seed: int | None, notes: list[str]) -> tuple[pa.Table, str]:

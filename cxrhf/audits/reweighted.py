@@ -92,7 +92,10 @@ def weighting_of(sample: Sample, kind: str) -> str:
 
 
 def _case(sample: Sample, study: Study, point: OperatingPoint) -> _Case:
-    trained = sample.settings.training_prevalence(study.finding.name)
+    # Equation 1 weighs by the prevalence in training, which a context run knows.
+    trained = sample.settings.training_prevalence(study.finding.name) or sample.beside.prevalence.get(
+        study.finding.name
+    )
     shares = {"att": study.prevalence, "ipw": study.prevalence if trained is None else trained}
     overlap = overlap_of(study.finding, study.q, shares["ipw"])
     att = np.nan_to_num(rescale_to_prevalence(study.finding.y, overlap.weights["att"], shares["att"]))

@@ -166,8 +166,16 @@ def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
                 "--context out to use theirs"
             )
         table = table.set_column(place, table.schema.field(place), values)
+    about["train_prevalence"] = _train_prevalence(known)
     said += _lacking(predictions, known, at, about)
     return Joined(table, said, about)
+
+
+def _train_prevalence(context: pa.Table) -> dict[str, float]:
+    """The share of positives among the training rows of each finding, where they are among the context rows."""
+    train = context.filter(pc.and_(pc.equal(context["split"], "train"), pc.is_valid(context["label"])).fill_null(False))
+    shares = train.group_by("finding").aggregate([("label", "mean")]).to_pylist()
+    return {row["finding"]: row["label_mean"] for row in shares if 0 < row["label_mean"] < 1}
 
 
 def _lacking(predictions: pa.Table, known: pa.Table, at: pa.ChunkedArray, about: dict[str, Any]) -> list[str]:

@@ -7,9 +7,11 @@ import pytest
 from scipy.special import expit, logit, ndtr
 
 from cxrhf import metrics
+from cxrhf.audits import run_audits
+from cxrhf.audits.material import Material
 from cxrhf.audits.reweighted import CONTROLLED, KINDS
 from cxrhf.data.planted import context
-from tests.audits.tables import Found, audited, block
+from tests.audits.tables import Found, audited, block, settings
 
 AUDIT = "reweighted"
 
@@ -285,3 +287,21 @@ def test_three_positives_are_said_to_be_few() -> None:
     assert "few positives (ATT): 3 images, 100 are wanted" in found.notes
     row = found("auroc_att", "x", AUDIT)
     assert row["ci_low"] < row["value"] < row["ci_high"]
+
+
+def test_the_prevalence_in_training_that_a_context_run_knows_weighs_and_does_not_refer() -> None:
+    """IPW classes have the training prevalence; the reference of the Brier skill stays that of the rows."""
+    made = context(1500, seed=21)
+    table = block("x", made.y, made.patient, prob=made.prob, pretest=made.pretest)
+    plain, asked, known = (
+        Found(run_audits(table, settings(30, only=("overview", "reweighted"), **options), material=material))
+        for options, material in (
+            ({}, None), ({"train_prevalence": ("0.4",)}, None), ({}, Material(prevalence={"x": 0.4})),
+        )
+    )  # fmt: skip
+    ipw = [each("adaptive_calibration_error_ipw", "x", "reweighted") for each in (plain, asked, known)]
+    assert ipw[2]["value"] == ipw[1]["value"] != ipw[0]["value"]
+    assert "prevalence 0.4" in ipw[2]["method"]
+    skill = [each("brier_skill_score_ipw", "x", "reweighted")["method"] for each in (asked, known)]
+    assert "against the training prevalence" in skill[0]
+    assert "against the training prevalence" not in skill[1]

@@ -93,7 +93,8 @@ def test_a_context_run_takes_the_place_of_what_the_predictions_have() -> None:
         return check(pa.table({**ids, "label": pa.array([0, 1, 0], pa.int8()), **columns}), PREDICTION)
 
     ours = rows("net", prob=[0.1, 0.2, 0.3], pretest=[0.9, None, 0.8], mention=[True, False, True])
-    joined = join_context(ours, rows("context", prob=[0.4, 0.5, None]))
+    joined = join_context(ours, rows("context", prob=[0.4, 0.5, None], split=["train", "train", "test"]))
+    assert joined.about["train_prevalence"] == {"edema": 0.5}  # equation 1 weighs by it
     assert joined.table["pretest"].to_pylist() == [0.4, 0.5, None]
     assert joined.table["mention"].to_pylist() == [True, False, True]  # the run has none
     assert any("pretest of their own in 2 rows: the context run's takes its place" in note for note in joined.notes)
