@@ -30,23 +30,35 @@ COMMANDS = {
     "predict elsewhere": ("", "predict DEMO/network --build DEMO/data --out WORK/run --device cpu --workers 0", 1),
     "embed": ("net", "embed WORK/net --build DEMO/data --device cpu --workers 0", 1),
     "calibrate": ("net", "calibrate WORK/net --build DEMO/data --device cpu", 1),
-    "probe": ("", "probe DEMO/data --backbones DEMO/network --device cpu --targets sex --out WORK/run", 3),
+    "probe": ("", "probe MORE --backbones DEMO/network --device cpu --targets sex --folds 2 --out WORK/run", 3),
     "generate": ("", "generate DEMO/writer/model --build DEMO/data --out WORK/run --strategies greedy --n-images 4 "
                      "--device cpu", 2),
+    "finetune": ("", "finetune DEMO/data --config tiny_qwen --out WORK/run --max-steps 4 --save-every 2 "
+                     "--validate-every 4 --device cpu --workers 0", 5),
     "score": ("words", "score WORK/words --device cpu", 1),
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def more_patients(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build from which something can be learned of the sexes."""
+    from cxrhf import cli
+
+    folder = tmp_path_factory.mktemp("more") / "build"
+    assert cli.main(["build", "synthetic", "--out", str(folder), "--n-patients", "160", "--size", "64"]) == 0
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_killed_before_a_write_and_run_again(verb: str, small_demo: Path, tmp_path: Path) -> None:
+def test_killed_before_a_write_and_run_again(verb: str, small_demo: Path, more_patients: Path, tmp_path: Path) -> None:
     demo = small_demo / "runs" / "demo"
     start, words, every = COMMANDS[verb]
     if start:
         source = {"run": demo, "net": demo / "network", "words": demo / "writer" / "reports"}[start]
         ignored = shutil.ignore_patterns("data", "context", "network", "writer") if start == "run" else None
         shutil.copytree(source, tmp_path / "start" / start, ignore=ignored)
-    places = {"DEMO": str(demo), "WORK": str(tmp_path / "work")}
+    places = {"DEMO": str(demo), "MORE": str(more_patients), "WORK": str(tmp_path / "work")}
     given = {
         "words": [_placed(word, places) for word in words.split()], "every": every, "most": 1000,
         "imports": ["torch", "timm", "cxrhf.report.files", "cxrhf.auditing"],
