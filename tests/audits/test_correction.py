@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -178,15 +178,15 @@ def test_what_cannot_be_asked_for_is_an_error_before_the_audit(options: dict[str
         settings(**options)
 
 
-FINDINGS = ("pneumothorax", *CHEXPERT[1:9], *CHEXPERT[10:13])
+FINDINGS = (*CHEXPERT[1:9], *CHEXPERT[10:13])
 
 
-def ward(n: int = 2_000, seed: int = 7, **planting: Any) -> tuple[pa.Table, Material]:
+def ward(n: int = 2_000, seed: int = 7, others: Sequence[str] = FINDINGS, **planting: Any) -> tuple[pa.Table, Material]:
     """The planted drain among findings of the same patients in which there is nothing, and two more groups."""
     made, rng = planted(n, seed=seed, **planting), np.random.default_rng([seed, 7])
     groups = {"sex": made.sex, "race": rng.choice(["A", "B"], n), "view": rng.choice(["AP", "PA"], n)}
     blocks = [block("pneumothorax", made.y, made.patient, prob=expit(made.score - 2), **groups)]
-    for finding in FINDINGS[1:]:
+    for finding in others:
         y = (rng.random(n) < 0.3).astype(float)
         blocks.append(block(finding, y, made.patient, prob=expit(y + rng.normal(size=n)), **groups))
     return pa.concat_tables(blocks), Material(attributes=attribute(made.drain))
@@ -253,14 +253,11 @@ def test_the_page_names_both_families(config: dict[str, Any], said: str, scope: 
 
 @pytest.mark.slow
 def test_a_shortcut_that_is_none_is_called_at_most_at_its_level() -> None:
-    """Drains as frequent in both sexes: of 200 pages that ask about the drain at most 5% call it (binomial margin)."""
-    called = explored = 0
-    for seed in range(200):
-        rows = of_ward(*ward(800, seed, equalised=True), primary="shortcut:pneumothorax", seed=seed)
-        asked = [each["p_value"] < 0.05 for each in rows if "asked for" in each["method"]]
-        assert len(asked) in (0, 3)
-        called += any(asked)
-        explored += any(each["p_value"] < 0.05 for each in rows if "explored" in each["method"])
-    print(f"asked for: {called} of 200 null pages, explored: {explored}")
-    assert called <= 17
-    assert explored <= 17
+    """Drains as frequent in both sexes: pages that ask about them, or explore them, call them in about 5%."""
+    called = {"asked for": 0, "explored": 0}
+    for seed in range(400):
+        rows = of_ward(*ward(800, seed, ("edema",), equalised=True), 1000, primary="shortcut:pneumothorax", seed=seed)
+        for kind in called:
+            called[kind] += any(each["p_value"] < 0.05 for each in rows if kind in each["method"])
+    print(f"of 400 null pages: {called}")
+    assert max(called.values()) <= 30  # 5% are 20; more than 30 come with a chance of 1%
