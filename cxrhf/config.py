@@ -30,6 +30,7 @@ AUDITS = (
     "overview", "context", "matched", "reweighted", "imbalance", "subgroups", "encoding", "features", "slices",
     "shortcut", "compare", "reports", "decoding",
 )  # fmt: skip
+ASIDE = ("overview", "features", "slices", "reports", "decoding")  # without p values, or with a rule of their own
 CORRECTIONS = ("bonferroni", "holm", "bh", "by", "max_t", "none")
 MENTION_RULES = ("words", "substring", "affirmed")
 _COLUMN: dict[str, Any] = {"metavar": "COLUMN"}
@@ -73,6 +74,16 @@ class AuditConfig(ReportFields):
             "metavar": "ROWS",
             "help": "What sets the one threshold that groups and strata share: validation rows, where there are any "
             "(as in deployment), or sample, the evaluated rows (as CONTEXT).",
+        },
+    )
+    primary: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "metavar": "QUESTION,...",
+            "help": "The differences you ask for, named before you see results: words joined by colons, as shortcut, "
+            "auroc_drop:edema or shortcut:drain:pneumothorax (audit, metric, finding, group, attribute, in any order). "
+            "Their p values are corrected for their own number, apart from what the page explores; what --shortcuts "
+            "names if not given.",
         },
     )
     baseline: str | None = field(
@@ -155,6 +166,8 @@ class AuditConfig(ReportFields):
         set_field(self, "findings", tuple(finding_name(each) for each in listed(self.findings)))
         set_field(self, "train_prevalence", listed(self.train_prevalence))
         set_field(self, "shortcuts", listed(self.shortcuts))
+        questions = (":".join(word.strip() for word in each.split(":")) for each in listed(self.primary))
+        set_field(self, "primary", tuple(dict.fromkeys(questions)))
         set_field(self, "generated", listed(self.generated))
         set_field(self, "word_groups", tuple(each.replace(" ", "") for each in listed(self.word_groups)))
         methods = listed(self.slice_methods)
@@ -168,6 +181,8 @@ class AuditConfig(ReportFields):
         within("level", self.level, 0.5, 0.9999)
         one_of("correction: no such rule", self.correction, CORRECTIONS)
         one_of("threshold_from: no such rows", self.threshold_from, ("validation", "sample"))
+        for question in self.primary:
+            self._check_question(question)
         one_of("mention_rule: no such rule", self.mention_rule, MENTION_RULES)
         for name in self.slice_methods:
             one_of("slice_methods: no such method", name, SLICE_METHODS)
@@ -184,6 +199,20 @@ class AuditConfig(ReportFields):
                 "two sources of the pre-test probability", got=f"--pretest {self.pretest} and --context {self.context}",
                 next_step="give one of them",
             )  # fmt: skip
+
+    def _check_question(self, question: str) -> None:
+        """What is wrong with a question of `primary`, as far as it can be said before the audits run."""
+        words = question.split(":")
+        if not all(words):
+            raise ConfigError("primary: a word is missing", got=question, allowed="words joined by colons",
+                              next_step="write it as auroc_drop:edema")  # fmt: skip
+        for audit in (word for word in words if word in AUDITS):
+            if audit in ASIDE:
+                raise ConfigError("primary: this audit has no p values, or a rule of its own for them", got=question,
+                                  allowed=", ".join(name for name in AUDITS if name not in ASIDE))  # fmt: skip
+            if self.only and audit not in self.only:
+                raise ConfigError("primary: this audit does not run", got=question, allowed=", ".join(self.only),
+                                  next_step=f"add {audit} to --only")  # fmt: skip
 
     def training_prevalence(self, finding: str) -> float | None:
         """The given training prevalence of a finding; None = use the evaluated set's."""

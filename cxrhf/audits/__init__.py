@@ -107,7 +107,7 @@ def run_audits(
         whole.add(encoding(material, predictions, config, workers, say))
     if wanted == ("compare",) and len(predictions["model"].unique()) == 1:
         whole.notes.append("nothing to compare: the predictions hold one model; give a second file, or a model column")
-    correct(whole.rows, config.correction)
+    whole.notes.extend(correct(whole.rows, config.correction, config.primary, config.shortcuts))
     return AuditOutput(
         table_of(plain(whole.rows), RESULT, source="results"),
         table_of(whole.curves, CURVE, source="curves"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cxrhf.report.book import Book
+from cxrhf.report.sections.view import ASKED
 
 _ALWAYS = (
     ("Uncertainty", "Values are computed on all images; intervals come from drawing patients, with all their images, "
@@ -26,6 +27,25 @@ _CORRECTED = {
     "to be false, whatever their dependence (Benjamini-Yekutieli).",
     "none": "P values are NOT corrected for their number (as asked): of a hundred comparisons without any true "
     "difference about five look significant.",
+}
+# Of a page that was asked something beforehand: the families, then what each rule promises.
+_FAMILIES = (
+    "Differences that were asked for beforehand (--primary, or the attributes of --shortcuts) are one family over all "
+    "models, and what the page explores on its own is corrected apart from them, so that neither drowns the other. "
+)
+_PROMISED = {
+    "holds": "Each of the two is held at its own 5% ({name}; of what is explored, all differences of an audit of one "
+    "model go together and the audits share the 5% evenly): if nothing is going on, the chance that anything is called "
+    "beyond chance is at most 5% for what was asked, and again 5% for what is explored.",
+    "share": "Among what is called beyond chance at most 5% is expected to be false, in what was asked for and within "
+    "each explored audit ({name}).",
+}
+_RULES = {
+    "bonferroni": ("holds", "Bonferroni"),
+    "holm": ("holds", "Holm"),
+    "max_t": ("holds", "largest statistic over the same resamples"),
+    "bh": ("share", "Benjamini-Hochberg"),
+    "by": ("share", "Benjamini-Yekutieli"),
 }
 _APART = (
     "Maps and slices search for what nobody asked about: their p values stand apart, corrected within each "
@@ -117,8 +137,17 @@ def methods(books: Sequence[Book], correction: str, reports: Sequence[Book] = ()
     said = list(_ALWAYS)
     if any(cell.p_value == cell.p_value for book in books for cell in book.cells.values()):
         apart = f" {_APART}" if any(book.has("features", "slices") for book in books) else ""
-        said.append(("Many comparisons", _CORRECTED.get(correction, _CORRECTED["bonferroni"]) + apart))
+        said.append(("Many comparisons", _corrected(correction) + apart))
     said += [(name, words) for audits, name, words in _AUDITS if any(book.has(*audits) for book in books)]
     said += _REPORTS if reports else ()
-    limits = f"{_LIMITS}{'.' if correction == 'none' else ', p values are.'}"
+    limits = f"{_LIMITS}{'.' if correction.removesuffix(ASKED) == 'none' else ', p values are.'}"
     return [*said, *([("Limits", limits)] if books or not reports else [])]
+
+
+def _corrected(correction: str) -> str:
+    """How p values are corrected, by the rule as `view.correction_of` names it."""
+    name = correction.removesuffix(ASKED)
+    if name == correction or name not in _RULES:
+        return _CORRECTED.get(name, _CORRECTED["bonferroni"])
+    promise, shown = _RULES[name]
+    return _FAMILIES + _PROMISED[promise].format(name=shown)

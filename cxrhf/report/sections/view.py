@@ -10,6 +10,7 @@ from cxrhf.report.book import Book, Cell, Lines, Subject, line_of, spellings
 from cxrhf.report.figures.ink import Line
 from cxrhf.report.sections.provenance import mapping
 
+ASKED = " asked"
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -57,15 +58,21 @@ class View:
 
 
 def correction_of(record: Mapping[str, Any]) -> str:
-    """The rule by which p values were corrected for their number."""
-    return str(mapping(record.get("config")).get("correction") or "bonferroni")
+    """The rule by which p values were corrected for their number, with ASKED where some were asked for beforehand."""
+    config = mapping(record.get("config"))
+    # Records without `primary` are of a time when what was asked for was corrected together with everything else.
+    asked = "primary" in config and (config["primary"] or config.get("shortcuts"))
+    return f"{config.get('correction') or 'bonferroni'}{ASKED if asked else ''}"
 
 
 def corrected(rule: str, scope: bool = False) -> str:
     """`after correction`, or that there was none; `scope`: also for what."""
-    if rule == "none":
+    name = rule.removesuffix(ASKED)
+    if name == "none":
         return "without correction"
-    within = " within its audit" if rule in ("bh", "by") else " for everything this page tests"
+    within = " within its audit" if name in ("bh", "by") else " for everything this page tests"
+    if name != rule:
+        within = " within its family (asked for, or explored)"
     return f"after correction{within if scope else ''}"
 
 
