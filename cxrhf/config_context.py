@@ -164,7 +164,10 @@ class ContextFitConfig:
     )
     allow_bin: bool = field(
         default=False,
-        metadata={"help": "Read an encoder that has only .bin weights, with torch's restricted reader."},
+        metadata={
+            "help": "Read any encoder that has only .bin weights, with torch's restricted reader; the "
+            "paper's encoders need no flag."
+        },
     )
     overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
 
