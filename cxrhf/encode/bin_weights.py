@@ -31,8 +31,6 @@ def read_bin(files: Files, model: Any, name: str) -> dict[str, Any]:
 
     `model` gives the size: it needs no numbers (device "meta").
     """
-    import torch
-
     limit = 2 * 4 * sum(each.numel() for each in model.parameters()) + _ROOM
     size = sum(map(_unpacked_size, files.weights))
     if size > limit:
@@ -44,13 +42,7 @@ def read_bin(files: Files, model: Any, name: str) -> dict[str, Any]:
         )
     found: dict[str, Any] = {}
     for path in files.weights:
-        try:
-            held = torch.load(path, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError:  # its text recommends to load the file without restrictions
-            raise CxrhfError(
-                f"{path.name} of the encoder {name} is damaged, or holds something else than weights",
-                next_step=_INSTEAD,
-            ) from None
+        held = unpickle(path, name)
         if not isinstance(held, dict) or not all(isinstance(key, str) and _is_dense(held[key]) for key in held):
             raise CxrhfError(
                 f"{path.name} of the encoder {name} holds something else than weights",
@@ -59,6 +51,19 @@ def read_bin(files: Files, model: Any, name: str) -> dict[str, Any]:
             )
         found |= held
     return found
+
+
+def unpickle(path: Path, name: str) -> Any:
+    """What torch's restricted unpickler makes of a file; a CxrhfError if there is more in it than tensors."""
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:  # its text recommends to load the file without restrictions
+        raise CxrhfError(
+            f"{path.name} of the encoder {name} is damaged, or holds something else than weights",
+            next_step=_INSTEAD,
+        ) from None
 
 
 def _is_dense(value: Any) -> bool:
