@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cxrhf.config import MENTION_RULES, listed, one_of, set_field, within
-from cxrhf.errors import ConfigError
+from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.findings import finding_name
 
 FEATURES = ("words", "boosted", "encoder")
@@ -102,7 +102,14 @@ class ContextFitConfig:
         },
     )
     overlap: int = field(default=50, metadata={"help": "Tokens that neighbouring windows of a note share."})
-    max_length: int | None = field(default=None, metadata={"help": "Tokens of a window; the encoder's own, to 512."})
+    max_length: tuple[str, ...] | None = field(
+        default=None,
+        metadata={
+            "metavar": "ENCODER=N,...",
+            "help": "Tokens of a window, special tokens included: one number, or one an encoder (mistral=4096,512). "
+            "What the encoder reads, to 4096, if not given.",
+        },
+    )
     choose: str = field(
         default="validation",
         metadata={
@@ -157,7 +164,10 @@ class ContextFitConfig:
     )
     allow_bin: bool = field(
         default=False,
-        metadata={"help": "Read an encoder that has only .bin weights, with torch's restricted reader."},
+        metadata={
+            "help": "Read any encoder that has only .bin weights, with torch's restricted reader; the "
+            "paper's encoders need no flag."
+        },
     )
     overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
 
@@ -185,14 +195,41 @@ class ContextFitConfig:
             within("iterations", self.iterations, 1, 10_000)
         if self.workers is not None:
             within("workers", self.workers, 1, 4096)
-        self.encode(self.encoders[0] if self.encoders else "minilm")  # its checks
+        if self.max_length is not None:
+            given = (self.max_length,) if isinstance(self.max_length, (int, str)) else self.max_length
+            set_field(self, "max_length", listed(given) or None)
+        self.window_lengths()  # says now what is wrong with it
+        for each in self.encoders or ("minilm",):
+            self.encode(each)  # its checks
+
+    def window_lengths(self) -> dict[str, int]:
+        """Tokens of a window by encoder, as given; "" stands for the encoders that are not named."""
+        found: dict[str, int] = {}
+        for item in self.max_length or ():
+            name, _, text = (each.strip() for each in item.rpartition("="))
+            if not text.isdecimal() or len(text) > 9 or name in found:
+                raise ConfigError(
+                    f"max_length: {'two numbers for the same encoder' if name in found else 'not a whole number'}",
+                    got=item,
+                    allowed="one number, or one an encoder: mistral=4096,512",
+                )
+            if name and name not in self.encoders:
+                raise ConfigError(
+                    f"max_length names {name}, which is not one of the encoders",
+                    got=item,
+                    allowed=", ".join(self.encoders),
+                    next_step=did_you_mean(name, self.encoders) or "leave it out, or name it in --encoders too",
+                )
+            found[name] = int(text)
+        return found
 
     def encode(self, encoder: str) -> EncodeConfig:
         """The settings of one encoder."""
+        lengths = self.window_lengths()
         return EncodeConfig(
             encoder=encoder, recipe=self.recipe, pooling=self.pooling, overlap=self.overlap,
-            max_length=self.max_length, dtype=self.dtype, device=self.device, batch_tokens=self.batch_tokens,
-            allow_bin=self.allow_bin,
+            max_length=lengths.get(encoder, lengths.get("")), dtype=self.dtype, device=self.device,
+            batch_tokens=self.batch_tokens, allow_bin=self.allow_bin,
         )  # fmt: skip
 
     def needed(self) -> int:

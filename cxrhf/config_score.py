@@ -53,7 +53,9 @@ class ScoreConfig:
     )
     idf: bool = field(default=False, metadata={"help": "Rare tokens of the references weigh more in BERTScore."})
     overlap: int = field(default=50, metadata={"help": "Tokens that neighbouring windows of a long report share."})
-    max_length: int | None = field(default=None, metadata={"help": "Tokens of a window; the encoder's own, to 512."})
+    max_length: int | None = field(
+        default=None, metadata={"help": "Tokens of a window; what the encoder reads, to 4096, if not given."}
+    )
     device: str = field(default="auto", metadata={"help": f"Where the encoder runs: {', '.join(DEVICES)}."})
     dtype: str = field(default="auto", metadata={"help": "auto (bfloat16 on a GPU that has it), float32, bfloat16."})
     batch_tokens: int = field(default=8192, metadata={"help": "Tokens that the encoder reads at a time."})

@@ -81,7 +81,7 @@ def open_encoders(
     Somebody else may have made the models. So what they ask of this machine counts for nothing: .bin weights and a
     fetch from the Hub are for the user to allow.
     """
-    from cxrhf.encode import same_encoder
+    from cxrhf.encode import same_encoder, saved_settings
     from cxrhf.encode.download import check_kept
 
     used = {bundle.models[each].family for each in findings if each in bundle.models}
@@ -89,7 +89,7 @@ def open_encoders(
     for name, about in bundle.encoders.items():
         if name not in used:
             continue
-        saved = EncodeConfig(**about["settings"])
+        saved = saved_settings(about)
         size = min(saved.batch_tokens, EncodeConfig().batch_tokens)
         found[name] = replace(saved, device=device, allow_bin=allow_bin, batch_tokens=size)
         if not fetch:

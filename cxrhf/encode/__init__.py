@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import os
 
-from cxrhf.encode.identity import identity, same_encoder
+from cxrhf.encode.identity import identity, same_encoder, saved_settings
 from cxrhf.encode.notes import encode_sets, encode_texts
 from cxrhf.encode.presets import PRESETS
 from cxrhf.encode.processes import main_process
 
-__all__ = ["PRESETS", "encode_sets", "encode_texts", "identity", "main_process", "same_encoder"]
+__all__ = ["PRESETS", "encode_sets", "encode_texts", "identity", "main_process", "same_encoder", "saved_settings"]
 
 # As in cxrhf.models: AMX that a virtual machine names but does not grant would end the process.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")

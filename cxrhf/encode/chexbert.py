@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cxrhf.encode.bin_weights import unpickle
 from cxrhf.encode.download import kept_folder
 from cxrhf.encode.files import BIN, CONFIG, SAFE, TOKENIZER
 from cxrhf.encode.loading import explained, needed, quiet
@@ -108,7 +109,7 @@ def _state(checkpoint: Path, name: str) -> dict[str, Any]:
     import torch
 
     with explained(name):
-        held = torch.load(checkpoint, map_location="cpu", weights_only=True)
+        held = unpickle(checkpoint, name)
     for each in _STATES:
         if isinstance(held, Mapping) and isinstance(held.get(each), Mapping):
             held = held[each]

@@ -1,7 +1,8 @@
 """Id of the Hugging Face Hub -> the folder of the Hub's cache that holds the model, fetched if it must be.
 
-What is on this machine is used without asking the network. Only config, tokenizer and safetensors weights are fetched,
-never code. Without network the answer comes at once, not after a minute of retries.
+What is on this machine is used without asking the network. Only config, tokenizer and weights are fetched, never code;
+.bin weights only if they may be read and there are no others. Without network the answer comes at once, not after a
+minute of retries.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from cxrhf.config_context import EncodeConfig
 from cxrhf.encode.files import BIN, CONFIG, SAFE, SENTENCES, TOKENIZER, model_files
-from cxrhf.encode.presets import PRESETS, Place, locate
+from cxrhf.encode.presets import PRESETS, Place, locate, may_read_bin
 from cxrhf.errors import CxrhfError, did_you_mean
 
 PROBE_SECONDS = 5.0
@@ -63,7 +64,9 @@ def check_kept(settings: EncodeConfig) -> None:
     if place.hub_id is None:
         return
     here = kept_folder(place.hub_id)
-    if here is not None and (_complete(here, settings.allow_bin) or any((here / each).is_file() for each in BIN)):
+    if here is not None and (
+        _complete(here, may_read_bin(place, settings)) or any((here / each).is_file() for each in BIN)
+    ):
         return  # model_files says that .bin weights need a flag of their own
     raise CxrhfError(
         f"the run reads notes with the encoder {_named(place)}, which is not on this machine",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from cxrhf.config_context import EncodeConfig
 from cxrhf.encode.loading import Encoder, open_encoder
 from cxrhf.encode.presets import locate
+from cxrhf.encode.windows import CODE_ROOM
 from cxrhf.errors import CxrhfWarning, RunError
 
 _LIBRARIES = ("cxrhf", "torch", "transformers", "tokenizers")
@@ -59,6 +61,21 @@ def same_encoder(saved: Mapping[str, Any], settings: EncodeConfig) -> None:
             CxrhfWarning,
             stacklevel=2,
         )
+
+
+def saved_settings(about: Mapping[str, Any]) -> EncodeConfig:
+    """The settings of a saved run's encoder, with windows as long as they were then.
+
+    A run that names no length took what its version of cxrhf gave the encoder: at first no window was above 512.
+    """
+    settings = EncodeConfig(**about["settings"])
+    window, special = about["identity"].get("window"), about["identity"].get("special_tokens")
+    if settings.max_length is not None or type(window) is not int:
+        return settings
+    room = CODE_ROOM
+    if settings.pooling == "tokens":
+        room = sum(len(each) for each in special) if isinstance(special, list) else 0
+    return replace(settings, max_length=window + room)
 
 
 def cache_key(encoder: Encoder, settings: EncodeConfig) -> dict[str, Any]:

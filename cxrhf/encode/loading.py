@@ -1,8 +1,8 @@
 """Settings -> an encoder: its tokenizer at once, its weights when something must be encoded.
 
-Files are read from a folder of this machine (the Hub's cache is one). Weights are safetensors; .bin only if allowed,
-with torch's restricted reader. Code that comes with a model is never run. Weights that leave a part of the model random
-are refused; only heads that the last hidden state does not pass may be missing.
+Files are read from a folder of this machine (the Hub's cache is one). Weights are safetensors; .bin only if allowed, or
+of a preset, and as bin_weights.py reads them. Code that comes with a model is never run. Weights that leave a part of
+the model random are refused; only heads that the last hidden state does not pass may be missing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from functools import partial
 from typing import Any
 
 from cxrhf.config_context import EncodeConfig
+from cxrhf.encode.bin_weights import read_bin
 from cxrhf.encode.download import hub_folder
 from cxrhf.encode.files import Files, model_files, model_hash
-from cxrhf.encode.presets import locate
+from cxrhf.encode.presets import locate, may_read_bin
 from cxrhf.encode.processes import device_of_process, first
 from cxrhf.encode.windows import Frame, frame
 from cxrhf.errors import ConfigError, CxrhfError, shorten
@@ -53,11 +54,11 @@ def open_encoder(settings: EncodeConfig, *, together: bool = False) -> Encoder:
         import torch  # noqa: F401
         from transformers import AutoConfig, AutoTokenizer
     place = locate(settings.encoder)
-    folder = place.folder
+    folder, allow_bin = place.folder, may_read_bin(place, settings)
     if folder is None:
-        call = partial(hub_folder, place, allow_bin=settings.allow_bin)
+        call = partial(hub_folder, place, allow_bin=allow_bin)
         folder = first(call) if together else call()
-    files = model_files(folder, place.name, allow_bin=settings.allow_bin)
+    files = model_files(folder, place.name, allow_bin=allow_bin)
     safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with quiet(), explained(place.name):
         config = AutoConfig.from_pretrained(folder, **safely)
@@ -86,13 +87,19 @@ def load_model(encoder: Encoder) -> Any:
         from transformers import AutoModel
     with quiet(), explained(encoder.name), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model, found = AutoModel.from_pretrained(
-            encoder.files.folder,
+        source: tuple[Any, Any, Any] = (AutoModel, encoder.files.folder, None)
+        if not encoder.files.safe:  # transformers takes tensors without a folder, and then only for one architecture
+            with torch.device("meta"):
+                shapes = AutoModel.from_config(encoder.config)
+            source = (type(shapes), None, read_bin(encoder.files, shapes, encoder.name))
+        kind, folder, state = source
+        model, found = kind.from_pretrained(
+            folder,
+            state_dict=state,
             config=encoder.config,
             local_files_only=True,
             trust_remote_code=False,
-            use_safetensors=encoder.files.safe,
-            weights_only=True,
+            use_safetensors=True,
             dtype=getattr(torch, encoder.dtype),
             output_loading_info=True,
         )

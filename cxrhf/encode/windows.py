@@ -21,8 +21,11 @@ from cxrhf.config_context import EncodeConfig
 from cxrhf.encode.files import SENTENCES
 from cxrhf.errors import ConfigError
 
-LONGEST = 512  # of a window if nobody asks for more: what the paper's encoders read
-_CODE_ROOM = 2  # the public code leaves room for two special tokens and adds none
+# Tokens of a window if nobody asks for others, special tokens included. An encoder reads as many as its own config and
+# tokenizer name; the paper's code stops at 4096 with Mistral, which has positions for 32768.
+LONGEST = 4096
+_UNNAMED = 512  # where neither the config nor the tokenizer names a limit
+CODE_ROOM = 2  # the public code leaves room for two special tokens and adds none
 # Models that number positions from behind the padding token's, so that their table holds fewer than it has rows.
 _SHIFTED = frozenset(
     ("camembert", "data2vec-text", "ibert", "layoutlmv3", "lilt", "longformer", "luke", "markuplm", "mpnet", "roberta",
@@ -49,18 +52,20 @@ def frame(config: Any, tokenizer: Any, folder: Path, settings: EncodeConfig) -> 
     before, after = special_tokens(tokenizer)
     if settings.pooling != "tokens":
         before, after = (), ()
-    room = len(before) + len(after) if settings.pooling == "tokens" else _CODE_ROOM
+    room = len(before) + len(after) if settings.pooling == "tokens" else CODE_ROOM
     limit = position_limit(config)
     if settings.max_length is not None:
         if limit is not None and settings.max_length > limit:
             raise ConfigError(
                 f"the encoder {settings.encoder} reads {limit:,} tokens at a time",
                 got=f"--max-length {settings.max_length}",
-                next_step=f"--max-length {min(limit, LONGEST)}",
+                next_step=f"--max-length {min(limit, LONGEST)}; a fit with several encoders takes --max-length "
+                f"{settings.encoder}={min(limit, LONGEST)} for this one alone",
             )
         length = settings.max_length
     else:
-        length = min(LONGEST, limit or LONGEST, _asked(tokenizer, folder) or LONGEST)
+        named = [each for each in (limit, _asked(tokenizer, folder)) if each is not None]
+        length = min(LONGEST, *named) if named else _UNNAMED
     window = length - room
     if settings.overlap >= window:
         raise ConfigError(

@@ -117,24 +117,6 @@ def test_weights_in_bin_are_read_only_if_allowed(copy: Path, bert: str) -> None:
     np.testing.assert_allclose(found, encode_texts(texts, EncodeConfig(bert)), atol=1e-6)
 
 
-class Trap:
-    """What a pickle can do: run a program when it is read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.mkdir, (str(self.path),)
-
-
-def test_a_bin_with_a_program_is_not_run(copy: Path, tmp_path: Path) -> None:
-    (copy / "model.safetensors").unlink()
-    torch.save({"trap": Trap(tmp_path / "sprung")}, copy / "pytorch_model.bin")
-    with pytest.raises(CxrhfError, match="cannot be read"):
-        encode_texts(["a"], EncodeConfig(str(copy), allow_bin=True))
-    assert not (tmp_path / "sprung").exists()
-
-
 def test_weights_in_several_files(bert: str, tmp_path: Path) -> None:
     from transformers import AutoModel
 
