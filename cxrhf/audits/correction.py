@@ -100,7 +100,7 @@ def _untested(rows: Sequence[Row], tested: Sequence[Row], primary: Sequence[str]
             got=question,
             allowed=f"an audit that tests something here ({audits or 'none does'}), with a metric, finding, group or "
             "attribute of its rows, joined by colons",
-            next_step=did_you_mean(unknown[0], known) if unknown else "leave out one of the words",
+            next_step=(did_you_mean(unknown[0], known) or f"check {unknown[0]!r}") if unknown else "leave out a word",
         )
     return notes
 

@@ -47,6 +47,7 @@ examples:
   cxrhf audit ours.parquet theirs.parquet --only overview,compare --findings edema,pneumonia
   cxrhf audit seed0.csv seed1.csv seed2.csv --model densenet
   cxrhf audit predictions.csv --embeddings vectors.parquet --attributes drains.csv
+  cxrhf audit predictions.csv --attributes drains.csv --primary shortcut:drain:pneumothorax
   cxrhf audit runs/mine --slice-methods mixture,domino --findings pneumothorax
   cxrhf audit runs/mine --annotations runs/mine/labelling/net-atelectasis-mixture-negative.csv
   cxrhf audit runs/mine --n-resamples 10000

@@ -236,9 +236,9 @@ def test_without_anything_asked_for_numbers_are_as_before(planted_ward: tuple[pa
     [
         ({}, "at most 5%.", "for everything this page tests"),
         ({"shortcuts": ["drain"]}, "at most 5%.", "for everything this page tests"),  # a record from before
-        ({"primary": [], "shortcuts": ["drain"]}, "and again 5% for what is explored.", "within its family"),
-        ({"primary": ["auroc_drop"]}, "and again 5% for what is explored.", "within its family"),
-        ({"primary": ["auroc_drop"], "correction": "by"}, "each explored audit (Benjamini-Yekutieli).", "its family"),
+        ({"primary": [], "shortcuts": ["drain"]}, "and again 5% for what is explored.", "within each family"),
+        ({"primary": ["auroc_drop"]}, "and again 5% for what is explored.", "within each family"),
+        ({"primary": ["auroc_drop"], "correction": "by"}, "each explored audit (Benjamini-Yekutieli).", "each family"),
         ({"primary": ["auroc_drop"], "correction": "none"}, "about five look significant.", "without correction"),
     ],
 )

@@ -72,7 +72,7 @@ def corrected(rule: str, scope: bool = False) -> str:
         return "without correction"
     within = " within its audit" if name in ("bh", "by") else " for everything this page tests"
     if name != rule:
-        within = " within its family (asked for, or explored)"
+        within = " within each family (asked for, or explored)"
     return f"after correction{within if scope else ''}"
 
 
