@@ -130,9 +130,9 @@ def prevalence_lanes(
 ) -> None:
     """What depends on the prevalence, of every group and lane; out is (6, groups, lanes).
 
-    In this order: prevalence, average precision, precision and NPV of the rows from start[lane] on, expected calibration
-    error, mean label less mean score. `excess` is score less label and `bin_of` the bin of the score, which falls as the
-    rows are walked from the highest score down. Undefined is NaN, as in the metric functions.
+    In this order: prevalence, average precision, precision and NPV where rows from start[lane] on are called positive,
+    expected calibration error, mean label less mean score. `excess` is score less label, `bin_of` the bin of the score,
+    which falls as the rows are walked from the highest score down. Undefined is NaN, as in the metric functions.
     """
     n, lanes, groups = positive.shape[0], counts.shape[1], out.shape[1]
     hits, alarms, area = np.zeros((groups, lanes)), np.zeros((groups, lanes)), np.zeros((groups, lanes))
