@@ -104,7 +104,7 @@ def subgroups(sample: Sample) -> Part:
         elif unknown := int((bins < 0).sum()):
             said.append(f"{unknown:,} images without an age are left out of what is balanced for age")
         sample.progress(f"{sample.model}: subgroups, {len(found)} groupings, {sample.draws.n_resamples:,} resamples")
-        rounds = len(found) + 1 + sum(not groups.crossed for groups in found)
+        rounds = len(found) + sum(not groups.crossed for groups in found)
         work = _work(sample, rounds, said)
         rows += _everybody_rows(work)
         for groups in found:
@@ -149,8 +149,7 @@ def _everybody_rows(work: _Work) -> list[Row]:
         _threshold(work, k, "threshold_at_fpr", "all", threshold_of(work.ranked, k, int(start)))
         for k, start in enumerate(work.starts)
     ]
-    rows += [_as_asked(work, row) for row in version_rows(work.make, version)]
-    return rows + work.prevalence_rows(groups, members)
+    return rows + [_as_asked(work, row) for row in version_rows(work.make, version)]
 
 
 def _as_asked(work: _Work, row: Row) -> Row:
