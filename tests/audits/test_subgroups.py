@@ -437,7 +437,7 @@ def test_predictive_values_and_calibration_of_groups_are_those_of_the_metrics() 
     found = found_in(made, n_resamples=100)
     y, p, sex = (np.array(made[name].to_pylist()) for name in ("label", "prob", "sex"))
     at = found("threshold_at_fpr", finding="f0")["value"]
-    for where, own in [("all", sex != ""), *((f"sex={each}", sex == each) for each in "FM")]:
+    for where, own in [(f"sex={each}", sex == each) for each in "FM"]:
         rates = metrics.rates_at(y[own], p[own], at)
         expected = {
             "prevalence": y[own].mean(),
@@ -459,6 +459,8 @@ def test_predictive_values_and_calibration_of_groups_are_those_of_the_metrics() 
         rng = np.random.default_rng(0)
         slow = [metrics.expected_calibration_error(rng.random(own.sum()) < p[own], p[own]) for _ in range(100)]
         assert chance["value"] == pytest.approx(np.mean(slow), abs=4 * np.std(slow) / 10)
+    # The whole sample's are the overview's: two rows of one name would make a look-up ambiguous.
+    assert not [row for row in found.rows if row["metric"] in BY_PREVALENCE and row["slice"] == "all"]
     assert not [row for row in found.gaps() if row["metric"] in (*BY_PREVALENCE, "observed_minus_predicted")]
     assert not [row for row in found.rows if row["metric"] in BY_PREVALENCE and " & " in row["slice"]]
 

@@ -140,7 +140,7 @@ def subgroups(made: Rows, finding: str, groups: Mapping[str, Sequence[str]]) -> 
         simple = [part for part in parts if " & " not in part]
         for metric in ("prevalence", "average_precision", "precision", "npv", "observed_minus_predicted",
                        "expected_calibration_error", "expected_ece"):  # fmt: skip
-            for part in ("all", *simple):
+            for part in simple:
                 made.add("subgroups", metric, finding, made.some(0.1, 0.9), slice=part)
 
 

@@ -235,18 +235,14 @@ def _prevalence_table(view: View, slices: Sequence[str], kind: str) -> Table | N
     """What depends on how many of a group are ill."""
     rows = []
     for finding in view.book.findings:
-        for each in ["all", *(each for each in slices if grouping(each) == kind)]:
+        for each in [each for each in slices if grouping(each) == kind]:
             cells = [view.get("subgroups", finding, name, slice=each) for name, _, _ in _BY_PREVALENCE]
             if any(known(cell.value) for cell in cells):
-                name = "everybody" if each == "all" else group(each)
-                rows.append([name_entry(finding), words_entry(name), *map(entry, cells)])
+                rows.append([name_entry(finding), words_entry(group(each)), *map(entry, cells)])
     if not rows:
         return None
-    columns = [
-        Column("Finding"),
-        Column("Group", "", True),
-        *(Column(title, about) for _, title, about in _BY_PREVALENCE),
-    ]
+    titles = [Column(title, about) for _, title, about in _BY_PREVALENCE]
+    columns = [Column("Finding"), Column("Group", "", True), *titles]
     about = (
         "These numbers depend on how many of a group are ill, so groups of different prevalence differ in them even "
         "where the model serves them alike. Read a calibration error beside the one to expect if calibrated."
