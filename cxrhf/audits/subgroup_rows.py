@@ -1,4 +1,8 @@
-"""Numbers of groups with their replicates -> RESULT rows: each group, the gap of highest and lowest, the means."""
+"""Numbers of groups with their replicates -> RESULT rows: each group, the gap of highest and lowest, the means.
+
+Numbers that depend on the prevalence have rows of groups only. Their gaps would be gaps in who is ill, and a
+calibration error grows as a group gets smaller.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cxrhf.audits.groupings import Groups
+from cxrhf.audits.rates import capped
 from cxrhf.audits.rows import KEPT, MACRO, Kept, Row, RowMaker, beyond_resamples, everything
 from cxrhf.audits.sample import Counts, Finding
-from cxrhf.metrics.checks import Floats
+from cxrhf.metrics.calibration import expected_ece
+from cxrhf.metrics.checks import Floats, undefined
 from cxrhf.metrics.estimates import mean_over
-from cxrhf.metrics.grouped import GroupNumbers
-from cxrhf.metrics.intervals import UnitCount, difference_interval
+from cxrhf.metrics.grouped import GroupNumbers, PrevalenceNumbers
+from cxrhf.metrics.intervals import UnitCount, difference_interval, interval
 
 NUMBERS = ("auroc", "tpr", "fpr", "j")
+ERROR, DIFFERENCE, CHANCE = "expected_calibration_error", "observed_minus_predicted", "expected_ece"
+AT_THRESHOLD = ("precision", "npv")
+_PROBABILITY = (ERROR, DIFFERENCE)
+_NOTES = {
+    "average_precision": "of a ranking by chance it is the prevalence: not to be compared between groups without it",
+    ERROR: f"above 0 even when calibrated, the more so in few rows: compare with {CHANCE}",
+}
 _BOUNDS = {"j": (-2.0, 2.0)}
 # Resamples that must lie beyond each end of a percentile interval; with fewer the spread is used.
 _TAIL = 5
@@ -90,6 +103,59 @@ def version_rows(make: RowMaker, version: Version) -> list[Row]:
         for row in rows:
             row.pop(KEPT, None)
     return rows
+
+
+def prevalence_rows(
+    make: RowMaker,
+    groups: Groups,
+    members: Sequence[Members],
+    how: Sequence[str],
+    point: PrevalenceNumbers,
+    drawn: PrevalenceNumbers,
+) -> list[Row]:
+    """Prevalence, average precision, precision, NPV and calibration of every group."""
+    rows = []
+    for k, each in enumerate(members):
+        names = [name for name in point._fields if each.finding.is_probability or name not in _PROBABILITY]
+        for g, part in enumerate(each.parts):
+            for name in names:
+                value, replicates = float(getattr(point, name)[k, g]), getattr(drawn, name)[:, k, g]
+                row = _prevalence_row(make, name, part, value, replicates, each.units[g], groups.slices[g], how[k])
+                if row.get(KEPT) is not None:
+                    del row[KEPT]  # no audit compares models by them
+                rows.append(row)
+            if each.finding.is_probability and part.counts.n:
+                chance = expected_ece(part.p, part.weight, seed=make.sample.settings.seed)
+                by = "200 simulations of y ~ Bernoulli(p)"
+                rows.append(make.of(CHANCE, part, chance, slice=groups.slices[g], how=by))
+    return rows
+
+
+def _prevalence_row(
+    make: RowMaker, name: str, part: Finding, value: float, replicates: Floats, units: UnitCount, where: str, how: str
+) -> Row:
+    if name == DIFFERENCE:
+        row = make.of(name, part, value, slice=where)
+        found = interval(value, replicates, level=make.sample.settings.level, units=units, bounds=(-1.0, 1.0))
+        row["ci_low"], row["ci_high"] = found.low, found.high
+        row["method"] += f"; {make.sample.settings.level:.4g} {found.method}, patients resampled"
+        return row
+    note = _NOTES.get(name) if np.isfinite(value) else None
+    if np.isnan(value) and name in AT_THRESHOLD and undefined("prevalence", part.y, part.weight) is None:
+        note = (
+            f"{name} is undefined: nobody of this group is called {'positive' if name == 'precision' else 'negative'}"
+        )
+    at = name in AT_THRESHOLD
+    return make.of(
+        name,
+        part,
+        value,
+        replicates,
+        units=capped(units) if at else units,
+        slice=where,
+        how=how if at else None,
+        note=note,
+    )
 
 
 def _of_finding(version: Version, k: int) -> _Line:

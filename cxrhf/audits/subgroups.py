@@ -23,7 +23,7 @@ import numpy as np
 from cxrhf.audits.groupings import Groups, bins_of, groupings, missing
 from cxrhf.audits.rows import KEPT, MACRO, Part, Row, RowMaker
 from cxrhf.audits.sample import Finding, Sample
-from cxrhf.audits.subgroup_rows import NUMBERS, Members, Version, version_rows
+from cxrhf.audits.subgroup_rows import NUMBERS, Members, Version, prevalence_rows, version_rows
 from cxrhf.metrics.balancing import AGE_BINS, Balancing, balancing_weights
 from cxrhf.metrics.estimates import FEW
 from cxrhf.metrics.grouped import (
@@ -32,9 +32,11 @@ from cxrhf.metrics.grouped import (
     Integers,
     RankedFindings,
     drawn_groups,
+    drawn_prevalence,
     drawn_starts,
     rank_findings,
     sample_groups,
+    sample_prevalence,
     sample_starts,
     threshold_of,
 )
@@ -65,6 +67,7 @@ class _Work(NamedTuple):
     ranked: RankedFindings
     starts: Integers
     drawn_starts: Integers
+    prevalence_starts: Integers  # of draws that let the prevalence vary
     how: Sequence[str]
     tick: Callable[[int], None]
 
@@ -73,6 +76,15 @@ class _Work(NamedTuple):
         sample = self.make.sample
         drawn = drawn_groups(self.ranked, grouping, self.drawn_starts, sample.draws, sample.workers, self.tick)
         return sample_groups(self.ranked, grouping, self.starts), drawn
+
+    def prevalence_rows(self, groups: Groups, members: Sequence[Members]) -> list[Row]:
+        """What depends on the prevalence: precision, NPV, average precision, calibration."""
+        sample, grouping = self.make.sample, Grouping(groups.group, len(groups.slices))
+        kinds = np.array([each.is_probability for each in self.findings])
+        point = sample_prevalence(self.ranked, grouping, self.starts, kinds)
+        starts = self.prevalence_starts
+        drawn = drawn_prevalence(self.ranked, grouping, starts, kinds, sample.draws, sample.workers, self.tick)
+        return prevalence_rows(self.make, groups, members, self.how, point, drawn)
 
 
 def subgroups(sample: Sample) -> Part:
@@ -92,7 +104,8 @@ def subgroups(sample: Sample) -> Part:
         elif unknown := int((bins < 0).sum()):
             said.append(f"{unknown:,} images without an age are left out of what is balanced for age")
         sample.progress(f"{sample.model}: subgroups, {len(found)} groupings, {sample.draws.n_resamples:,} resamples")
-        work = _work(sample, len(found), said)
+        rounds = len(found) + sum(not groups.crossed for groups in found)
+        work = _work(sample, rounds, said)
         rows += _everybody_rows(work)
         for groups in found:
             rows += _group_rows(work, groups, None if groups.by_age else bins, said)
@@ -112,13 +125,14 @@ def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
         thresholds.append(at)
     weight = None if data.weight is None else np.nan_to_num(data.weight, nan=1.0)
     ranked = rank_findings(data.y, data.p, weight, sample.draws.unit, threshold=thresholds, fpr=FPR)
-    tick = sample.ticking(f"{sample.model}: subgroups, resamples", rounds + 2)
+    tick = sample.ticking(f"{sample.model}: subgroups, resamples", rounds + 3)
     return _Work(
         RowMaker("subgroups", sample),
         findings,
         ranked,
         sample_starts(ranked),
         drawn_starts(ranked, sample.draws, sample.workers, tick),
+        drawn_starts(ranked, sample.draws, sample.workers, tick, conditional=False),
         [FROM_VALIDATION if at >= 0 else f"threshold at FPR {FPR}, set in each resample" for at in ranked.fixed],
         tick,
     )
@@ -166,6 +180,7 @@ def _group_rows(work: _Work, groups: Groups, bins: Integers | None, said: list[s
     members = [each.as_is for each in studied]
     as_is = Version(groups, "", None, NUMBERS, members, work.how, tested, point.original, drawn.original)
     rows = version_rows(work.make, as_is)
+    rows += [] if groups.crossed else work.prevalence_rows(groups, members)
     if point.balanced is not None and drawn.balanced is not None:
         # Balanced for prevalence only, a group ranks as before, and with a fixed threshold nothing changes: one test.
         changed = [

@@ -26,7 +26,7 @@ from cxrhf.metrics.checks import (
 from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.ranking import Ranked, rank_rows
 from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start, uniform
-from cxrhf.metrics.sums import sum_metric
+from cxrhf.metrics.sums import equal_width_bins, sum_metric
 
 METHODS = ("exact", "array_split", "whole_rows")
 
@@ -229,13 +229,19 @@ def _equal_weight_cells(p: Any, w: Any, bins: int, start: Any, share: Any) -> in
 
 @compiled
 def _simulated_ace_exact(p: Any, w: Any, bins: int, n_simulations: int, key: Any) -> float:
-    total = w.sum()
-    if total <= 0:
+    if w.sum() <= 0:
         return np.nan
-    n = p.shape[0]
     start = np.empty(2 * bins + 2, dtype=np.int64)
     share = np.empty((2 * bins + 1, bins))
     cells = _equal_weight_cells(p, w, bins, start, share)
+    return _simulated_error(p, w, start, share, cells, n_simulations, key)
+
+
+@compiled
+def _simulated_error(p: Any, w: Any, start: Any, share: Any, cells: int, n_simulations: int, key: Any) -> float:
+    """Mean error over simulations: rows start[c] to start[c + 1] are cell c, bin k has share[c, k] of it."""
+    total = w.sum()
+    n, bins = p.shape[0], share.shape[1]
     promised = np.zeros(cells)
     limit = np.empty(n, dtype=np.uint64)
     for c in range(cells):
@@ -307,6 +313,32 @@ def expected_ace_of(ranked: Ranked, bins: int, method: str, n_simulations: int, 
         return float(_simulated_ace_exact(ranked.p, ranked.weight, bins, n_simulations, stream_key(seed)))
     by_weight = method == "whole_rows"
     return float(_simulated_ace_rows(ranked.p, ranked.weight, bins, by_weight, n_simulations, stream_key(seed)))
+
+
+def expected_ece(
+    p: ArrayLike, weight: ArrayLike | None = None, bins: int = 10, n_simulations: int = 200, seed: int = 0
+) -> float:
+    """What `expected_calibration_error` would average if these probabilities were perfectly calibrated.
+
+    By simulation of y ~ Bernoulli(p), as `expected_ace`. NaN when empty.
+    """
+    scores = as_probabilities(p)
+    ranked = rank_rows(scores, scores, as_weights(weight, len(scores)))
+    if len(ranked.p) == 0:
+        return float("nan")
+    start = np.searchsorted(equal_width_bins(ranked.p, as_count(bins, "bins")), np.arange(bins + 1))
+    times, key = as_count(n_simulations, "n_simulations"), stream_key(seed)
+    return float(_simulated_error(ranked.p, ranked.weight, start, np.eye(bins), bins, times, key))
+
+
+def observed_minus_predicted(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """Mean label less mean probability, -1 to 1: calibration in the large on the scale of shares. NaN when empty.
+
+    >>> round(observed_minus_predicted([0, 0, 1], [0.2, 0.2, 0.3]), 6)
+    0.1
+    """
+    labels, scores, weights = binary_input(y, p, weight, probability=True)
+    return float(weights @ (labels - scores) / weights.sum()) if weights.sum() > 0 else float("nan")
 
 
 def expected_calibration_error(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None, bins: int = 10) -> float:

@@ -21,13 +21,17 @@ from cxrhf.metrics.draws import LANES, Draws, draw_counts, run_in_blocks
 from cxrhf.metrics.operating import FPR_RULES, fpr_sorted
 from cxrhf.metrics.ranking import rank_rows
 from cxrhf.metrics.streams import stream_key
-from cxrhf.metrics.subgroup_blocks import cell_masses, groups_lanes
+from cxrhf.metrics.subgroup_blocks import cell_masses, groups_lanes, prevalence_lanes
 from cxrhf.metrics.subgroup_thresholds import starts_lanes
+from cxrhf.metrics.sums import equal_width_bins
 
 Integers = NDArray[np.int64]
 Counts = NDArray[np.uint8]  # how often each patient is drawn, (patients, lanes)
 Cells = NDArray[np.int32]
 Progress = Callable[[int], None]
+
+# Bins of the calibration error of groups, those of `expected_calibration_error`.
+ECE_BINS = 10
 
 
 class RankedFindings(NamedTuple):
@@ -60,6 +64,19 @@ class GroupNumbers(NamedTuple):
     tpr: Floats
     fpr: Floats
     j: Floats
+
+
+class PrevalenceNumbers(NamedTuple):
+    """What depends on how many of a group are ill, each of shape (..., findings, groups); NaN where undefined.
+
+    Precision and NPV at the threshold of `RankedFindings`. The last two are of probabilities only."""
+
+    prevalence: Floats
+    average_precision: Floats
+    precision: Floats
+    npv: Floats
+    expected_calibration_error: Floats
+    observed_minus_predicted: Floats
 
 
 class Grouped(NamedTuple):
@@ -139,9 +156,18 @@ def threshold_of(ranked: RankedFindings, k: int, start: int) -> float:
 
 
 def drawn_starts(
-    ranked: RankedFindings, draws: Draws, workers: int | None = None, progress: Progress | None = None
+    ranked: RankedFindings,
+    draws: Draws,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    *,
+    conditional: bool = True,
 ) -> Integers:
-    """The same for every replicate, (n_resamples, findings): one serves all groupings."""
+    """The same for every replicate, (n_resamples, findings): one serves all groupings.
+
+    `conditional`: with the number of patients who have any positive held fixed, as AUROC and rates within classes are
+    drawn; not so for what depends on the prevalence.
+    """
     out = np.empty((draws.n_resamples, len(ranked.fixed)), dtype=np.int64)
     label = ranked.positive.astype(np.int32)
 
@@ -152,15 +178,19 @@ def drawn_starts(
             found = _starts(ranked, k, label, counts, by_lane, mass, once, 1)
             out[own, k] = found[: own.stop - own.start]
 
-    _by_lanes(kernel, draws, workers, progress)
+    _by_lanes(kernel, draws, workers, progress, conditional)
     return out
 
 
 def _by_lanes(
-    kernel: Callable[[Counts, slice], None], draws: Draws, workers: int | None, progress: Progress | None
+    kernel: Callable[[Counts, slice], None],
+    draws: Draws,
+    workers: int | None,
+    progress: Progress | None,
+    conditional: bool = True,
 ) -> None:
     """Call kernel(counts, replicates) for LANES replicates after another, whatever the number of threads."""
-    members, edges = draws.plan(True)
+    members, edges = draws.plan(conditional)
     key = stream_key(draws.seed)
 
     def work(start: int, stop: int) -> None:
@@ -218,6 +248,54 @@ def drawn_groups(
     found = _Filled(ranked, grouping, draws.n_resamples)
     _by_lanes(lambda counts, own: found.fill(counts, starts[own], own), draws, workers, progress)
     return Grouped(_named(found.out), None if found.balanced is None else _named(found.balanced))
+
+
+def sample_prevalence(
+    ranked: RankedFindings, grouping: Grouping, starts: Integers, is_probability: NDArray[np.bool_]
+) -> PrevalenceNumbers:
+    """What depends on the prevalence in the sample, shape (findings, groups)."""
+    once = np.ones((int(ranked.unit.max(initial=-1)) + 1, 1), dtype=np.uint8)
+    out = np.empty((1, len(ranked.fixed), grouping.n_groups, len(PrevalenceNumbers._fields)))
+    _prevalence_filler(ranked, grouping, is_probability, out)(once, starts[None, :], slice(0, 1))
+    return PrevalenceNumbers(*np.moveaxis(out[0], -1, 0))
+
+
+def drawn_prevalence(
+    ranked: RankedFindings,
+    grouping: Grouping,
+    starts: Integers,
+    is_probability: NDArray[np.bool_],
+    draws: Draws,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> PrevalenceNumbers:
+    """The same of every replicate, shape (n_resamples, findings, groups); `starts` are not `conditional`."""
+    out = np.empty((draws.n_resamples, len(ranked.fixed), grouping.n_groups, len(PrevalenceNumbers._fields)))
+    fill = _prevalence_filler(ranked, grouping, is_probability, out)
+    _by_lanes(lambda counts, own: fill(counts, starts[own], own), draws, workers, progress, False)
+    return PrevalenceNumbers(*np.moveaxis(out, -1, 0))
+
+
+def _prevalence_filler(
+    ranked: RankedFindings, grouping: Grouping, is_probability: NDArray[np.bool_], out: Floats
+) -> Callable[[Counts, Integers, slice], None]:
+    """A function that fills some replicates of `out`."""
+    group = grouping.group[ranked.origin].astype(np.int32)
+    excess = ranked.p - ranked.y
+    bins = equal_width_bins(ranked.p, ECE_BINS).astype(np.int32)
+
+    def fill(counts: Counts, starts: Integers, own: slice) -> None:
+        found = np.empty((out.shape[-1], grouping.n_groups, counts.shape[1]))
+        begin, n = np.full(counts.shape[1], -1, dtype=np.int64), own.stop - own.start
+        for k, rows in enumerate(ranked.each()):
+            begin[:n] = starts[:, k]
+            data = (ranked.positive[rows], ranked.weight[rows], ranked.last[rows], ranked.unit[rows], group[rows])
+            prevalence_lanes(*data, excess[rows], bins[rows], counts, begin, found)
+            if not is_probability[k]:
+                found[4:] = np.nan
+            out[own, k] = found.T[:n]
+
+    return fill
 
 
 class _Filled:

@@ -43,10 +43,17 @@ def _called(y: Floats, p: Floats, threshold: float) -> list[Floats]:
     return [y, 1 - y, y * called, (1 - y) * called]
 
 
+def equal_width_bins(p: Floats, n: int) -> NDArray[np.int64]:
+    """The place of each probability among n bins [k/n, (k+1)/n); the last one takes 1.
+
+    .29 * 100 is 28.999... in floating point, so the edges themselves decide.
+    """
+    return np.asarray(np.searchsorted(np.arange(1, n) / n, p, side="right"), dtype=np.int64)
+
+
 def _gaps(y: Floats, p: Floats, bins: float) -> Iterator[Floats]:
     n = int(bins)
-    # .29 * 100 is 28.999... in floating point, so the edges themselves decide.
-    place = np.clip(np.searchsorted(np.arange(1, n) / n, p, side="right"), 0, n - 1)
+    place = equal_width_bins(p, n)
     yield from (y, 1 - y)
     yield from (np.where(place == cell, p - y, 0.0) for cell in range(n))
 

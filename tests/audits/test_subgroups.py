@@ -424,3 +424,73 @@ def test_the_rate_a_threshold_was_set_to_has_no_interval() -> None:
     split = np.where(np.arange(1500) % 2, "validate", "test")
     held = found_in(block("x", data.y, data.patient, split=split, **made), n_resamples=40)
     assert held("fpr")["ci_low"] < held("fpr")["value"] < held("fpr")["ci_high"]
+
+
+# ---------------------------------------------------------------- what depends on the prevalence
+
+
+BY_PREVALENCE = ("prevalence", "average_precision", "precision", "npv", "expected_calibration_error")
+
+
+def test_predictive_values_and_calibration_of_groups_are_those_of_the_metrics() -> None:
+    made = hospital(2, findings=1)[0]
+    found = found_in(made, n_resamples=100)
+    y, p, sex = (np.array(made[name].to_pylist()) for name in ("label", "prob", "sex"))
+    at = found("threshold_at_fpr", finding="f0")["value"]
+    for where, own in [(f"sex={each}", sex == each) for each in "FM"]:
+        rates = metrics.rates_at(y[own], p[own], at)
+        expected = {
+            "prevalence": y[own].mean(),
+            "average_precision": metrics.average_precision(y[own], p[own]),
+            "precision": rates.precision,
+            "npv": rates.npv,
+            "expected_calibration_error": metrics.expected_calibration_error(y[own], p[own]),
+            "observed_minus_predicted": (y[own] - p[own]).mean(),
+        }
+        for name, value in expected.items():
+            row = found(name, where, "f0")
+            assert row["value"] == pytest.approx(value, abs=1e-12), name
+            assert row["ci_low"] < value < row["ci_high"], name
+            assert "patients resampled" in row["method"]
+            assert (row["n"], row["n_pos"]) == (own.sum(), y[own].sum())
+        assert found("npv", where, "f0")["method"].endswith("threshold at FPR 0.2, set in each resample")
+        chance = found("expected_ece", where, "f0")
+        assert chance["ci_low"] is None
+        rng = np.random.default_rng(0)
+        slow = [metrics.expected_calibration_error(rng.random(own.sum()) < p[own], p[own]) for _ in range(100)]
+        assert chance["value"] == pytest.approx(np.mean(slow), abs=4 * np.std(slow) / 10)
+    # The whole sample's are the overview's: two rows of one name would make a look-up ambiguous.
+    assert not [row for row in found.rows if row["metric"] in BY_PREVALENCE and row["slice"] == "all"]
+    assert not [row for row in found.gaps() if row["metric"] in (*BY_PREVALENCE, "observed_minus_predicted")]
+    assert not [row for row in found.rows if row["metric"] in BY_PREVALENCE and " & " in row["slice"]]
+
+
+def test_calibrated_groups_lie_at_chance_and_a_planted_shift_is_found() -> None:
+    rng = np.random.default_rng(3)
+    n = 6000
+    p, sex = rng.beta(2, 5, n), rng.choice(["F", "M"], n)
+    y = (rng.random(n) < np.where(sex == "M", p - 0.1, p)).astype(float)
+    found = found_in(block("x", y, np.arange(n), prob=p, sex=sex), n_resamples=200)
+    women, men = (found("observed_minus_predicted", f"sex={each}") for each in "FM")
+    assert women["ci_low"] < 0 < women["ci_high"]
+    assert men["ci_low"] < -0.1 + 0.02
+    assert men["ci_high"] < -0.07
+    error, chance = (found(name, "sex=F")["value"] for name in ("expected_calibration_error", "expected_ece"))
+    assert error < 2 * chance
+    assert found("expected_calibration_error", "sex=M")["value"] > 3 * found("expected_ece", "sex=M")["value"]
+
+
+def test_what_depends_on_the_prevalence_is_undefined_with_a_reason() -> None:
+    rng = np.random.default_rng(0)
+    n = 400
+    sex = np.array(["F", "M"])[np.arange(n) % 2]
+    y = np.where(sex == "F", 0.0, rng.random(n) < 0.3).astype(float)
+    low = np.where(sex == "F", 0.1, 0.5) + 0.1 * rng.random(n)
+    found = found_in(block("x", y, np.arange(n), prob=low, sex=sex), n_resamples=40)
+    assert "no positives" in found("average_precision", "sex=F")["note"]
+    assert found("precision", "sex=F")["note"] == "precision is undefined: nobody of this group is called positive"
+    assert found("npv", "sex=F")["value"] == 1
+    scores = found_in(block("x", y, np.arange(n), logit=10 * low, sex=sex), n_resamples=40)
+    metrics_there = {row["metric"] for row in scores.rows}
+    assert "average_precision" in metrics_there
+    assert not metrics_there & {"expected_calibration_error", "expected_ece", "observed_minus_predicted"}

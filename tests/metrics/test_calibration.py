@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cxrhf import metrics
 from cxrhf.data.planted import calibrated
+from cxrhf.metrics.calibration import expected_ece
 from tests.metrics import twins
 
 FAST = settings(max_examples=120, deadline=None, derandomize=True)
@@ -224,6 +225,18 @@ def test_expected_ace_is_the_mean_over_calibrated_labels():
     assert got == pytest.approx(np.mean(draws), abs=5 * np.std(draws) / np.sqrt(300))
     assert metrics.expected_ace(p, seed=1) == metrics.expected_ace(p, seed=1)
     assert metrics.expected_ace(p, seed=1) != metrics.expected_ace(p, seed=2)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_expected_ece_is_the_mean_over_calibrated_labels(weighted):
+    """Twin: labels drawn anew and the error function itself on them; few bins are filled, and the last one is."""
+    rng = np.random.default_rng(0)
+    p = np.r_[rng.beta(0.5, 8, 299), 1.0]
+    w = rng.choice([0.0, 1.0, 3.0], 300) if weighted else None
+    draws = [metrics.expected_calibration_error(rng.random(300) < p, p, w) for _ in range(300)]
+    got = expected_ece(p, w, n_simulations=300, seed=1)
+    assert got == pytest.approx(np.mean(draws), abs=5 * np.std(draws) / np.sqrt(300))
+    assert np.isnan(expected_ece([]))
 
 
 @pytest.mark.parametrize(("n", "printed"), [(20_770, 0.006), (1_000, 0.027), (300, 0.048)])

@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cxrhf.metrics import draw
+from cxrhf.metrics import average_precision, draw, expected_calibration_error, rates_at
+from cxrhf.metrics.calibration import observed_minus_predicted
 from cxrhf.metrics.grouped import (
     Grouping,
     drawn_groups,
+    drawn_prevalence,
     drawn_starts,
     rank_findings,
     sample_groups,
+    sample_prevalence,
     sample_starts,
     threshold_of,
 )
@@ -166,3 +169,41 @@ def test_nothing_at_all():
     found = drawn_groups(ranked, grouping, drawn_starts(ranked, draws), draws)
     assert np.isnan(np.stack(found.original)).all()
     assert np.isnan(np.stack(found.balanced)).all()
+
+
+@pytest.mark.parametrize("threshold", [None, [0.3, 0.5, 0.7]])
+def test_what_depends_on_the_prevalence_is_that_of_copied_rows(threshold):
+    """Ties, weights, several rows a patient: every replicate against the metric functions on copied rows."""
+    rng = np.random.default_rng(0)
+    n = 150
+    patient, group = rng.integers(0, 60, n), rng.integers(-1, 3, n)
+    y = (rng.random((n, 3)) < 0.4).astype(float)
+    y[rng.random((n, 3)) < 0.1] = np.nan
+    p, weight = np.round(rng.random((n, 3)), 1), rng.choice([0.5, 1.0, 2.0], n)
+    draws = draw(patient, y=y, n_resamples=20)
+    ranked = rank_findings(y, p, weight, draws.unit, threshold=threshold)
+    grouping, kinds = Grouping(group, 3), np.array([True, True, False])
+    starts = drawn_starts(ranked, draws, conditional=False)
+    point = sample_prevalence(ranked, grouping, sample_starts(ranked), kinds)
+    drawn = drawn_prevalence(ranked, grouping, starts, kinds, draws, 1)
+    counts = draws.counts(0, 20, conditional=False)
+    for r in range(-1, 20):
+        times = np.ones(n, dtype=int) if r < 0 else counts[draws.unit, r].astype(int)
+        at = np.repeat(np.arange(n), times)
+        for k in range(3):
+            own = at[~np.isnan(y[at, k])]
+            chosen = threshold[k] if threshold else threshold_at_fpr(y[own, k], p[own, k], 0.2, weight[own])
+            for g in range(3):
+                rows = own[group[own] == g]
+                data = (y[rows, k], p[rows, k])
+                rates = rates_at(*data, chosen, weight[rows])
+                expected = [
+                    np.average(data[0], weights=weight[rows]),
+                    average_precision(*data, weight[rows]),
+                    rates.precision,
+                    rates.npv,
+                    expected_calibration_error(*data, weight[rows]) if k < 2 else np.nan,
+                    observed_minus_predicted(*data, weight[rows]) if k < 2 else np.nan,
+                ]
+                got = [numbers[k, g] if r < 0 else numbers[r, k, g] for numbers in (point if r < 0 else drawn)]
+                np.testing.assert_allclose(got, expected, atol=1e-12)

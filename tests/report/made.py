@@ -136,6 +136,13 @@ def subgroups(made: Rows, finding: str, groups: Mapping[str, Sequence[str]]) -> 
                 p_value = 0.01 if not end else 0.8
                 made.add("subgroups", metric + end, finding, 0.05, slice=high, versus=low, p_value=p_value)
 
+    if finding != "macro":
+        simple = [part for part in parts if " & " not in part]
+        for metric in ("prevalence", "average_precision", "precision", "npv", "observed_minus_predicted",
+                       "expected_calibration_error", "expected_ece"):  # fmt: skip
+            for part in simple:
+                made.add("subgroups", metric, finding, made.some(0.1, 0.9), slice=part)
+
 
 def compared(made: Rows, finding: str, second: str) -> None:
     for metric in ("auroc", "average_precision", "brier", "auroc_att", "auroc_drop vs auroc_att"):

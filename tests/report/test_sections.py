@@ -41,6 +41,16 @@ def test_every_audit_has_its_section_with_figures(whole) -> None:
     assert found == {"waterfall", "overview", "context", "reweighted", "matched", "imbalance", "subgroups"}
 
 
+def test_predictive_values_of_groups_stand_in_tables_of_their_own(whole) -> None:
+    assert "Predictive values, average precision and calibration of every group" in whole.text
+    for kind in GROUPS:
+        assert f"Predictive values and calibration by {kind}" in whole.text
+    assert whole.text.count("Observed less predicted") >= len(GROUPS)
+    without = [row for row in everything().rows if row["metric"] != "observed_minus_predicted"]
+    without = [row for row in without if row["audit"] != "subgroups" or row["metric"] in ("auroc", "tpr")]
+    assert "Predictive values and calibration by" not in Page(page_html(without, [], RECORD)).text
+
+
 def test_ids_are_unique_headings_in_order_pictures_described(whole) -> None:
     assert len(whole.ids) == len(set(whole.ids))
     assert whole.levels[0] == 1

@@ -36,6 +36,15 @@ _AXES = {
     "fpr": Axis("at one threshold for all", 0.0, 0.5, reference=0.2, floor=0.0, ceiling=1.0),
 }
 _WAYS = ((OVERALL, "", "as it is"), (REMAINS, "_balanced", "balanced"))
+_BY_PREVALENCE = (
+    ("prevalence", "Prevalence", "What average precision is when the ranking is chance"),
+    ("average_precision", "Average precision", ""),
+    ("precision", "PPV", "Precision at the one threshold"),
+    ("npv", "NPV", "At the one threshold"),
+    ("observed_minus_predicted", "Observed less predicted", "Calibration in the large: share of ill less mean score"),
+    ("expected_calibration_error", "Calibration error", "Expected calibration error, ten bins of equal width"),
+    ("expected_ece", "If calibrated", "The calibration error that a calibrated model of as many rows would show"),
+)
 _LEGEND = ((OVERALL, "as it is"), (REMAINS, "prevalence and age balanced between the groups"))
 
 
@@ -75,6 +84,9 @@ def subgroups(view: View) -> Section | None:
         blocks.append(Fold(f"Intersections of {kind.replace(' & ', ' and ')}", tables))
     if crossed and not view.first:
         blocks.append(Text(f"Intersections ({listed(crossed)}) of this model are in results.parquet.", "muted"))
+    tables = [each for each in (_prevalence_table(view, slices, kind) for kind in simple) if each]
+    if tables:
+        blocks.append(Fold("Predictive values, average precision and calibration of every group", tables))
     blocks.append(Text(_thresholds(view), "muted"))
     return Section(f"{view.ident}-subgroups", "Patient groups", "Groups", _lead(view, gaps, simple), blocks)
 
@@ -217,6 +229,25 @@ def _group_table(view: View, slices: Sequence[str], kind: str) -> Table:
         for name in names
     ]
     return Table(f"Numbers by {kind}", columns, rows)
+
+
+def _prevalence_table(view: View, slices: Sequence[str], kind: str) -> Table | None:
+    """What depends on how many of a group are ill."""
+    rows = []
+    for finding in view.book.findings:
+        for each in [each for each in slices if grouping(each) == kind]:
+            cells = [view.get("subgroups", finding, name, slice=each) for name, _, _ in _BY_PREVALENCE]
+            if any(known(cell.value) for cell in cells):
+                rows.append([name_entry(finding), words_entry(group(each)), *map(entry, cells)])
+    if not rows:
+        return None
+    titles = [Column(title, about) for _, title, about in _BY_PREVALENCE]
+    columns = [Column("Finding"), Column("Group", "", True), *titles]
+    about = (
+        "These numbers depend on how many of a group are ill, so groups of different prevalence differ in them even "
+        "where the model serves them alike. Read a calibration error beside the one to expect if calibrated."
+    )
+    return Table(f"Predictive values and calibration by {kind}", columns, rows, about=about)
 
 
 def _thresholds(view: View) -> str:
