@@ -163,6 +163,8 @@ class BuildConfig:
             raise ConfigError(f"sample encoding: {name} has no race", allowed=", ".join(WITH_RACE))
         if self.images_per_patient == "positive_first" and not self.finding:
             raise ConfigError("positive_first needs a finding", next_step="add --finding pneumothorax")
+        if self.configuration != "linked":
+            set_field(self, "keep_without_notes", False)  # nothing is linked, so it changes nothing
         if self.split_file and self.split != "file":
             set_field(self, "split", "file")
         if self.split == "file" and not self.split_file:

@@ -8,6 +8,7 @@ folder.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -181,6 +182,17 @@ def write_images(
     return quarantine, {split: count for split, count in rows.items() if count}
 
 
+def _without_notes(steps: Steps) -> list[str]:
+    """How many images a build leaves out because they have no prior note: a user of a recipe may not expect it."""
+    counted = [row for row in steps.rows if row["images"] is not None]
+    return [
+        f"{before['images'] - after['images']:,} of {before['images']:,} images have no prior note and are left out "
+        "(--keep-without-notes keeps them)"
+        for before, after in itertools.pairwise(counted)
+        if after["step"] == "images with a prior note" and after["images"] < before["images"]
+    ]
+
+
 def _finish(
     config: BuildConfig,
     prepared: Prepared,
@@ -199,6 +211,7 @@ def _finish(
         notes += [f"{kind}: {path}" for kind, path in bad.select("kind", "path").head(_EXAMPLES).iter_rows()]
     if prepared.quarantine.height:
         notes.append(f"{prepared.quarantine.height:,} notes cannot be used: see {folder}/quarantine.parquet")
+    notes += _without_notes(steps)
     write_table(quarantine.to_arrow(), folder / "quarantine.parquet")
     if prepared.attributes is not None and prepared.attributes.height:
         write_table(

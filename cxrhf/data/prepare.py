@@ -15,7 +15,7 @@ import polars as pl
 
 from cxrhf.config_build import BuildConfig
 from cxrhf.data import choose, layout, splits
-from cxrhf.data.attrition import Steps
+from cxrhf.data.attrition import Steps, has_published_split, paper_of
 from cxrhf.data.leakage import can_hold_reports, guard, own_report_pairs
 from cxrhf.data.link import link, without_pairs
 from cxrhf.data.notes import QUARANTINE, keep_linked, read_notes, write_notes
@@ -52,7 +52,7 @@ class Prepared:
 def prepare(config: BuildConfig, work: Path, notes_to: Path, fingerprint: str) -> Prepared:
     """Everything but the pictures. `work` keeps what a later try can take over; NOTE files go to `notes_to`."""
     layout.check_roots(config.root)
-    steps = Steps(config.dataset)
+    steps = Steps(config.dataset, paper_of(config))
     source, staged = _read(config, steps, work, fingerprint)
     quarantine = staged.quarantine if staged else pl.DataFrame(schema=QUARANTINE)
     if config.configuration == "notes":
@@ -151,7 +151,6 @@ def _linked(
         "images with a prior note" if not config.keep_without_notes else "images linked with prior notes",
         images,
         note=note,
-        published=config.views == "all" and not config.one_per_study and config.sample == "all",
         notes=links.explode().drop_nulls().n_unique(),
     )
     return images
@@ -189,10 +188,7 @@ def _split(config: BuildConfig, images: pl.DataFrame, steps: Steps) -> pl.DataFr
     elif config.sample_size is not None:
         images = splits.take(images, config.sample_size, config.seed)
         steps.add(f"at most {config.sample_size:,} images a split", images)
-    published = config.female is None and config.sample_size is None and config.images_per_patient == "all"
-    published &= config.configuration == "images" or not config.keep_without_notes
-    published &= config.dataset != "mimic_cxr_context" or config.configuration == "linked"
-    published &= config.sample == "encoding" or (config.dataset == "mimic_cxr_context" and config.views == "all")
+    published = has_published_split(config)
     for name in splits.NAMES:
         part = images.filter(pl.col("split") == name)
         if part.height:

@@ -63,6 +63,10 @@ def test_what_lies_in_the_folder(built, source):
     }  # fmt: skip
     record = json.loads((built.folder / "build.json").read_text())
     assert record["credentialed"] is True
+    steps = {row["step"]: row["images"] for row in pl.read_parquet(built.folder / "attrition.parquet").to_dicts()}
+    lost = steps["images with labels"] - steps["images with a prior note"]
+    assert lost > 0
+    assert any(each.startswith(f"{lost:,} of {steps['images with labels']:,} images have no") for each in built.notes)
     assert sum(record["splits"].values()) == load_images(built.folder).num_rows
     text = "".join(
         path.read_text() for path in built.folder.glob("*.*") if path.suffix in (".md", ".json", ".csv", ".svg")
