@@ -33,6 +33,8 @@ DATASETS: Mapping[str, Mapping[str, Any]] = {
 WITH_RACE = ("mimic_cxr_context", "synthetic", "chexpert", "chexpert_plus")
 WITH_NOTES = ("mimic_cxr_context", "covid_chestxray", "synthetic")
 
+RETIRED = ("resamples",)  # settings that builds recorded once, and that changed nothing in their images
+
 
 def _one_of(allowed: tuple[str, ...], text: str) -> dict[str, Any]:
     return {"metavar": "|".join(allowed), "help": text}
@@ -96,7 +98,6 @@ class BuildConfig:
         metadata={"metavar": "A/B/C", "help": "Patients in train/validate/test; 80/10/10 or 60/10/30, by dataset."},
     )
     seed: int = field(default=0, metadata={"help": "Seed of the split and of every sample."})
-    resamples: int = field(default=0, metadata={"help": "Also write this many resampled splits, seeds 0, 1, ..."})
     female: float | None = field(
         default=None, metadata={"metavar": "SHARE", "help": "Share of female images in each split: 0.5, 0.33, 0.67."}
     )
@@ -173,7 +174,6 @@ class BuildConfig:
             set_field(self, "finding", finding_name(self.finding))
         within("seed", self.seed, 0, 2**32 - 1)
         within("size", self.size, 32, 4096)
-        within("resamples", self.resamples, 0, 1000)
         within("workers", self.workers, 0, 1024)
         within("n_patients", self.n_patients, 5, 1_000_000)
         if self.female is not None:

@@ -80,8 +80,8 @@ class Steps:
     """The steps of one build, in order. `paper`: whose counts stand beside them (`paper_of`)."""
 
     dataset: str
-    paper: str = ""
     rows: list[dict[str, Any]] = field(default_factory=list)
+    paper: str = ""
 
     def add(
         self, step: str, frame: pl.DataFrame | None = None, *, note: str = "", published: bool = True, **counts: int

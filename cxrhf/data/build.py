@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cxrhf.config_build import BuildConfig
+from cxrhf.config_build import RETIRED, BuildConfig
 from cxrhf.data import layout
 from cxrhf.data.attrition import Steps
 from cxrhf.data.card import TERMS, card
@@ -96,9 +96,10 @@ def _built(config: BuildConfig, folder: Path) -> Built:
 def _is_same(record: Mapping[str, Any], config: BuildConfig, inputs: list[dict[str, Any]]) -> bool:
     """Whether a finished build is what would be built now; settings that it does not know had their default then."""
     usual = BuildConfig(config.dataset).content()
+    recorded = {name: value for name, value in dict(record.get("settings") or {}).items() if name not in RETIRED}
     return (
         record.get("version", FIRST) == version_of(config.dataset)
-        and usual | dict(record.get("settings") or {}) == config.content()
+        and usual | recorded == config.content()
         and record.get("inputs") == inputs
     )
 
@@ -217,8 +218,6 @@ def _finish(
         write_table(
             check(prepared.attributes.to_arrow(), ATTRIBUTE, source="attributes"), folder / "attributes.parquet"
         )
-    if prepared.resampled is not None:
-        write_table(prepared.resampled.to_arrow(), folder / "resampled.parquet")
     write_table(steps.table(), folder / "attrition.parquet")
     write_table(steps.table(), folder / "attrition.csv")
     write_text(folder / "flow.svg", flow(steps.rows, f"{config.dataset}: from the published files to this dataset"))

@@ -43,7 +43,6 @@ class Prepared:
     findings: tuple[str, ...]
     attributes: pl.DataFrame | None
     quarantine: pl.DataFrame
-    resampled: pl.DataFrame | None
     steps: Steps
     n_notes: int
     checked: dict[str, int]
@@ -52,14 +51,14 @@ class Prepared:
 def prepare(config: BuildConfig, work: Path, notes_to: Path, fingerprint: str) -> Prepared:
     """Everything but the pictures. `work` keeps what a later try can take over; NOTE files go to `notes_to`."""
     layout.check_roots(config.root)
-    steps = Steps(config.dataset, paper_of(config))
+    steps = Steps(config.dataset, paper=paper_of(config))
     source, staged = _read(config, steps, work, fingerprint)
     quarantine = staged.quarantine if staged else pl.DataFrame(schema=QUARANTINE)
     if config.configuration == "notes":
         assert staged is not None
         n_notes = keep_linked(staged.folder, notes_to, staged.index.get_column("note_id"))
         steps.add("notes kept", notes=n_notes, patients=staged.index.get_column("patient_id").n_unique())
-        return Prepared(pl.DataFrame(), (), None, quarantine, None, steps, n_notes, {})
+        return Prepared(pl.DataFrame(), (), None, quarantine, steps, n_notes, {})
     images = _chosen(config, source, steps)
     if staged is not None:
         images = _linked(config, images, source.images, staged, steps)
@@ -80,15 +79,11 @@ def prepare(config: BuildConfig, work: Path, notes_to: Path, fingerprint: str) -
     n_notes = 0
     if staged is not None:
         n_notes = keep_linked(staged.folder, notes_to, images.get_column("prior_note_ids").explode().drop_nulls())
-    resampled = None
-    if config.resamples:
-        resampled = splits.resampled_splits(images.get_column("patient_id"), config.shares(), config.resamples)
     return Prepared(
         _image_columns(images.drop(HELPERS, strict=False), config.dataset),
         source.findings,
         _of_images(source.attributes, images),
         quarantine,
-        resampled,
         steps,
         n_notes,
         checked,

@@ -27,7 +27,7 @@ IMAGES = pl.DataFrame(
 
 @pytest.fixture
 def steps():
-    made = Steps("mimic_cxr_context", "context")
+    made = Steps("mimic_cxr_context", paper="context")
     made.add("admissions", patients=223_452, admissions=546_028)
     made.add("images with labels", IMAGES)
     made.add(
@@ -62,7 +62,7 @@ def test_every_recipe_has_the_counts_of_its_own_paper():
             config = BuildConfig(dataset, **settings)
             # No other paper leaves out images without prior notes.
             assert config.keep_without_notes == (dataset == "mimic_cxr_context" and recipe != "context_paper")
-            made = Steps(dataset, paper_of(config))
+            made = Steps(dataset, paper=paper_of(config))
             for step in ("sample encoding", "images with a prior note", "split train", "split test"):
                 made.add(step, IMAGES, published=has_published_split(config) or not step.startswith("split"))
             found[recipe, dataset] = [row["expected_images"] for row in made.rows]
