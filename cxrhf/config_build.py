@@ -93,6 +93,13 @@ class BuildConfig:
             "help": "A file with the column split and one of image_id, patient_id, index (row of the source).",
         },
     )
+    withhold_annotated: bool = field(
+        default=False,
+        metadata={
+            "help": "Put every patient with an annotated image (a chest drain, say) into test, as SLICES did; "
+            "positive_first then prefers annotated images."
+        },
+    )
     ratios: str | None = field(
         default=None,
         metadata={"metavar": "A/B/C", "help": "Patients in train/validate/test; 80/10/10 or 60/10/30, by dataset."},
@@ -170,6 +177,10 @@ class BuildConfig:
             set_field(self, "split", "file")
         if self.split == "file" and not self.split_file:
             raise ConfigError("split file: no file was given", next_step="add --split-file FILE")
+        if self.split == "none" and self.withhold_annotated:
+            raise ConfigError(
+                "withhold_annotated: there is no test split", got="split none", allowed="ratio, official, file"
+            )
         if self.finding:
             set_field(self, "finding", finding_name(self.finding))
         within("seed", self.seed, 0, 2**32 - 1)
