@@ -70,7 +70,7 @@ def mimic(place, twin) -> Path:
 
 @pytest.fixture(scope="module")
 def nih(place) -> Path:
-    write("nih", place / "nih-files", n_patients=4, size=64)
+    write("nih", place / "nih-files", n_patients=6, size=64)
     return build(
         BuildConfig("nih_chestxray14", root=(str(place / "nih-files"),), out=str(place / "nih"), size=64)
     ).folder
