@@ -33,6 +33,8 @@ DATASETS: Mapping[str, Mapping[str, Any]] = {
 WITH_RACE = ("mimic_cxr_context", "synthetic", "chexpert", "chexpert_plus")
 WITH_NOTES = ("mimic_cxr_context", "covid_chestxray", "synthetic")
 
+RETIRED = ("resamples",)  # settings that builds recorded once, and that changed nothing in their images
+
 
 def _one_of(allowed: tuple[str, ...], text: str) -> dict[str, Any]:
     return {"metavar": "|".join(allowed), "help": text}
@@ -91,12 +93,18 @@ class BuildConfig:
             "help": "A file with the column split and one of image_id, patient_id, index (row of the source).",
         },
     )
+    withhold_annotated: bool = field(
+        default=False,
+        metadata={
+            "help": "Put every patient with an annotated image (a chest drain, say) into test, as SLICES did; "
+            "positive_first then prefers annotated images."
+        },
+    )
     ratios: str | None = field(
         default=None,
         metadata={"metavar": "A/B/C", "help": "Patients in train/validate/test; 80/10/10 or 60/10/30, by dataset."},
     )
     seed: int = field(default=0, metadata={"help": "Seed of the split and of every sample."})
-    resamples: int = field(default=0, metadata={"help": "Also write this many resampled splits, seeds 0, 1, ..."})
     female: float | None = field(
         default=None, metadata={"metavar": "SHARE", "help": "Share of female images in each split: 0.5, 0.33, 0.67."}
     )
@@ -163,15 +171,20 @@ class BuildConfig:
             raise ConfigError(f"sample encoding: {name} has no race", allowed=", ".join(WITH_RACE))
         if self.images_per_patient == "positive_first" and not self.finding:
             raise ConfigError("positive_first needs a finding", next_step="add --finding pneumothorax")
+        if self.configuration != "linked":
+            set_field(self, "keep_without_notes", False)  # nothing is linked, so it changes nothing
         if self.split_file and self.split != "file":
             set_field(self, "split", "file")
         if self.split == "file" and not self.split_file:
             raise ConfigError("split file: no file was given", next_step="add --split-file FILE")
+        if self.split == "none" and self.withhold_annotated:
+            raise ConfigError(
+                "withhold_annotated: there is no test split", got="split none", allowed="ratio, official, file"
+            )
         if self.finding:
             set_field(self, "finding", finding_name(self.finding))
         within("seed", self.seed, 0, 2**32 - 1)
         within("size", self.size, 32, 4096)
-        within("resamples", self.resamples, 0, 1000)
         within("workers", self.workers, 0, 1024)
         within("n_patients", self.n_patients, 5, 1_000_000)
         if self.female is not None:

@@ -8,6 +8,7 @@ folder.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cxrhf.config_build import BuildConfig
+from cxrhf.config_build import RETIRED, BuildConfig
 from cxrhf.data import layout
 from cxrhf.data.attrition import Steps
 from cxrhf.data.card import TERMS, card
@@ -95,9 +96,10 @@ def _built(config: BuildConfig, folder: Path) -> Built:
 def _is_same(record: Mapping[str, Any], config: BuildConfig, inputs: list[dict[str, Any]]) -> bool:
     """Whether a finished build is what would be built now; settings that it does not know had their default then."""
     usual = BuildConfig(config.dataset).content()
+    recorded = {name: value for name, value in dict(record.get("settings") or {}).items() if name not in RETIRED}
     return (
         record.get("version", FIRST) == version_of(config.dataset)
-        and usual | dict(record.get("settings") or {}) == config.content()
+        and usual | recorded == config.content()
         and record.get("inputs") == inputs
     )
 
@@ -181,6 +183,17 @@ def write_images(
     return quarantine, {split: count for split, count in rows.items() if count}
 
 
+def _without_notes(steps: Steps) -> list[str]:
+    """How many images a build leaves out because they have no prior note: a user of a recipe may not expect it."""
+    counted = [row for row in steps.rows if row["images"] is not None]
+    return [
+        f"{before['images'] - after['images']:,} of {before['images']:,} images have no prior note and are left out "
+        "(--keep-without-notes keeps them)"
+        for before, after in itertools.pairwise(counted)
+        if after["step"] == "images with a prior note" and after["images"] < before["images"]
+    ]
+
+
 def _finish(
     config: BuildConfig,
     prepared: Prepared,
@@ -199,13 +212,12 @@ def _finish(
         notes += [f"{kind}: {path}" for kind, path in bad.select("kind", "path").head(_EXAMPLES).iter_rows()]
     if prepared.quarantine.height:
         notes.append(f"{prepared.quarantine.height:,} notes cannot be used: see {folder}/quarantine.parquet")
+    notes += _without_notes(steps)
     write_table(quarantine.to_arrow(), folder / "quarantine.parquet")
     if prepared.attributes is not None and prepared.attributes.height:
         write_table(
             check(prepared.attributes.to_arrow(), ATTRIBUTE, source="attributes"), folder / "attributes.parquet"
         )
-    if prepared.resampled is not None:
-        write_table(prepared.resampled.to_arrow(), folder / "resampled.parquet")
     write_table(steps.table(), folder / "attrition.parquet")
     write_table(steps.table(), folder / "attrition.csv")
     write_text(folder / "flow.svg", flow(steps.rows, f"{config.dataset}: from the published files to this dataset"))

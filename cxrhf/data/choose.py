@@ -37,11 +37,16 @@ def first_of_study(images: pl.DataFrame) -> pl.DataFrame:
 
 
 def one_per_patient(
-    images: pl.DataFrame, findings: Sequence[str], choice: str, finding: str | None = None
+    images: pl.DataFrame,
+    findings: Sequence[str],
+    choice: str,
+    finding: str | None = None,
+    prefer: pl.Series | None = None,
 ) -> pl.DataFrame:
     """One row a patient, patients in the order in which they first appear; `all` keeps every row.
 
-    first: the patient's first row. positive_first: his first row with `finding` = 1, else his first (SLICES).
+    first: the patient's first row. positive_first: his first row with `finding` = 1, else his first (SLICES); of equals
+    those whose image_id is in `prefer` come before the others.
     stitched: his first row, where each label is his first that is not blank in any of his images (IMBALANCE's public
     code, by a grouped "first" that skips blanks). Uncertain is not blank. A stitched row can hold labels of several
     images, and No Finding of one beside a disease of another: 42.8% of CheXpert's patients get labels from an image
@@ -57,7 +62,7 @@ def one_per_patient(
     if choice == "all":
         return images
     if choice == "positive_first":
-        return _positive_first(images, findings, finding)
+        return _positive_first(images, findings, finding, prefer)
     first = images.unique("patient_id", keep="first", maintain_order=True)
     if choice == "first":
         return first
@@ -68,7 +73,9 @@ def one_per_patient(
     return first.with_columns(stitched.drop("patient_id"))
 
 
-def _positive_first(images: pl.DataFrame, findings: Sequence[str], finding: str | None) -> pl.DataFrame:
+def _positive_first(
+    images: pl.DataFrame, findings: Sequence[str], finding: str | None, prefer: pl.Series | None
+) -> pl.DataFrame:
     if finding is None or finding not in findings:
         raise ConfigError(
             "positive_first needs a finding of this dataset",
@@ -77,9 +84,11 @@ def _positive_first(images: pl.DataFrame, findings: Sequence[str], finding: str 
             next_step=did_you_mean(finding or "", findings) or f"add --finding {next(iter(findings), 'FINDING')}",
         )
     need_columns(images, (finding,), "positive_first")
-    row = pl.col(_ROW)
-    rows = images.select("patient_id", finding).with_row_index(_ROW)
+    row, positive = pl.col(_ROW), pl.col(finding) == 1
+    preferred = pl.lit(False) if prefer is None else pl.col("image_id").is_in(prefer.implode())
+    rows = images.select("patient_id", "image_id", finding).with_row_index(_ROW)
+    order = (positive & preferred, positive, preferred)
     chosen = rows.group_by("patient_id", maintain_order=True).agg(
-        pl.coalesce(row.filter(pl.col(finding) == 1).first(), row.first())
+        pl.coalesce(*(row.filter(each).first() for each in order), row.first())
     )
     return images[chosen.get_column(_ROW)]

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = 1
-READERS: Mapping[str, int] = {}  # dataset -> its number, where that is no longer 1; synthetic: the generator's too
+# Dataset -> its number, where that is no longer 1. Of `synthetic` the generator's too; 2: notes with broken lines.
+READERS: Mapping[str, int] = {"synthetic": 2}
 FIRST = "1.1"  # what a record without a version counts as
 
 _WHOLE = 64 << 20  # smaller files are read whole

@@ -18,7 +18,8 @@ from cxrhf.errors import RunError
 from cxrhf.tables.files import write_atomically
 
 WORK, RECORD = ".build", "build.json"
-# What a build makes, and what may lie in its folder before it is begun: what an earlier try that failed said.
+# What a build makes, or once made (resampled.parquet), and what may lie in its folder before it is begun: what an
+# earlier try that failed said.
 _MADE = (
     "images", "notes", WORK, "quarantine.parquet", "attributes.parquet", "resampled.parquet", "attrition.parquet",
     "attrition.csv", "flow.svg", "README.md", RECORD, "leakage.csv",

@@ -15,7 +15,7 @@ import polars as pl
 
 from cxrhf.config_build import BuildConfig
 from cxrhf.data import choose, layout, splits
-from cxrhf.data.attrition import Steps
+from cxrhf.data.attrition import Steps, has_published_split, paper_of
 from cxrhf.data.leakage import can_hold_reports, guard, own_report_pairs
 from cxrhf.data.link import link, without_pairs
 from cxrhf.data.notes import QUARANTINE, keep_linked, read_notes, write_notes
@@ -43,7 +43,6 @@ class Prepared:
     findings: tuple[str, ...]
     attributes: pl.DataFrame | None
     quarantine: pl.DataFrame
-    resampled: pl.DataFrame | None
     steps: Steps
     n_notes: int
     checked: dict[str, int]
@@ -52,21 +51,24 @@ class Prepared:
 def prepare(config: BuildConfig, work: Path, notes_to: Path, fingerprint: str) -> Prepared:
     """Everything but the pictures. `work` keeps what a later try can take over; NOTE files go to `notes_to`."""
     layout.check_roots(config.root)
-    steps = Steps(config.dataset)
+    steps = Steps(config.dataset, paper=paper_of(config))
     source, staged = _read(config, steps, work, fingerprint)
     quarantine = staged.quarantine if staged else pl.DataFrame(schema=QUARANTINE)
     if config.configuration == "notes":
         assert staged is not None
         n_notes = keep_linked(staged.folder, notes_to, staged.index.get_column("note_id"))
         steps.add("notes kept", notes=n_notes, patients=staged.index.get_column("patient_id").n_unique())
-        return Prepared(pl.DataFrame(), (), None, quarantine, None, steps, n_notes, {})
+        return Prepared(pl.DataFrame(), (), None, quarantine, steps, n_notes, {})
+    annotated = _annotated(config, source)
     images = _chosen(config, source, steps)
     if staged is not None:
         images = _linked(config, images, source.images, staged, steps)
     if config.images_per_patient != "all":
-        images = choose.one_per_patient(images, source.findings, config.images_per_patient, config.finding)
+        images = choose.one_per_patient(
+            images, source.findings, config.images_per_patient, config.finding, prefer=annotated
+        )
         steps.add(f"one image a patient: {config.images_per_patient}", images)
-    images = _split(config, images, steps)
+    images = _split(config, images, source, annotated, steps)
     if not images.height:
         counted = "; ".join(f"{row['step']}: {row['images']:,}" for row in steps.rows if row["images"] is not None)
         raise SourceError(f"{config.dataset}: no image is left. Images after each step: {counted}")
@@ -80,15 +82,11 @@ def prepare(config: BuildConfig, work: Path, notes_to: Path, fingerprint: str) -
     n_notes = 0
     if staged is not None:
         n_notes = keep_linked(staged.folder, notes_to, images.get_column("prior_note_ids").explode().drop_nulls())
-    resampled = None
-    if config.resamples:
-        resampled = splits.resampled_splits(images.get_column("patient_id"), config.shares(), config.resamples)
     return Prepared(
         _image_columns(images.drop(HELPERS, strict=False), config.dataset),
         source.findings,
         _of_images(source.attributes, images),
         quarantine,
-        resampled,
         steps,
         n_notes,
         checked,
@@ -151,13 +149,46 @@ def _linked(
         "images with a prior note" if not config.keep_without_notes else "images linked with prior notes",
         images,
         note=note,
-        published=config.views == "all" and not config.one_per_study and config.sample == "all",
         notes=links.explode().drop_nulls().n_unique(),
     )
     return images
 
 
-def _split(config: BuildConfig, images: pl.DataFrame, steps: Steps) -> pl.DataFrame:
+def _annotated(config: BuildConfig, source: Source) -> pl.Series | None:
+    """The images whose patients are withheld from training, if any are. Of the twin all are described, by nobody."""
+    if not config.withhold_annotated or source.attributes is None or config.dataset == "synthetic":
+        return None
+    return source.attributes.get_column("image_id").unique()
+
+
+def _withheld(
+    config: BuildConfig, images: pl.DataFrame, source: Source, annotated: pl.Series | None, steps: Steps
+) -> pl.DataFrame:
+    """Patients with any annotated image, kept or not, go to test: the others stay where they were dealt."""
+    if annotated is None:
+        reason = "the twin describes every image" if config.dataset == "synthetic" else "no image is annotated"
+        steps.add("annotated patients withheld", images, note=f"nobody: {reason}")
+        return images
+    patients = source.images.filter(pl.col("image_id").is_in(annotated.implode())).get_column("patient_id").unique()
+    those = pl.col("patient_id").is_in(patients.implode())
+    images = images.with_columns(split=pl.when(those).then(pl.lit("test")).otherwise("split"))
+    train = images.filter(pl.col("split") == "train")
+    if not train.height:
+        raise SourceError(
+            f"{config.dataset}: every training patient has an annotated image, so none is left to train on",
+            next_step="build without --withhold-annotated",
+        )
+    kept = images.filter(pl.col("image_id").is_in(annotated.implode())).height
+    note = f"{images.filter(those).get_column('patient_id').n_unique():,} patients, {kept:,} annotated images, in test"
+    if config.finding and not (train.get_column(config.finding) == 1).any():
+        note += f"; no image with {config.finding} is left to train on"
+    steps.add("annotated patients withheld", images, note=note)
+    return images
+
+
+def _split(
+    config: BuildConfig, images: pl.DataFrame, source: Source, annotated: pl.Series | None, steps: Steps
+) -> pl.DataFrame:
     official = images.get_column("split") if "split" in images.columns else None
     images = images.drop("split", strict=False)
     note = ""
@@ -183,16 +214,15 @@ def _split(config: BuildConfig, images: pl.DataFrame, steps: Steps) -> pl.DataFr
     if unlisted:
         images = images.filter(pl.col("split").is_not_null())
         steps.add("images in the split", images, note=f"{unlisted:,} images stand in no split")
+    if config.withhold_annotated:
+        images = _withheld(config, images, source, annotated, steps)
     if config.female is not None:
         images = splits.sex_sample(images, config.female, config.sample_size, config.seed)
         steps.add(f"sample with {config.female:.0%} female images", images, note=_share_note(images, config.female))
     elif config.sample_size is not None:
         images = splits.take(images, config.sample_size, config.seed)
         steps.add(f"at most {config.sample_size:,} images a split", images)
-    published = config.female is None and config.sample_size is None and config.images_per_patient == "all"
-    published &= config.configuration == "images" or not config.keep_without_notes
-    published &= config.dataset != "mimic_cxr_context" or config.configuration == "linked"
-    published &= config.sample == "encoding" or (config.dataset == "mimic_cxr_context" and config.views == "all")
+    published = has_published_split(config)
     for name in splits.NAMES:
         part = images.filter(pl.col("split") == name)
         if part.height:

@@ -1,4 +1,4 @@
-"""Patients -> train, validate, test: by ratio, from a file, resampled; and samples of images within each split.
+"""Patients -> train, validate, test: by ratio, from a file; and samples of images within each split.
 
 Patients are the unit. A draw depends on the set of patients, the seed and the shares, and on nothing else: not on the
 order of rows, nor on how many images a patient has. Functions return frames and print nothing; the caller counts what
@@ -71,17 +71,6 @@ def _dealt(ids: pl.Series, shares: Sequence[float], seed: int) -> pl.DataFrame:
     part = deck[np.random.default_rng(seed).permutation(len(ids))]
     names = pl.Series("split", NAMES[: len(shares)], pl.String)
     return pl.DataFrame({"patient_id": ids, "split": names[part]})
-
-
-def resampled_splits(patients: pl.Series | pl.DataFrame, shares: Sequence[float], n: int) -> pl.DataFrame:
-    """n splits by ratio, the seeds 0, 1, ... n-1: columns patient_id, resample (which of them), split."""
-    ids = unique_patients(patients)
-    empty = pl.DataFrame(schema={"patient_id": ids.dtype, "resample": pl.Int64, "split": pl.String})
-    drawn = [
-        ratio_split(ids, shares, seed).select("patient_id", pl.lit(seed, pl.Int64).alias("resample"), "split")
-        for seed in range(n)
-    ]
-    return pl.concat([empty, *drawn])
 
 
 def validate_from_train(images: pl.DataFrame, share: float, seed: int) -> pl.DataFrame:

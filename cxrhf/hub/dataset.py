@@ -11,7 +11,6 @@ Terms decide what goes:
 - COVID-19 collection: the rows whose own licence allows it (dataset_licences);
 - credentialed: the recipe (dataset_recipe), asked for with `recipe=True`; anything else is refused;
 - everything else: refused.
-`resampled.parquet` is left out: the same seeds draw it again.
 """
 
 from __future__ import annotations

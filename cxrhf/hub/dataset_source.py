@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cxrhf.config_build import BuildConfig
+from cxrhf.config_build import RETIRED, BuildConfig
 from cxrhf.data.card import TERMS, Terms
 from cxrhf.data.fingerprint import FIRST
 from cxrhf.data.layout import LAYOUTS
@@ -139,7 +139,7 @@ def _no_build(folder: Path) -> None:
 
 def _settings(record: Mapping[str, Any], folder: Path) -> BuildConfig:
     """The settings as a build takes them: nothing else that stands in build.json goes further."""
-    given = dict(record["settings"])
+    given = {name: value for name, value in record["settings"].items() if name not in RETIRED}
     if given.get("split") == "file":
         given["split_file"] = "split.csv"
     try:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import polars as pl
 import pytest
 import yaml
 
-from cxrhf.data.attrition import EXPECTED, Steps
+import cxrhf.configs
+from cxrhf.config_build import BuildConfig
+from cxrhf.data.attrition import PAPERS, Steps, has_published_split, paper_of
 from cxrhf.data.card import TERMS, card, front
 from cxrhf.data.fingerprint import build_print, file_print, version_of
 from cxrhf.data.flow import flow
+from cxrhf.data.splits import NAMES
 from cxrhf.schema import ATTRITION
 
+CONFIGS = Path(cxrhf.configs.__file__).parent
 IMAGES = pl.DataFrame(
     {"image_id": ["i1", "i2", "i3"], "study_id": ["s1", "s1", "s2"], "patient_id": ["p1", "p1", "p2"]}
 )
@@ -22,7 +27,7 @@ IMAGES = pl.DataFrame(
 
 @pytest.fixture
 def steps():
-    made = Steps("mimic_cxr_context")
+    made = Steps("mimic_cxr_context", paper="context")
     made.add("admissions", patients=223_452, admissions=546_028)
     made.add("images with labels", IMAGES)
     made.add(
@@ -41,7 +46,39 @@ def test_counts_and_published_counts(steps):
     lines = steps.lines()
     assert "223,452 [223,452]" in lines[1]
     assert "1 [209,300]" in lines[3]
-    assert EXPECTED["mimic_cxr_context"]["split train"]["images"] == 167_291
+    assert PAPERS["context"]["mimic_cxr_context"]["split train"]["images"] == 167_291
+
+
+def test_every_recipe_has_the_counts_of_its_own_paper():
+    """ENCODING's recipe on MIMIC used to stand beside CONTEXT's split counts."""
+    found = {}
+    for recipe in sorted(path.stem for path in CONFIGS.glob("*_paper.yaml")):
+        if recipe == "pretest_paper":  # a recipe of `cxrhf context fit`
+            continue
+        for dataset in ("mimic_cxr_context", "chexpert"):
+            if (recipe, dataset) == ("context_paper", "chexpert"):
+                continue
+            settings = yaml.safe_load((CONFIGS / f"{recipe}.yaml").read_text())
+            config = BuildConfig(dataset, **settings)
+            # No other paper leaves out images without prior notes.
+            assert config.keep_without_notes == (dataset == "mimic_cxr_context" and recipe != "context_paper")
+            made = Steps(dataset, paper=paper_of(config))
+            for step in ("sample encoding", "images with a prior note", "split train", "split test"):
+                made.add(step, IMAGES, published=has_published_split(config) or not step.startswith("split"))
+            found[recipe, dataset] = [row["expected_images"] for row in made.rows]
+    assert found["context_paper", "mimic_cxr_context"][1:] == [209_300, 167_291, 20_770]
+    assert found["encoding_paper", "mimic_cxr_context"] == [183_207, None, 110_280, 55_262]
+    assert found["encoding_paper", "chexpert"] == [127_118, None, 76_205, 38_240]
+    others = {key: counts[1:] for key, counts in found.items() if key[0].split("_")[0] not in ("context", "encoding")}
+    assert len(others) == 6
+    assert {each for counts in others.values() for each in counts} == {None}
+    for changed in ({"ratios": "80/10/10"}, {"split": "official"}, {"female": 0.5}, {"exclude_devices": True}):
+        assert not has_published_split(
+            BuildConfig("chexpert", **{"sample": "encoding", "ratios": "60/10/30", **changed})
+        )
+    sums = PAPERS["encoding"]["mimic_cxr_context"]
+    assert sum(sums[f"split {name}"]["images"] for name in NAMES) == 183_207
+    assert sum(sums[f"split {name}"]["patients"] for name in NAMES) == 43_209
 
 
 def test_the_picture_is_whole_and_escaped(steps):

@@ -26,6 +26,7 @@ from cxrhf.data.load import load_images, load_notes
 from cxrhf.data.pixels import open_shards
 from cxrhf.data.synthetic import write
 from cxrhf.errors import CxrhfError, LeakageError, RunError, SourceError
+from cxrhf.hub.dataset_source import opened
 from tests.real_data import published_tables, real_data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,17 +53,21 @@ def contents(folder: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def built(source, tmp_path_factory):
     folder = tmp_path_factory.mktemp("built") / "set"
-    return build(config(source, folder, resamples=10))
+    return build(config(source, folder))
 
 
 def test_what_lies_in_the_folder(built, source):
     names = {name.split("/")[0] for name in contents(built.folder)}
     assert names == {
         "README.md", "build.json", "images", "notes", "quarantine.parquet", "attrition.parquet", "attrition.csv",
-        "flow.svg", "resampled.parquet",
+        "flow.svg",
     }  # fmt: skip
     record = json.loads((built.folder / "build.json").read_text())
     assert record["credentialed"] is True
+    steps = {row["step"]: row["images"] for row in pl.read_parquet(built.folder / "attrition.parquet").to_dicts()}
+    lost = steps["images with labels"] - steps["images with a prior note"]
+    assert lost > 0
+    assert any(each.startswith(f"{lost:,} of {steps['images with labels']:,} images have no") for each in built.notes)
     assert sum(record["splits"].values()) == load_images(built.folder).num_rows
     text = "".join(
         path.read_text() for path in built.folder.glob("*.*") if path.suffix in (".md", ".json", ".csv", ".svg")
@@ -107,24 +112,33 @@ def test_links_and_policy_on_loading(built):
     notes = load_notes(built.folder)
     # A note that only a spoilt picture lists stays: its image may be mended.
     assert linked <= set(notes.column("note_id").to_pylist())
-    resampled = pl.read_parquet(built.folder / "resampled.parquet")
-    assert set(resampled["resample"]) == set(range(10))
 
 
 def test_built_again_it_says_so(built, source):
     before = contents(built.folder)
-    again = build(config(source, built.folder, resamples=10))
+    again = build(config(source, built.folder))
     assert "nothing was built again" in again.notes[0]
     assert contents(built.folder) == before
     with pytest.raises(RunError, match="other settings"):
-        build(config(source, built.folder, resamples=10, seed=9))
+        build(config(source, built.folder, seed=9))
     assert contents(built.folder) == before
+
+
+def test_a_setting_that_is_no_more_does_not_undo_a_build(built, source, tmp_path):
+    """Builds once recorded `resamples`, for a file that nothing read: they stay finished, and can be published."""
+    folder = tmp_path / "old"
+    shutil.copytree(built.folder, folder)
+    record = json.loads((folder / "build.json").read_text())
+    record["settings"]["resamples"] = 10
+    (folder / "build.json").write_text(json.dumps(record))
+    assert "nothing was built again" in build(config(source, folder)).notes[0]
+    assert opened(folder).config.seed == record["settings"]["seed"]
 
 
 def test_another_folder_gives_the_same_bytes(built, source, tmp_path):
     moved = tmp_path / "elsewhere"
     shutil.copytree(source, moved)
-    other = build(config(moved, tmp_path / "out", resamples=10, workers=1))
+    other = build(config(moved, tmp_path / "out", workers=1))
     ours, theirs = contents(built.folder), contents(other.folder)
     different = {name for name in ours if ours[name] != theirs.get(name)}
     assert different <= {"quarantine.parquet"}  # it names the paths of the source, and stays on this disk
@@ -313,7 +327,7 @@ def test_a_read_only_source(source, tmp_path):
 
 
 def command(source: Path, out: Path) -> list[str]:
-    words = ["build", "mimic_cxr_context", "--root", str(source), "--out", str(out), "--size", "48", "--resamples", "3"]
+    words = ["build", "mimic_cxr_context", "--root", str(source), "--out", str(out), "--size", "48"]
     return [sys.executable, "-m", "cxrhf", *words]
 
 
@@ -376,9 +390,9 @@ def test_killed_at_each_step(source, tmp_path, step, monkeypatch, built):
         else:
             patch.setattr(module, "tidy", stop)
         with pytest.raises(Killed):
-            build(config(source, tmp_path / "out", resamples=10))
+            build(config(source, tmp_path / "out"))
     (tmp_path / "out" / ".README.md.123.tmp").write_text("half a file")
-    done = build(config(source, tmp_path / "out", resamples=10))
+    done = build(config(source, tmp_path / "out"))
     assert contents(done.folder) == contents(built.folder)
 
 

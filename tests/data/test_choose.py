@@ -64,6 +64,15 @@ def test_positive_first_takes_the_first_positive_else_the_first() -> None:
     assert ids(one_per_patient(images(), FINDINGS, "positive_first", "no_finding")) == ["i1", "i2", "i5"]
 
 
+def test_of_equals_positive_first_takes_what_is_preferred() -> None:
+    twice = images().with_columns(edema=pl.Series([None, 1, -1, 1, 0, None], dtype=pl.Int8))
+    cases = (([], ["i1", "i2", "i5"]), (["i3", "i4"], ["i3", "i4", "i5"]), (["i0", "i2"], ["i1", "i2", "i5"]))
+    for prefer, kept in cases:
+        preferred = pl.Series(prefer, dtype=pl.String)
+        found = one_per_patient(twice, FINDINGS, "positive_first", "edema", prefer=preferred)
+        assert ids(found) == kept, prefer
+
+
 def test_stitched_takes_the_first_label_that_is_not_blank_from_any_image() -> None:
     kept = one_per_patient(images(), FINDINGS, "stitched")
     assert ids(kept) == ["i0", "i2", "i5"]

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import yaml
 
+import cxrhf.configs
 from cxrhf.config_build import BuildConfig
 from cxrhf.data import nih
 from cxrhf.data.attrition import Steps
+from cxrhf.data.prepare import prepare
+from cxrhf.data.synthetic import write
 from cxrhf.data.synthetic.nih_files import write_nih
-from cxrhf.errors import SourceError
+from cxrhf.errors import ConfigError, SourceError
 from tests.data.twin import check_planted, write_twin
 from tests.real_data import published_tables, real_data
 
@@ -157,3 +161,38 @@ def test_the_dirty_twin(tmp_path):
     assert sorted(images.filter(pl.col("split").is_null())["image_id"]) == defects["in_no_list"]
     assert sorted(images.filter(pl.col("sex").is_null())["patient_id"].unique()) == defects["unknown_sex"]
     assert not source.attributes["image_id"].is_in(defects["annotation_without_image"]).any()
+
+
+@pytest.mark.parametrize("split", ["ratio", "official"])
+def test_annotated_patients_are_withheld_from_training(tmp_path, split):
+    """89 of the 155 annotated images that slices_paper used were in its training split."""
+    write("nih", tmp_path / "raw", n_patients=60, seed=1, pixels=False)
+    listed = pl.read_csv(tmp_path / "raw" / "drain_annotations.csv")["Image Index"].str.strip_suffix(".png")
+    annotated, patients = set(listed), {str(int(each[:8])) for each in listed}
+    recipe = Path(cxrhf.configs.__file__).parent / "slices_paper.yaml"
+    settings = {**yaml.safe_load(recipe.read_text()), "female": None, "split": split}
+    found = {}
+    for withhold in (False, True):
+        settings["withhold_annotated"] = withhold
+        config = BuildConfig("nih_chestxray14", root=(str(tmp_path / "raw"),), **settings)
+        made = prepare(config, tmp_path / f"work{withhold}", tmp_path / "notes", "")
+        found[withhold] = dict(made.images.select("patient_id", "split").rows())
+        if withhold:
+            kept = set(made.images["image_id"])
+            assert made.images["pneumothorax"].filter(made.images["split"] == "train").sum() > 0
+            assert {str(int(each[:8])) for each in kept & annotated} == patients
+            step = next(row for row in made.steps.rows if row["step"] == "annotated patients withheld")
+            assert step["note"] == f"{len(patients)} patients, {len(patients)} annotated images, in test"
+    assert {split for patient, split in found[False].items() if patient in patients} == {"train", "validate", "test"}
+    assert found[True] == {each: "test" if each in patients else part for each, part in found[False].items()}
+
+
+def test_nobody_left_to_train_on_is_an_error(tmp_path):
+    write_entries(tmp_path, *((f"0000000{n}_000", "Pneumothorax", "58") for n in range(1, 9)))
+    lines = "".join(f"0000000{n}_000.png,1\n" for n in range(1, 9))
+    (tmp_path / "drain_annotations.csv").write_text(f"Image Index,Drain\n{lines}")
+    config = BuildConfig("nih_chestxray14", root=(str(tmp_path),), split="ratio", withhold_annotated=True)
+    with pytest.raises(SourceError, match="none is left to train on"):
+        prepare(config, tmp_path / "work", tmp_path / "notes", "")
+    with pytest.raises(ConfigError, match="there is no test split"):
+        BuildConfig("nih_chestxray14", split="none", withhold_annotated=True)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from cxrhf.data.splits import (
     file_split,
     ratio_split,
-    resampled_splits,
     sex_sample,
     sizes,
     take,
@@ -101,17 +100,6 @@ def test_seeds_differ_and_are_random() -> None:
 def test_a_split_needs_three_shares() -> None:
     with pytest.raises(ConfigError, match="three shares"):
         ratio_split(images(), (0.8, 0.2), 0)
-
-
-def test_resampled_splits_are_the_splits_of_seeds_from_0() -> None:
-    frame = images()
-    drawn = resampled_splits(frame, SHARES, 4)
-    assert drawn.columns == ["patient_id", "resample", "split"]
-    assert drawn["resample"].unique().sort().to_list() == [0, 1, 2, 3]
-    for seed in range(4):
-        one = drawn.filter(pl.col("resample") == seed).select("patient_id", "split")
-        assert one.equals(ratio_split(frame, SHARES, seed))
-    assert resampled_splits(frame, SHARES, 0).height == 0
 
 
 def test_validate_is_taken_from_train_patients_whole() -> None:

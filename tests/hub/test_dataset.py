@@ -53,7 +53,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def twin(place) -> Path:
-    return build(BuildConfig("synthetic", n_patients=8, seed=3, size=64, out=str(place / "twin"), resamples=2)).folder
+    return build(BuildConfig("synthetic", n_patients=8, seed=3, size=64, out=str(place / "twin"))).folder
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def mimic(place, twin) -> Path:
 
 @pytest.fixture(scope="module")
 def nih(place) -> Path:
-    write("nih", place / "nih-files", n_patients=4, size=64)
+    write("nih", place / "nih-files", n_patients=6, size=64)
     return build(
         BuildConfig("nih_chestxray14", root=(str(place / "nih-files"),), out=str(place / "nih"), size=64)
     ).folder
@@ -182,7 +182,7 @@ def test_a_second_call_gives_the_same_bytes(twin, nih, covid, mimic, tmp_path):
     assert marks(made(mimic, tmp_path / "ma", recipe=True)) == marks(made(mimic, tmp_path / "mb", recipe=True))
     recipe = {piece.path: piece.read() for piece in made(twin, tmp_path / "t", recipe=True).pieces}["recipe.json"]
     assert json.loads(recipe)["command"] == (
-        "cxrhf build synthetic --out data/synthetic --seed 3 --resamples 2 --size 64 --n-patients 8"
+        "cxrhf build synthetic --out data/synthetic --seed 3 --size 64 --n-patients 8"
     )
 
 

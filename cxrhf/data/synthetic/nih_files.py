@@ -186,11 +186,16 @@ def _write_drains(
     extra: pl.Series,
     rng: np.random.Generator,
 ) -> None:
-    """All images with a pneumothorax were looked at for a drain, and one in ten of the others."""
+    """Of two patients in three, all images with a pneumothorax were checked for a drain, and one in ten of the others.
+
+    The published annotations hold 3,543 of NIH's 5,302 images with a pneumothorax. The patients without any are those a
+    model can learn pneumothorax from where annotated patients are withheld.
+    """
     rows = names.get_column("image").to_numpy()
     nobody = np.zeros(len(rows), dtype=bool)
     pneumothorax = next((each.y[rows] == 1 for each in findings if each.finding == "pneumothorax"), nobody)
-    looked = pl.Series(pneumothorax | (rng.random(len(rows)) < 0.1))
+    asked = (rng.random(people.patients.height) < 2 / 3)[names.get_column("patient").to_numpy()]
+    looked = pl.Series(asked & (pneumothorax | (rng.random(len(rows)) < 0.1)))
     drain = people.images.get_column("drain").gather(rows).cast(pl.Int8)
     table = names.select(pl.format("{}.png", "image_id").alias("Image Index"), drain.alias("Drain")).filter(looked)
     more = pl.DataFrame({"Image Index": extra + ".png", "Drain": pl.Series([1] * len(extra), dtype=pl.Int8)})

@@ -1,7 +1,8 @@
 """People -> the discharge notes of their admissions, which tell the chart context in words and nothing else.
 
 A note of a patient tells the level of C for every finding (histories.py) among sections of filler (filler.py), laid out
-as discharge summaries are, names and dates blanked as ___. All notes of a patient tell the same levels.
+as discharge summaries are: names and dates blanked as ___, lines broken at some 75 characters, within
+phrases too. All notes of a patient tell the same levels.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ Integers = NDArray[np.int64]
 Length = Literal["short", "full"]
 
 _BATCH = 2000  # notes made at a time
+_WIDTH = 75  # characters of a line, as MIMIC-IV-Note breaks its notes
 _MEAN, _SPREAD = 10_650, 0.45  # characters of a full note aimed at (10,500 reached), and the SD of their logarithm
 _SERVICES = ("MEDICINE", "SURGERY", "CARDIOTHORACIC", "NEUROLOGY", "ORTHOPAEDICS", "UROLOGY", "OBSTETRICS/GYNECOLOGY")
 _COMPLAINTS = (
@@ -83,7 +85,7 @@ def _histories(people: People) -> dict[int, str]:
     rows = those.to_numpy()
     levels = [level_of(people.patients.get_column(f"context_{name}").to_numpy()[rows]).tolist() for name in names]
     sentences = [[HISTORIES[name][level] for level in each] for name, each in zip(names, levels, strict=True)]
-    return {patient: "\n".join(told) for patient, told in zip(rows.tolist(), zip(*sentences, strict=True), strict=True)}
+    return {patient: " ".join(told) for patient, told in zip(rows.tolist(), zip(*sentences, strict=True), strict=True)}
 
 
 def _heads(sexes: list[str], length: Length, rng: np.random.Generator) -> list[str]:
@@ -122,4 +124,20 @@ def _texts(
             note.append(heading + "\n")
             note.extend(chosen[start:end])
             note.append("\n \n")
-    return ["".join(note) + "Followup Instructions:\n___\n" for note in parts]
+    return [_wrapped("".join(note)) + "Followup Instructions:\n___\n" for note in parts]
+
+
+def _wrapped(text: str) -> str:
+    """Lines broken at their last blank before the width; a word that is longer stays whole."""
+    lines = []
+    for whole in text.split("\n"):
+        line = whole
+        while len(line) > _WIDTH:
+            cut = line.rfind(" ", 1, _WIDTH + 1)
+            cut = cut if cut > 0 else line.find(" ", _WIDTH)
+            if cut < 0 or not line[cut:].strip():
+                break
+            lines.append(line[:cut])
+            line = line[cut + 1 :]
+        lines.append(line)
+    return "\n".join(lines)

@@ -7,9 +7,12 @@ import zlib
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from cxrhf import metrics
+from cxrhf.context.mentions import mentions as mentions_by_rule
+from cxrhf.context.phrases import RULES
 from cxrhf.data.synthetic.filler import pools
 from cxrhf.data.synthetic.histories import EDGES, HISTORIES, LEVELS, MENTIONED_FROM, level_chances, level_of
 from cxrhf.data.synthetic.laws import DEFAULT
@@ -106,7 +109,7 @@ def test_notes_tell_the_levels_of_their_patient():
     for name, told in HISTORIES.items():
         levels = level_of(made.patients[f"context_{name}"].to_numpy())
         for patient, text in zip(patients, texts, strict=True):
-            assert [told.index(each) for each in told if f"\n{each}\n" in text] == [levels[patient]]
+            assert [told.index(each) for each in told if each in " ".join(text.split())] == [levels[patient]]
     assert texts == texts_of(made)[1]
     assert texts != texts_of(made, seed=1)[1]
     length = np.array([len(text) for text in texts])
@@ -117,6 +120,23 @@ def test_notes_tell_the_levels_of_their_patient():
     assert "," in joined
     with pytest.raises(ConfigError, match="short, full"):
         next(notes(made, length="long"))
+
+
+@pytest.mark.parametrize("length", ["short", "full"])
+def test_lines_are_broken_in_the_middle_of_phrases_and_every_rule_finds_them(length):
+    """The twin's notes used to break no phrase, so nothing showed whether a search crosses lines."""
+    made = people(60, seed=4)
+    patients, texts = texts_of(made, length=length)
+    assert 70 < max(len(line.rstrip()) for text in texts for line in text.split("\n")) <= 75
+    told = [(text, phrase) for text in texts for phrases in PHRASES.values() for phrase in phrases if " " in phrase]
+    there = [(text, phrase) for text, phrase in told if phrase in " ".join(text.lower().split())]
+    cut = [phrase for text, phrase in there if phrase not in text.lower()]
+    assert 0.05 < len(cut) / len(there) < 0.5
+    assert "heart failure" in cut
+    levels = [level_of(made.patients[f"context_{name}"].to_numpy()[patients]) for name in HISTORIES]
+    for rule in RULES:
+        found = mentions_by_rule(pa.array(texts), list(HISTORIES), rule=rule)
+        assert np.array_equal(found, np.stack(levels, axis=1) >= MENTIONED_FROM), rule
 
 
 def test_full_notes_are_as_long_and_as_dense_as_real_ones():
