@@ -494,3 +494,67 @@ def test_what_depends_on_the_prevalence_is_undefined_with_a_reason() -> None:
     metrics_there = {row["metric"] for row in scores.rows}
     assert "average_precision" in metrics_there
     assert not metrics_there & {"expected_calibration_error", "expected_ece", "observed_minus_predicted"}
+
+
+# ---------------------------------------------------------------- the population balanced by race
+
+
+def turning(n: int = 9000, seed: int = 1) -> dict[str, np.ndarray]:
+    """Few of race b, mostly men; race b is ranked perfectly, and among the others women are ranked better than men."""
+    rng = np.random.default_rng(seed)
+    race = rng.choice(["a", "b"], n, p=[0.94, 0.06])
+    sex = np.where(rng.random(n) < np.where(race == "b", 0.9, 0.5), "M", "F")
+    y = (rng.random(n) < 0.3).astype(float)
+    strength = np.where(race == "b", 4.0, np.where(sex == "F", 1.6, 1.0))
+    return {
+        "y": y,
+        "prob": expit(strength * y + rng.normal(size=n) - 1),
+        "race": race,
+        "sex": sex,
+        "age": rng.choice(YEARS, n),
+    }
+
+
+def test_women_and_men_in_the_population_balanced_by_race() -> None:
+    """As in ENCODING: with the races balanced the order of women and men turns; our own balancing keeps it."""
+    made = turning()
+    y, p, sex = made["y"], made["prob"], made["sex"]
+    columns = {name: made[name] for name in ("prob", "race", "sex", "age")}
+    found = found_in(block("x", y, np.arange(len(y)) // 2, **columns), n_resamples=100)
+    race = (made["race"] == "b") * 1
+    weight = metrics.balancing_weights(y, race, metrics.age_bins(made["age"])).weight
+    at = metrics.threshold_at_fpr(y, p, 0.2, weight)
+    assert found("threshold_at_fpr_balanced", "race")["value"] == at
+    for each in "FM":
+        own = sex == each
+        rates = metrics.rates_at(y[own], p[own], at, weight[own])
+        expected = {
+            "auroc": metrics.auroc(y[own], p[own], weight[own]),
+            "tpr": rates.tpr,
+            "fpr": rates.fpr,
+            "j": rates.j,
+        }
+        for name, value in expected.items():
+            row = found(f"{name}_balanced_by_race", f"sex={each}")
+            assert row["value"] == pytest.approx(value, abs=1e-9)
+            assert row["ci_low"] < value < row["ci_high"]
+            assert row["method"].startswith("races balanced for prevalence and age; ")
+    gap = found.gap("auroc_balanced_by_race", "sex")
+    assert (gap["slice"], gap["versus"], gap["p_value"]) == ("sex=M", "sex=F", None)
+    assert gap["ci_low"] <= gap["value"] <= gap["ci_high"]
+    for metric in ("auroc", "auroc_balanced"):
+        assert found.gap(metric, "sex")["slice"] == "sex=F"
+    named = {row["slice"] for row in found.rows if row["metric"] == "tpr_balanced_by_race"}
+    assert {"age=40-59", "sex=F & race=a", "sex=M & age=60-79"} <= named
+    assert not named & {"race=a", "race=b"}  # of the races themselves it is `_balanced`
+
+
+def test_without_two_races_to_balance_nothing_is_balanced_by_race() -> None:
+    made = turning(400)
+    few = np.where(np.arange(400) < 15, "b", "a")
+    blocks = [
+        block("x", y, np.arange(400), prob=made["prob"], race=race, sex=made["sex"], age=made["age"])
+        for y, race in ((made["y"], few), (made["y"], np.full(400, "a")))
+    ]
+    for each in blocks:
+        assert not [row for row in found_in(each, n_resamples=20).rows if "by_race" in row["metric"]]
