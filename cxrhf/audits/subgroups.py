@@ -1,10 +1,11 @@
 """PREDICTION -> RESULT: AUROC, TPR, FPR and Youden's J by sex, race, age, view and their pairs, at one threshold.
 
-The threshold is the one with FPR .20: from the validation split when there is one, else on all evaluated images, then
-set anew in every resample. Every number stands twice: of the groups as they are, and (`_balanced`) of a population in
-which every group has the same weight, prevalence and, within each label, ages (metrics/balancing.py; weights, and a
-threshold that was set here, are made anew in every resample). Groups that are ages, and tables without ages, are
-balanced for prevalence only, which moves the threshold but no AUROC. Sex is not balanced.
+The threshold is the one in use if it is given, else the one with FPR .20: from the validation split when there is one,
+else on all evaluated images, then set anew in every resample. Every number stands twice: of the groups as they are, and
+(`_balanced`) of a population in which every group has the same weight, prevalence and, within each label, ages
+(metrics/balancing.py; weights, and a threshold that was set here, are made anew in every resample). Groups that are
+ages, and tables without ages, are balanced for prevalence only, which moves the threshold but no AUROC. Sex is not
+balanced.
 
 Where the table has races, every other grouping stands a third time (`_balanced_by_race`): in the one population in
 which the races have the same weight, prevalence and ages, at the one threshold of that population, as ENCODING
@@ -56,6 +57,7 @@ COVERED = 0.5
 TESTED = frozenset({"auroc", "tpr", "fpr"})
 NOTHING = frozenset[str]()
 NO_RACES = "not balanced by race: no two races can be balanced"
+GIVEN = "threshold given"
 FROM_VALIDATION = f"threshold at FPR {FPR} of the validation split"
 
 
@@ -129,16 +131,23 @@ def subgroups(sample: Sample) -> Part:
 
 
 def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
-    """All findings by score, with the thresholds of the validation split where there is one."""
-    data, findings = sample.data, sample.findings()
-    thresholds = []
+    """All findings by score, with the thresholds that were given, or else those of the validation split, if any."""
+    data, findings, given = sample.data, sample.findings(), sample.settings.thresholds()
+    if unknown := sorted(set(given) - {"", *data.findings}):
+        said.append(f"a threshold is given for {', '.join(unknown)}: the table has no such finding")
+    thresholds, how = [], []
     for finding in findings:
+        if finding.name in given or "" in given:
+            thresholds.append(given.get(finding.name, given.get("", np.nan)))
+            how.append(GIVEN)
+            continue
         tuning = sample.tuning_like(finding)
         at = np.nan if tuning is None else threshold_at_fpr(tuning.y, tuning.p, FPR, tuning.weight)
         if tuning is not None and np.isnan(at):
             why = "no negatives in the validation split: the threshold is set on the evaluated images"
             said.append(f"{finding.name}: {why}")
         thresholds.append(at)
+        how.append(f"threshold at FPR {FPR}, set in each resample" if np.isnan(at) else FROM_VALIDATION)
     weight = None if data.weight is None else np.nan_to_num(data.weight, nan=1.0)
     ranked = rank_findings(data.y, data.p, weight, sample.draws.unit, threshold=thresholds, fpr=FPR)
     tick = sample.ticking(f"{sample.model}: subgroups, resamples", rounds + 3)
@@ -149,7 +158,7 @@ def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
         sample_starts(ranked),
         drawn_starts(ranked, sample.draws, sample.workers, tick),
         drawn_starts(ranked, sample.draws, sample.workers, tick, conditional=False),
-        [FROM_VALIDATION if at >= 0 else f"threshold at FPR {FPR}, set in each resample" for at in ranked.fixed],
+        how,
         tick,
     )
 
@@ -162,7 +171,13 @@ def _everybody_rows(work: _Work) -> list[Row]:
     members = [Members(f, [f], [f.counts.units], np.ones(1, dtype=np.bool_), [None]) for f in work.findings]
     version = Version(groups, "", None, NUMBERS[1:], members, work.how, [NOTHING] * k, point.original, drawn.original)
     rows = [
-        _threshold(work, k, "threshold_at_fpr", "all", threshold_of(work.ranked, k, int(start)))
+        _threshold(
+            work,
+            k,
+            "threshold" if work.how[k] == GIVEN else "threshold_at_fpr",
+            "all",
+            threshold_of(work.ranked, k, int(start)),
+        )
         for k, start in enumerate(work.starts)
     ]
     return rows + [_as_asked(work, row) for row in version_rows(work.make, version)]

@@ -14,6 +14,7 @@ from cxrhf import metrics
 from cxrhf.audits import AuditOutput, run_audits
 from cxrhf.audits.groupings import AGE_BANDS, LEAST_CROSSED, MOST
 from cxrhf.data.planted import subgroups
+from cxrhf.errors import ConfigError
 from cxrhf.schema import load_predictions
 from tests.audits.tables import audited, block, settings
 from tests.real_data import real_data
@@ -558,3 +559,36 @@ def test_without_two_races_to_balance_nothing_is_balanced_by_race() -> None:
     ]
     for each in blocks:
         assert not [row for row in found_in(each, n_resamples=20).rows if "by_race" in row["metric"]]
+
+
+# ---------------------------------------------------------------- the user's own threshold
+
+
+def test_rates_of_groups_are_those_at_the_threshold_in_use() -> None:
+    tables = hospital(2, findings=2)
+    found = found_in(*tables, n_resamples=64, threshold=("f0=0.6", "0.3", "gone=0.5"))
+    assert "a threshold is given for gone: the table has no such finding" in found.notes
+    for k, at in enumerate((0.6, 0.3)):
+        y, p, sex = (np.array(tables[k][name].to_pylist()) for name in ("label", "prob", "sex"))
+        assert found("threshold", finding=f"f{k}")["value"] == at
+        for each in "FM":
+            rates = metrics.rates_at(y[sex == each], p[sex == each], at)
+            for name in ("tpr", "fpr", "j", "precision", "npv"):
+                row = found(name, f"sex={each}", f"f{k}")
+                assert row["value"] == pytest.approx(getattr(rates, name), abs=1e-12)
+                assert row["ci_low"] < row["value"] < row["ci_high"]
+                assert row["method"].endswith("threshold given")
+    assert not [row for row in found.rows if row["metric"].startswith("threshold_at_fpr")]
+    one = found_in(*tables, n_resamples=64, threshold=("f0=0.6",))
+    assert one("threshold", finding="f0")["value"] == 0.6
+    assert one("threshold_at_fpr", finding="f1")["method"].endswith("threshold at FPR 0.2, set in each resample")
+    nobody = found_in(*tables[:1], n_resamples=64, threshold=("2",))
+    assert nobody("tpr", "sex=F", "f0")["value"] == 0
+    assert nobody("precision", "sex=F", "f0")["note"].endswith("nobody of this group is called positive")
+
+
+@pytest.mark.parametrize("wrong", ["high", "edema=", "nan", "edema=inf"])
+def test_a_threshold_that_is_no_number_is_an_error(wrong) -> None:
+    with pytest.raises(ConfigError) as error:
+        settings(threshold=(wrong,))
+    assert f"Got: {wrong}" in str(error.value)

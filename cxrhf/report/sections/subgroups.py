@@ -280,11 +280,15 @@ def _prevalence_table(view: View, slices: Sequence[str], kind: str) -> Table | N
 
 def _thresholds(view: View) -> str:
     """Where the one threshold of these rates comes from."""
-    keys: list[Key] = [key for key in view.book.keys("subgroups") if key[2].startswith("threshold_at_fpr")]
+    keys: list[Key] = [key for key in view.book.keys("subgroups") if key[2].startswith("threshold")]
     how = {view.book.cells[key].method for key in keys}
+    given = {key[1] for key in keys if key[2] == "threshold"}
     source = "the validation split" if any("validation" in each for each in how) else "these images"
+    at = f"set to a false positive rate of 0.20 on {source}"
+    if given:
+        others = f", else {at}" if any(key[2] != "threshold" and key[1] not in given for key in keys) else ""
+        at = f"the one that was given{others}"
     return (
-        f"Sensitivity, false positive rate and J are those at one threshold for all groups, set to a false positive "
-        f"rate of 0.20 on {source}. Balanced: each group is weighted to the same prevalence and the same ages, so "
-        f"that what remains of a gap does not come from them."
+        f"Sensitivity, false positive rate and J are those at one threshold for all groups, {at}. Balanced: each group "
+        f"is weighted to the same prevalence and the same ages, so that what remains of a gap does not come from them."
     )
