@@ -122,6 +122,14 @@ class AuditConfig(ReportFields):
             "reference of the Brier skill outside strata. The evaluated set's if not given.",
         },
     )
+    threshold: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "metavar": "FINDING=T,...",
+            "help": "Threshold in use, one number or one a finding: scores from it on are called positive. Rates of "
+            "patient groups are those at it; at a false positive rate of 0.20 if not given.",
+        },
+    )
     image: str | None = field(default=None, metadata=_COLUMN | {"help": "Image id."})
     study: str | None = field(default=None, metadata=_COLUMN | {"help": "Study id."})
     patient: str | None = field(
@@ -168,6 +176,7 @@ class AuditConfig(ReportFields):
         set_field(self, "shortcuts", listed(self.shortcuts))
         questions = (":".join(word.strip() for word in each.split(":")) for each in listed(self.primary))
         set_field(self, "primary", tuple(dict.fromkeys(questions)))
+        set_field(self, "threshold", listed(self.threshold))
         set_field(self, "generated", listed(self.generated))
         set_field(self, "word_groups", tuple(each.replace(" ", "") for each in listed(self.word_groups)))
         methods = listed(self.slice_methods)
@@ -194,6 +203,7 @@ class AuditConfig(ReportFields):
         within("p_star", self.p_star, 1e-9, 0.5)
         within("alpha", self.alpha, 1e-6, 100)
         self.training_prevalence("")  # says now what is wrong with it
+        self.thresholds()
         if self.pretest_sources() and self.context is not None:
             raise ConfigError(
                 "two sources of the pre-test probability", got=f"--pretest {self.pretest} and --context {self.context}",
@@ -232,6 +242,21 @@ class AuditConfig(ReportFields):
             else:
                 everywhere = value
         return named.get(finding, everywhere)
+
+    def thresholds(self) -> dict[str, float]:
+        """The given threshold of each finding; that of "" is for all the others."""
+        found = dict[str, float]()
+        for item in self.threshold:
+            name, equals, text = item.rpartition("=")
+            value = _number(text)
+            if value is None:
+                raise ConfigError(
+                    "threshold is not a number",
+                    got=item,
+                    allowed="a number, as 0.5, or one a finding, as edema=0.3,...",
+                )
+            found[finding_name(name) if equals else ""] = float(value)
+        return found
 
     def columns(self) -> Columns:
         """The columns named by the user, as `load_predictions(columns=...)` takes them."""

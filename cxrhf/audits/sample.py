@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -57,6 +57,9 @@ class Settings(Protocol):
     def shortcut_test(self) -> str: ...
     def training_prevalence(self, finding: str) -> float | None:
         """Share of positives in the training set; None = not known."""
+
+    def thresholds(self) -> Mapping[str, float]:
+        """The threshold in use of each finding; that of "" is for all the others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,18 @@
 """PREDICTION -> RESULT: AUROC, TPR, FPR and Youden's J by sex, race, age, view and their pairs, at one threshold.
 
-The threshold is the one with FPR .20: from the validation split when there is one, else on all evaluated images, then
-set anew in every resample. Every number stands twice: of the groups as they are, and (`_balanced`) of a population in
-which every group has the same weight, prevalence and, within each label, ages (metrics/balancing.py; weights, and a
-threshold that was set here, are made anew in every resample). Groups that are ages, and tables without ages, are
-balanced for prevalence only, which moves the threshold but no AUROC. Sex is not balanced.
+The threshold is the one in use if it is given, else the one with FPR .20: from the validation split when there is one,
+else on all evaluated images, then set anew in every resample. Every number stands twice: of the groups as they are, and
+(`_balanced`) of a population in which every group has the same weight, prevalence and, within each label, ages
+(metrics/balancing.py; weights, and a threshold that was set here, are made anew in every resample). Groups that are
+ages, and tables without ages, are balanced for prevalence only, which moves the threshold but no AUROC. Sex is not
+balanced.
+
+Where the table has races, every other grouping stands a third time (`_balanced_by_race`): in the one population in
+which the races have the same weight, prevalence and ages, at the one threshold of that population, as ENCODING
+evaluates women and men. There the groups keep their own prevalence and ages, and their gaps have intervals only.
+
+Precision, NPV, average precision and calibration depend on how many of a group are ill. They stand once, of the groups
+of one attribute as they are, with draws of patients that let the prevalence vary; gaps of them are not given.
 
 A gap is the highest group minus the lowest. The pair was picked because it is far apart, so its interval and p value
 are widened for all pairs it was picked from. Tested are the gaps in AUROC, TPR and FPR between the groups of one
@@ -48,6 +56,8 @@ FPR = 0.2
 COVERED = 0.5
 TESTED = frozenset({"auroc", "tpr", "fpr"})
 NOTHING = frozenset[str]()
+NO_RACES = "not balanced by race: no two races can be balanced"
+GIVEN = "threshold given"
 FROM_VALIDATION = f"threshold at FPR {FPR} of the validation split"
 
 
@@ -57,6 +67,13 @@ class _Studied(NamedTuple):
     as_is: Members
     balanced: Members
     balancing: Balancing
+
+
+class _Races(NamedTuple):
+    """The population in which the races are balanced: how, and with which weights of each finding's rows."""
+
+    grouping: Grouping
+    studied: Sequence[_Studied]
 
 
 class _Work(NamedTuple):
@@ -107,22 +124,30 @@ def subgroups(sample: Sample) -> Part:
         rounds = len(found) + sum(not groups.crossed for groups in found)
         work = _work(sample, rounds, said)
         rows += _everybody_rows(work)
+        races = next((_races(work, groups, bins) for groups in found if groups.name == "race"), None)
         for groups in found:
-            rows += _group_rows(work, groups, None if groups.by_age else bins, said)
+            rows += _group_rows(work, groups, None if groups.by_age else bins, races, said)
     return Part(rows, [], [f"{sample.model}: {each}" for each in said])
 
 
 def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
-    """All findings by score, with the thresholds of the validation split where there is one."""
-    data, findings = sample.data, sample.findings()
-    thresholds = []
+    """All findings by score, with the thresholds that were given, or else those of the validation split, if any."""
+    data, findings, given = sample.data, sample.findings(), sample.settings.thresholds()
+    if unknown := sorted(set(given) - {"", *data.findings}):
+        said.append(f"a threshold is given for {', '.join(unknown)}: the table has no such finding")
+    thresholds, how = [], []
     for finding in findings:
+        if finding.name in given or "" in given:
+            thresholds.append(given.get(finding.name, given.get("", np.nan)))
+            how.append(GIVEN)
+            continue
         tuning = sample.tuning_like(finding)
         at = np.nan if tuning is None else threshold_at_fpr(tuning.y, tuning.p, FPR, tuning.weight)
         if tuning is not None and np.isnan(at):
             why = "no negatives in the validation split: the threshold is set on the evaluated images"
             said.append(f"{finding.name}: {why}")
         thresholds.append(at)
+        how.append(f"threshold at FPR {FPR}, set in each resample" if np.isnan(at) else FROM_VALIDATION)
     weight = None if data.weight is None else np.nan_to_num(data.weight, nan=1.0)
     ranked = rank_findings(data.y, data.p, weight, sample.draws.unit, threshold=thresholds, fpr=FPR)
     tick = sample.ticking(f"{sample.model}: subgroups, resamples", rounds + 3)
@@ -133,7 +158,7 @@ def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
         sample_starts(ranked),
         drawn_starts(ranked, sample.draws, sample.workers, tick),
         drawn_starts(ranked, sample.draws, sample.workers, tick, conditional=False),
-        [FROM_VALIDATION if at >= 0 else f"threshold at FPR {FPR}, set in each resample" for at in ranked.fixed],
+        how,
         tick,
     )
 
@@ -146,7 +171,13 @@ def _everybody_rows(work: _Work) -> list[Row]:
     members = [Members(f, [f], [f.counts.units], np.ones(1, dtype=np.bool_), [None]) for f in work.findings]
     version = Version(groups, "", None, NUMBERS[1:], members, work.how, [NOTHING] * k, point.original, drawn.original)
     rows = [
-        _threshold(work, k, "threshold_at_fpr", "all", threshold_of(work.ranked, k, int(start)))
+        _threshold(
+            work,
+            k,
+            "threshold" if work.how[k] == GIVEN else "threshold_at_fpr",
+            "all",
+            threshold_of(work.ranked, k, int(start)),
+        )
         for k, start in enumerate(work.starts)
     ]
     return rows + [_as_asked(work, row) for row in version_rows(work.make, version)]
@@ -171,11 +202,20 @@ def _as_asked(work: _Work, row: Row) -> Row:
     }
 
 
-def _group_rows(work: _Work, groups: Groups, bins: Integers | None, said: list[str]) -> list[Row]:
-    """One grouping as it is and balanced."""
+def _races(work: _Work, groups: Groups, bins: Integers | None) -> _Races | None:
+    """The population balanced by race; None where in no finding two races can be balanced."""
     studied = [_studied(finding, groups, bins) for finding in work.findings]
     part = np.stack([each.balanced.able for each in studied])
-    point, drawn = work.measured(Grouping(groups.group, len(groups.slices), bins, _bins(bins), part))
+    grouping = Grouping(groups.group, len(groups.slices), bins, _bins(bins), part)
+    return _Races(grouping, studied) if part.any() else None
+
+
+def _group_rows(work: _Work, groups: Groups, bins: Integers | None, races: _Races | None, said: list[str]) -> list[Row]:
+    """One grouping as it is, balanced, and in the population balanced by race."""
+    studied = [_studied(finding, groups, bins) for finding in work.findings]
+    part = np.stack([each.balanced.able for each in studied])
+    within = None if races is None or groups.name == "race" else races.grouping
+    point, drawn = work.measured(Grouping(groups.group, len(groups.slices), bins, _bins(bins), part, within))
     tested = [NOTHING if groups.crossed else TESTED] * len(studied)
     members = [each.as_is for each in studied]
     as_is = Version(groups, "", None, NUMBERS, members, work.how, tested, point.original, drawn.original)
@@ -187,8 +227,7 @@ def _group_rows(work: _Work, groups: Groups, bins: Integers | None, said: list[s
             TESTED if bins is not None else NOTHING if at >= 0 else TESTED - {"auroc"} for at in work.ranked.fixed
         ]
         tested = [each & own for each, own in zip(tested, changed, strict=True)]
-        weighting = "balanced for prevalence" + (" only" if bins is None else " and age")
-        weighting += "" if work.make.sample.data.weight is None else ", weight column"
+        weighting = _weighting(work, "balanced for prevalence", bins)
         balanced = as_is._replace(
             suffix="_balanced",
             weighting=weighting,
@@ -198,12 +237,42 @@ def _group_rows(work: _Work, groups: Groups, bins: Integers | None, said: list[s
             drawn=drawn.balanced,
         )
         rows += version_rows(work.make, balanced)
+    if races is not None and point.within is not None and drawn.within is not None:
+        by_race = as_is._replace(
+            suffix="_balanced_by_race",
+            weighting=_weighting(work, "races balanced for prevalence", races.grouping.age_bin),
+            members=[
+                _within(finding, groups, race) for finding, race in zip(work.findings, races.studied, strict=True)
+            ],
+            tested=[NOTHING] * len(studied),
+            point=point.within,
+            drawn=drawn.within,
+        )
+        rows += version_rows(work.make, by_race)
     for k, each in enumerate(studied):
         if work.ranked.fixed[k] < 0 and each.balanced.able.any():
             at = threshold_at_fpr(each.as_is.finding.y, each.as_is.finding.p, FPR, each.balancing.weight)
             rows.append(_threshold(work, k, "threshold_at_fpr_balanced", groups.name, at))
     said += _doubts(groups, studied)
     return rows
+
+
+def _weighting(work: _Work, what: str, bins: Integers | None) -> str:
+    what += " only" if bins is None else " and age"
+    return what if work.make.sample.data.weight is None else f"{what}, weight column"
+
+
+def _within(finding: Finding, groups: Groups, race: _Studied) -> Members:
+    """Who of a finding is in which group of the population balanced by race."""
+    code, weight = groups.group[finding.at], race.balancing.weight
+    parts, units, notes = [], [], []
+    for g in range(len(groups.slices)):
+        inside = (code == g) & (weight > 0)
+        parts.append(finding.only(inside))
+        units.append(count_units(finding.y[inside], finding.patients[inside], weight[inside]))
+        few = _few(parts[-1])
+        notes.append(f"{few}: not in gaps" if few and race.balanced.able.any() else few and NO_RACES)
+    return Members(finding, parts, units, np.array([note is None for note in notes]), notes)
 
 
 def _threshold(work: _Work, k: int, metric: str, where: str, value: float) -> Row:

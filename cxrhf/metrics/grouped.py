@@ -80,21 +80,25 @@ class PrevalenceNumbers(NamedTuple):
 
 
 class Grouped(NamedTuple):
-    """Of the rows as they are, and of the balanced population (None where it was not asked for)."""
+    """Of the rows as they are, of the population in which these groups are balanced, and of the one in which the groups
+    of another grouping are (None where it was not asked for)."""
 
     original: GroupNumbers
     balanced: GroupNumbers | None
+    within: GroupNumbers | None = None
 
 
 class Grouping(NamedTuple):
     """`group` of each sample row from 0, -1 = none. `age_bin` (one bin = prevalence only) and who of which finding
-    takes `part` (findings, groups) in the balanced population; None = not balanced."""
+    takes `part` (findings, groups) in the balanced population; None = not balanced. `within`: another grouping, in
+    whose balanced population these groups are measured too."""
 
     group: Integers
     n_groups: int
     age_bin: Integers | None = None
     n_bins: int = 1
     part: NDArray[np.bool_] | None = None
+    within: Grouping | None = None
 
 
 def rank_findings(
@@ -233,7 +237,7 @@ def sample_groups(ranked: RankedFindings, grouping: Grouping, starts: Integers) 
     once = np.ones((int(ranked.unit.max(initial=-1)) + 1, 1), dtype=np.uint8)
     found = _Filled(ranked, grouping, 1)
     found.fill(once, starts[None, :], slice(0, 1))
-    return Grouped(_named(found.out[0]), None if found.balanced is None else _named(found.balanced[0]))
+    return found.numbers(0)
 
 
 def drawn_groups(
@@ -247,7 +251,7 @@ def drawn_groups(
     """The numbers of every replicate, shape (n_resamples, findings, groups); `starts` are those of `drawn_starts`."""
     found = _Filled(ranked, grouping, draws.n_resamples)
     _by_lanes(lambda counts, own: found.fill(counts, starts[own], own), draws, workers, progress)
-    return Grouped(_named(found.out), None if found.balanced is None else _named(found.balanced))
+    return found.numbers(slice(None))
 
 
 def sample_prevalence(
@@ -298,24 +302,46 @@ def _prevalence_filler(
     return fill
 
 
+class _Population(NamedTuple):
+    """A balanced population: the cell of each row, the group that is measured, and its numbers."""
+
+    cell: Cells
+    member: Cells
+    n_groups: int
+    n_bins: int
+    out: Floats
+
+
 class _Filled:
     """The numbers of one grouping, (replicates, findings, groups, 3), filled some replicates at a time."""
 
     def __init__(self, ranked: RankedFindings, grouping: Grouping, n: int) -> None:
-        shape = (n, len(ranked.fixed), grouping.n_groups, 3)
-        self.ranked, self.n_bins, self.n_groups = ranked, grouping.n_bins, grouping.n_groups
+        self.ranked, self.n_groups = ranked, grouping.n_groups
+        self.shape = (n, len(ranked.fixed), grouping.n_groups, 3)
         self.group = grouping.group[ranked.origin].astype(np.int32)
         self.nowhere = np.zeros(len(self.group), dtype=np.int32)
-        self.out = np.empty(shape)
-        self.balanced: Floats | None = None
-        if grouping.part is not None:
-            inside = np.where(grouping.part[ranked.finding, self.group], self.group, -1)
-            bins = (
-                np.zeros(len(inside), dtype=np.int64) if grouping.age_bin is None else grouping.age_bin[ranked.origin]
-            )
-            self.cell = cells_of(ranked.y, inside, bins, self.n_bins)
-            self.member = np.where(self.cell >= 0, self.group, -1).astype(np.int32)
-            self.balanced = np.empty(shape)
+        self.out = np.empty(self.shape)
+        self.balanced, self.within = self._population(grouping), self._population(grouping.within)
+
+    def _population(self, balanced: Grouping | None) -> _Population | None:
+        """The groups of `self` where those of `balanced` are balanced."""
+        if balanced is None or balanced.part is None:
+            return None
+        ranked, group = self.ranked, balanced.group[self.ranked.origin]
+        inside = np.where(balanced.part[ranked.finding, group], group, -1)
+        bins = np.zeros(len(inside), dtype=np.int64)
+        if balanced.age_bin is not None:
+            bins = balanced.age_bin[ranked.origin]
+        cell = cells_of(ranked.y, inside, bins, balanced.n_bins)
+        member = np.where(cell >= 0, self.group, -1).astype(np.int32)
+        return _Population(cell, member, balanced.n_groups, balanced.n_bins, np.empty(self.shape))
+
+    def numbers(self, replicates: int | slice) -> Grouped:
+        """What was filled."""
+        balanced, within = (
+            None if each is None else _named(each.out[replicates]) for each in (self.balanced, self.within)
+        )
+        return Grouped(_named(self.out[replicates]), balanced, within)
 
     def fill(self, counts: Counts, starts: Integers, own: slice) -> None:
         ranked, n, lanes = self.ranked, own.stop - own.start, counts.shape[1]
@@ -327,13 +353,15 @@ class _Filled:
             begin[:n] = starts[:, k]
             groups_lanes(*data, self.group[rows], self.nowhere[rows], counts, once, begin, found)
             self.out[own, k] = found.T[:n]
-            if self.balanced is not None:
-                mass = _masses(ranked, rows, self.cell, self.n_groups * 2 * self.n_bins, counts)
+            for each in (self.balanced, self.within):
+                if each is None:
+                    continue
+                mass = _masses(ranked, rows, each.cell, each.n_groups * 2 * each.n_bins, counts)
                 scale = np.empty(mass.shape)
-                cell_scales(mass, self.n_bins, scale)
-                start = _starts(ranked, k, self.cell, counts, by_lane, mass, scale, self.n_bins)
-                groups_lanes(*data, self.member[rows], self.cell[rows], counts, scale, start, found)
-                self.balanced[own, k] = found.T[:n]
+                cell_scales(mass, each.n_bins, scale)
+                start = _starts(ranked, k, each.cell, counts, by_lane, mass, scale, each.n_bins)
+                groups_lanes(*data, each.member[rows], each.cell[rows], counts, scale, start, found)
+                each.out[own, k] = found.T[:n]
 
 
 def _named(found: Floats) -> GroupNumbers:

@@ -14,6 +14,7 @@ from cxrhf import metrics
 from cxrhf.audits import AuditOutput, run_audits
 from cxrhf.audits.groupings import AGE_BANDS, LEAST_CROSSED, MOST
 from cxrhf.data.planted import subgroups
+from cxrhf.errors import ConfigError
 from cxrhf.schema import load_predictions
 from tests.audits.tables import audited, block, settings
 from tests.real_data import real_data
@@ -465,6 +466,34 @@ def test_predictive_values_and_calibration_of_groups_are_those_of_the_metrics() 
     assert not [row for row in found.rows if row["metric"] in BY_PREVALENCE and " & " in row["slice"]]
 
 
+@pytest.mark.slow
+def test_intervals_of_what_depends_on_the_prevalence_hold() -> None:
+    """Of 250 such samples 94 to 96% of these intervals held the truth, in either group."""
+
+    def hospital_of(n: int, seed: int) -> tuple[np.ndarray, ...]:
+        rng = np.random.default_rng(seed)
+        patient = rng.integers(0, n // 2, n)
+        sex = np.where(rng.random(n // 2) < 0.35, "F", "M")[patient]
+        logit = rng.normal(size=n) + 0.7 * rng.normal(size=n // 2)[patient] - 1.5
+        return (rng.random(n) < expit(logit - 0.3)).astype(float), expit(logit), patient, sex
+
+    y, p, _, sex = hospital_of(1_000_000, 10**6)
+    truth: dict[tuple[str, str], float] = {}
+    for each in "FM":
+        own = sex == each
+        rates = metrics.rates_at(y[own], p[own], 0.4)
+        truth |= {("precision", each): rates.precision, ("npv", each): rates.npv, ("prevalence", each): y[own].mean()}
+        truth["observed_minus_predicted", each] = (y[own] - p[own]).mean()
+    held = dict.fromkeys(truth, 0)
+    for seed in range(100):
+        y, p, patient, sex = hospital_of(900, seed)
+        found = found_in(block("x", y, patient, prob=p, sex=sex), n_resamples=300, threshold=("0.4",), seed=seed)
+        for (name, each), value in truth.items():
+            row = found(name, f"sex={each}")
+            held[name, each] += row["ci_low"] <= value <= row["ci_high"]
+    assert min(held.values()) >= 88, held
+
+
 def test_calibrated_groups_lie_at_chance_and_a_planted_shift_is_found() -> None:
     rng = np.random.default_rng(3)
     n = 6000
@@ -494,3 +523,100 @@ def test_what_depends_on_the_prevalence_is_undefined_with_a_reason() -> None:
     metrics_there = {row["metric"] for row in scores.rows}
     assert "average_precision" in metrics_there
     assert not metrics_there & {"expected_calibration_error", "expected_ece", "observed_minus_predicted"}
+
+
+# ---------------------------------------------------------------- the population balanced by race
+
+
+def turning(n: int = 9000, seed: int = 1) -> dict[str, np.ndarray]:
+    """Few of race b, mostly men; race b is ranked perfectly, and among the others women are ranked better than men."""
+    rng = np.random.default_rng(seed)
+    race = rng.choice(["a", "b"], n, p=[0.94, 0.06])
+    sex = np.where(rng.random(n) < np.where(race == "b", 0.9, 0.5), "M", "F")
+    y = (rng.random(n) < 0.3).astype(float)
+    strength = np.where(race == "b", 4.0, np.where(sex == "F", 1.6, 1.0))
+    return {
+        "y": y,
+        "prob": expit(strength * y + rng.normal(size=n) - 1),
+        "race": race,
+        "sex": sex,
+        "age": rng.choice(YEARS, n),
+    }
+
+
+def test_women_and_men_in_the_population_balanced_by_race() -> None:
+    """As in ENCODING: with the races balanced the order of women and men turns; our own balancing keeps it."""
+    made = turning()
+    y, p, sex = made["y"], made["prob"], made["sex"]
+    columns = {name: made[name] for name in ("prob", "race", "sex", "age")}
+    found = found_in(block("x", y, np.arange(len(y)) // 2, **columns), n_resamples=100)
+    race = (made["race"] == "b") * 1
+    weight = metrics.balancing_weights(y, race, metrics.age_bins(made["age"])).weight
+    at = metrics.threshold_at_fpr(y, p, 0.2, weight)
+    assert found("threshold_at_fpr_balanced", "race")["value"] == at
+    for each in "FM":
+        own = sex == each
+        rates = metrics.rates_at(y[own], p[own], at, weight[own])
+        expected = {
+            "auroc": metrics.auroc(y[own], p[own], weight[own]),
+            "tpr": rates.tpr,
+            "fpr": rates.fpr,
+            "j": rates.j,
+        }
+        for name, value in expected.items():
+            row = found(f"{name}_balanced_by_race", f"sex={each}")
+            assert row["value"] == pytest.approx(value, abs=1e-9)
+            assert row["ci_low"] < value < row["ci_high"]
+            assert row["method"].startswith("races balanced for prevalence and age; ")
+    gap = found.gap("auroc_balanced_by_race", "sex")
+    assert (gap["slice"], gap["versus"], gap["p_value"]) == ("sex=M", "sex=F", None)
+    assert gap["ci_low"] <= gap["value"] <= gap["ci_high"]
+    for metric in ("auroc", "auroc_balanced"):
+        assert found.gap(metric, "sex")["slice"] == "sex=F"
+    named = {row["slice"] for row in found.rows if row["metric"] == "tpr_balanced_by_race"}
+    assert {"age=40-59", "sex=F & race=a", "sex=M & age=60-79"} <= named
+    assert not named & {"race=a", "race=b"}  # of the races themselves it is `_balanced`
+
+
+def test_without_two_races_to_balance_nothing_is_balanced_by_race() -> None:
+    made = turning(400)
+    few = np.where(np.arange(400) < 15, "b", "a")
+    blocks = [
+        block("x", y, np.arange(400), prob=made["prob"], race=race, sex=made["sex"], age=made["age"])
+        for y, race in ((made["y"], few), (made["y"], np.full(400, "a")))
+    ]
+    for each in blocks:
+        assert not [row for row in found_in(each, n_resamples=20).rows if "by_race" in row["metric"]]
+
+
+# ---------------------------------------------------------------- the user's own threshold
+
+
+def test_rates_of_groups_are_those_at_the_threshold_in_use() -> None:
+    tables = hospital(2, findings=2)
+    found = found_in(*tables, n_resamples=64, threshold=("f0=0.6", "0.3", "gone=0.5"))
+    assert "a threshold is given for gone: the table has no such finding" in found.notes
+    for k, at in enumerate((0.6, 0.3)):
+        y, p, sex = (np.array(tables[k][name].to_pylist()) for name in ("label", "prob", "sex"))
+        assert found("threshold", finding=f"f{k}")["value"] == at
+        for each in "FM":
+            rates = metrics.rates_at(y[sex == each], p[sex == each], at)
+            for name in ("tpr", "fpr", "j", "precision", "npv"):
+                row = found(name, f"sex={each}", f"f{k}")
+                assert row["value"] == pytest.approx(getattr(rates, name), abs=1e-12)
+                assert row["ci_low"] < row["value"] < row["ci_high"]
+                assert row["method"].endswith("threshold given")
+    assert not [row for row in found.rows if row["metric"].startswith("threshold_at_fpr")]
+    one = found_in(*tables, n_resamples=64, threshold=("f0=0.6",))
+    assert one("threshold", finding="f0")["value"] == 0.6
+    assert one("threshold_at_fpr", finding="f1")["method"].endswith("threshold at FPR 0.2, set in each resample")
+    nobody = found_in(*tables[:1], n_resamples=64, threshold=("2",))
+    assert nobody("tpr", "sex=F", "f0")["value"] == 0
+    assert nobody("precision", "sex=F", "f0")["note"].endswith("nobody of this group is called positive")
+
+
+@pytest.mark.parametrize("wrong", ["high", "edema=", "nan", "edema=inf"])
+def test_a_threshold_that_is_no_number_is_an_error(wrong) -> None:
+    with pytest.raises(ConfigError) as error:
+        settings(threshold=(wrong,))
+    assert f"Got: {wrong}" in str(error.value)

@@ -51,6 +51,33 @@ def test_predictive_values_of_groups_stand_in_tables_of_their_own(whole) -> None
     assert "Predictive values and calibration by" not in Page(page_html(without, [], RECORD)).text
 
 
+def test_groups_in_the_population_balanced_by_race_have_a_fold_of_their_own(whole) -> None:
+    title = "Groups in the population balanced by race"
+    assert title not in whole.text
+    made = everything()
+    for metric in ("auroc", "tpr"):
+        for value, where, versus in ((0.7071, "sex=F", None), (0.8062, "sex=M", None), (0.0991, "sex=M", "sex=F")):
+            made.add("subgroups", f"{metric}_balanced_by_race", "edema", value, slice=where, versus=versus)
+    text = Page(page_html(made.rows, made.curves, RECORD)).text
+    assert title in text
+    assert "By sex, races balanced" in text
+    assert "By age, races balanced" not in text
+    after = text[text.index("By sex, races balanced") :]
+    assert after.index("0.707") < after.index("0.806") < after.index("highest less lowest") < after.index("M over F")
+
+
+def test_a_threshold_that_was_given_is_said(whole) -> None:
+    words = "at one threshold for all groups, "
+    assert f"{words}set to a false positive rate of 0.20 on these images. Balanced" in whole.text
+    made = everything()
+    for finding in ("edema", "mass"):
+        made.add("subgroups", "threshold", finding, 0.5)
+    assert f"{words}the one that was given. Balanced" in Page(page_html(made.rows, [], RECORD)).text
+    made.add("subgroups", "threshold_at_fpr", "hernia", 0.5)
+    text = Page(page_html(made.rows, [], RECORD)).text
+    assert f"{words}the one that was given, else set to a false positive rate of 0.20 on these images." in text
+
+
 def test_ids_are_unique_headings_in_order_pictures_described(whole) -> None:
     assert len(whole.ids) == len(set(whole.ids))
     assert whole.levels[0] == 1

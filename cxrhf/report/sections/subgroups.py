@@ -28,6 +28,7 @@ from cxrhf.report.numbers import known, listed
 from cxrhf.report.sections.view import View, bars, corrected
 
 METRICS = ("auroc", "tpr", "fpr", "j")
+BY_RACE = "_balanced_by_race"
 _TITLES = {"auroc": "AUROC", "tpr": "Sensitivity (TPR)", "fpr": "False positive rate", "j": "Youden's J"}
 _IN_WORDS = {"auroc": "AUROC", "tpr": "sensitivity", "fpr": "false positive rate"}
 _AXES = {
@@ -84,6 +85,7 @@ def subgroups(view: View) -> Section | None:
         blocks.append(Fold(f"Intersections of {kind.replace(' & ', ' and ')}", tables))
     if crossed and not view.first:
         blocks.append(Text(f"Intersections ({listed(crossed)}) of this model are in results.parquet.", "muted"))
+    blocks += _balanced_by_race(view, gaps, slices, [*simple, *(crossed if view.first else ())])
     tables = [each for each in (_prevalence_table(view, slices, kind) for kind in simple) if each]
     if tables:
         blocks.append(Fold("Predictive values, average precision and calibration of every group", tables))
@@ -231,6 +233,32 @@ def _group_table(view: View, slices: Sequence[str], kind: str) -> Table:
     return Table(f"Numbers by {kind}", columns, rows)
 
 
+def _balanced_by_race(view: View, gaps: Gaps, slices: Sequence[str], kinds: Sequence[str]) -> list[Block]:
+    """All groups in the one population in which the races are balanced, as ENCODING has it; nothing without races."""
+    inside, names = [], [f"{metric}{BY_RACE}" for metric in METRICS]
+    for kind in kinds:
+        rows = []
+        for finding in view.book.everyone():
+            for each in [each for each in slices if grouping(each) == kind]:
+                cells = [view.get("subgroups", finding, name, slice=each) for name in names]
+                if any(known(cell.value) for cell in cells):
+                    rows.append([name_entry(finding), words_entry(group(each)), *map(entry, cells)])
+            gap = [gaps.get((finding, kind, name)) for name in names]
+            if any(each and known(each[2].value) for each in gap):
+                ends = [_gap(gaps, finding, kind, name) for name in names]
+                rows.append([name_entry(finding), words_entry("highest less lowest"), *ends])
+        if rows:
+            columns = [Column("Finding"), Column("Group", "", True), *(Column(_TITLES[metric]) for metric in METRICS)]
+            inside.append(Table(f"By {kind}, races balanced", columns, rows))
+    about = (
+        "One population for all groups: each race is weighted to the same size, the same prevalence and the same ages, "
+        "and one threshold is set there unless it comes from other images. The groups keep their own prevalence and "
+        "ages, so these gaps may differ, even in sign, from those of groups that are balanced themselves. They are not "
+        "tested."
+    )
+    return [Fold("Groups in the population balanced by race", [Text(about, "muted"), *inside])] if inside else []
+
+
 def _prevalence_table(view: View, slices: Sequence[str], kind: str) -> Table | None:
     """What depends on how many of a group are ill."""
     rows = []
@@ -252,11 +280,15 @@ def _prevalence_table(view: View, slices: Sequence[str], kind: str) -> Table | N
 
 def _thresholds(view: View) -> str:
     """Where the one threshold of these rates comes from."""
-    keys: list[Key] = [key for key in view.book.keys("subgroups") if key[2].startswith("threshold_at_fpr")]
+    keys: list[Key] = [key for key in view.book.keys("subgroups") if key[2].startswith("threshold")]
     how = {view.book.cells[key].method for key in keys}
+    given = {key[1] for key in keys if key[2] == "threshold"}
     source = "the validation split" if any("validation" in each for each in how) else "these images"
+    at = f"set to a false positive rate of 0.20 on {source}"
+    if given:
+        others = f", else {at}" if any(key[2] != "threshold" and key[1] not in given for key in keys) else ""
+        at = f"the one that was given{others}"
     return (
-        f"Sensitivity, false positive rate and J are those at one threshold for all groups, set to a false positive "
-        f"rate of 0.20 on {source}. Balanced: each group is weighted to the same prevalence and the same ages, so "
-        f"that what remains of a gap does not come from them."
+        f"Sensitivity, false positive rate and J are those at one threshold for all groups, {at}. Balanced: each group "
+        f"is weighted to the same prevalence and the same ages, so that what remains of a gap does not come from them."
     )
