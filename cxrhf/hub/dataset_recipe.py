@@ -134,6 +134,7 @@ def _chosen_by(config: BuildConfig) -> str:
         "White, Asian and Black patients with one race each": config.sample == "encoding",
         f"a share of women of {config.female}": config.female is not None,
         f"one image a patient, positive ones first: {config.finding}": config.images_per_patient == "positive_first",
+        "patients with an annotated image in test": config.withhold_annotated,
     }
     return "; ".join(name for name, there in found.items() if there)
 
