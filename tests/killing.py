@@ -2,8 +2,9 @@
 
 `python -m tests.killing FOLDER` reads FOLDER/commands.json: the words of a command for cxrhf, which writes below
 FOLDER/work; modules to import; a folder that is copied to FOLDER/work first (`start`, or none); and before which writes
-it is killed: one in `every`, `most` times at most. Each time is a fork of this process, so that imports count once. A
-write is a file that is opened for it, renamed or removed, or a folder that is made.
+it is killed: one in `every`, `most` times at most; then at so many random moments (`moments`, or none), each time
+without a start anew. Each time is a fork of this process, so that imports count once. A write is a file that is opened
+for it, renamed or removed, or a folder that is made.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import contextlib
 import io
 import json
 import os
+import random
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,10 +48,13 @@ def count_writes(root: Path, before: Callable[[int], None]) -> list[int]:
     return seen
 
 
-def forked(work: Callable[[], int]) -> int:
-    """The exit code of some work in a process of its own, -9 if it was killed."""
+def forked(work: Callable[[], int], seconds: float | None = None) -> int:
+    """The exit code of some work in a process of its own, -9 if it was killed, after some `seconds` or by itself."""
     child = os.fork()
     if child:
+        if seconds is not None:
+            time.sleep(seconds)
+            os.kill(child, signal.SIGKILL)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     code = 70
     try:
@@ -93,7 +99,9 @@ def main(folder: Path) -> int:
             place.mkdir()
 
     fresh()
+    begun = time.monotonic()
     assert forked(run(0)) == 0, (folder / "log").read_text()
+    whole_time = time.monotonic() - begun
     writes = int((folder / "count").read_text())
     whole = contents(place)
     print(f"{writes} writes")
@@ -110,6 +118,16 @@ def main(folder: Path) -> int:
         other = [name for name in {*again, *whole} if again.get(name) != whole.get(name)]
         if code or other:
             print(f"{at}: ends with {code}, {sorted(other)[:5]} differ: {(folder / 'log').read_text()[-500:]}")
+            wrong += 1
+    chance = random.Random(0)
+    if given.get("moments"):
+        fresh()
+        for _ in range(given["moments"]):
+            forked(run(None), chance.uniform(0, whole_time))
+        code = forked(run(None))
+        again = contents(place) if code == 0 else {}
+        if other := [name for name in {*again, *whole} if again.get(name) != whole.get(name)]:
+            print(f"at random: ends with {code}, {sorted(other)[:5]} differ: {(folder / 'log').read_text()[-500:]}")
             wrong += 1
     return 1 if wrong else 0
 

@@ -60,7 +60,7 @@ def test_killed_before_a_write_and_run_again(verb: str, small_demo: Path, more_p
         shutil.copytree(source, tmp_path / "start" / start, ignore=ignored)
     places = {"DEMO": str(demo), "MORE": str(more_patients), "WORK": str(tmp_path / "work")}
     given = {
-        "words": [_placed(word, places) for word in words.split()], "every": every, "most": 1000,
+        "words": [_placed(word, places) for word in words.split()], "every": every, "most": 1000, "moments": 8,
         "imports": ["torch", "timm", "cxrhf.report.files", "cxrhf.auditing"],
         "start": str(tmp_path / "start") if start else None,
     }  # fmt: skip
