@@ -212,7 +212,9 @@ def _read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     import pyarrow.parquet as pq
 
     with _explained(path):
-        return pq.ParquetFile(path).read(columns=None if columns is None else list(columns))
+        table = pq.ParquetFile(path).read(columns=None if columns is None else list(columns))
+        table.validate(full=True)  # text that is not UTF-8 passes the reader and fails wherever it is first used
+        return table
 
 
 def _read_jsonl(path: Path, schema: pa.Schema | None) -> pa.Table:

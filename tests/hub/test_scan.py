@@ -9,6 +9,7 @@ import io
 import json
 import re
 import struct
+import tracemalloc
 import zipfile
 import zlib
 from pathlib import Path
@@ -28,7 +29,8 @@ from cxrhf.hub.scan_known import NOTE, known_of
 from cxrhf.hub.scan_notes import passages
 from cxrhf.hub.scan_people import ID, ROWS
 from cxrhf.hub.scan_pictures import ARCHIVE, PICTURE
-from cxrhf.hub.scan_text import UNREADABLE
+from cxrhf.hub.scan_text import UNREADABLE, Structure
+from cxrhf.hub.scan_weights import skops_views
 from tests.real_data import real_data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,6 +128,24 @@ def skops(note: str) -> bytes:
         np.save(array, np.zeros(3))
         packed.writestr("1.npy", array.getvalue())
     return out.getvalue()
+
+
+def test_a_skops_file_that_lies_about_its_sizes_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cxrhf.hub.scan_weights._SKOPS_GROWTH", 1 << 20)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("zeros.npy", bytes(1 << 26))
+    data = bytearray(out.getvalue())
+    for mark, at in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):  # the size, in the directory and before the file
+        start = data.index(mark)
+        data[start + at : start + at + 4] = (10).to_bytes(4, "little")
+    tracemalloc.start()
+    try:
+        found = list(skops_views(Piece("model.skops", bytes(data))))
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    assert any(isinstance(each, Structure) for each in found)
 
 
 def chunk(kind: bytes, body: bytes) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cxrhf import schema
@@ -128,6 +129,16 @@ def test_damaged_gzip_and_parquet(tmp_path: Path) -> None:
         (tmp_path / "a.parquet").write_bytes(content)
         with pytest.raises(TableError, match="not a readable Parquet"):
             read_table(tmp_path / "a.parquet")
+
+
+def test_parquet_with_text_that_is_not_utf8_is_refused_where_it_is_read(tmp_path: Path) -> None:
+    """It passed, and ended in a UnicodeDecodeError wherever the text was first used."""
+    ends, letters = (pa.py_buffer(each) for each in (np.array([0, 1, 3], np.int32).tobytes(), b"a\xff\xfe"))
+    pq.write_table(
+        pa.table({"text": pa.Array.from_buffers(pa.string(), 2, [None, ends, letters])}), tmp_path / "a.parquet"
+    )
+    with pytest.raises(TableError, match="not a readable Parquet file .*UTF8"):
+        read_table(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize(
