@@ -137,7 +137,7 @@ def test_parquet_with_text_that_is_not_utf8_is_refused_where_it_is_read(tmp_path
     pq.write_table(
         pa.table({"text": pa.Array.from_buffers(pa.string(), 2, [None, ends, letters])}), tmp_path / "a.parquet"
     )
-    with pytest.raises(TableError, match="not a readable Parquet file .*UTF8"):
+    with pytest.raises(TableError, match=r"not a readable Parquet file .*UTF8"):
         read_table(tmp_path / "a.parquet")
 
 
