@@ -211,5 +211,5 @@ def _said_of(source: Source, load: Callable[[Any], Any]) -> Any:
         return load(source.value)
     except TableError as error:
         if not is_path(source.value):
-            error.args = (f"{source.label}: {str(error).removeprefix(f'{WHOLE}: ')}",)
+            error.what = f"{source.label}: {error.what.removeprefix(f'{WHOLE}: ')}"
         raise

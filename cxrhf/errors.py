@@ -1,7 +1,8 @@
-"""What went wrong -> one message that says what, got, allowed and next.
+"""What went wrong -> one line: what happened and where, what was expected, what was found, what to do.
 
-`raise TableError("predictions.csv: column 'label', line 7 is not a label", got="2", allowed="1, 0 or blank",
-next_step="correct the cell")`. The command line prints these as `error: ...` with exit code 2, never a traceback.
+`raise TableError('predictions.csv, column "label", row 7', got="2", allowed="1, 0 or empty", next_step="fix the cell")`
+reads `predictions.csv, column "label", row 7: expected 1, 0 or empty, got 2. Fix the cell.` The command line prints
+errors as `error: ...` with exit code 2, never a traceback.
 """
 
 from __future__ import annotations
@@ -18,23 +19,39 @@ R = TypeVar("R")
 
 
 class CxrhfError(Exception):
-    """Something the user can put right. The message says what happened, what was got, what is allowed, what to do."""
+    """An error that the user can fix. `what`, `got`, `allowed` and `next_step` stay fields; the message joins them."""
 
     def __init__(
         self, what: str, *, got: object = None, allowed: str | None = None, next_step: str | None = None
     ) -> None:
-        parts = [what]
-        if got is not None:
-            parts.append(f"Got: {shorten(str(got))}")
-        if allowed is not None:
-            parts.append(f"Allowed: {allowed}")
-        said = [part if part.endswith((".", "?", "!")) else f"{part}." for part in parts]
-        # What to do stands last and without a full stop: a command is copied with whatever follows it.
-        super().__init__(" ".join([*said, *([] if next_step is None else [f"Next: {next_step}"])]))
+        self.what = what
+        self.got = None if got is None else shorten(str(got))
+        self.allowed = allowed
+        self.next_step = next_step
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        parts = [f"expected {self.allowed}"] if self.allowed is not None else []
+        parts += [f"got {self.got}"] if self.got is not None else []
+        what = f"{self.what.removesuffix('.')}: {', '.join(parts)}" if parts else self.what
+        steps = [] if self.next_step is None else [_sentence(self.next_step)]
+        return " ".join([what if what.endswith((".", "?", "!")) else f"{what}.", *steps])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """From a worker's process it arrives as it was: made anew it would get a full stop behind the command."""
+        """Keep the fields on the way out of a worker process."""
         return (_unpacked, (type(self), self.args), self.__dict__)
+
+
+_COMMANDS = ("cxrhf ", "pip ", "make ", "accelerate ", "python ", "hf ")
+
+
+def _sentence(step: str) -> str:
+    """The next step as a sentence; without a full stop behind a command, which is copied with whatever follows it."""
+    if step.startswith(_COMMANDS):
+        return f"Run: {step}"
+    step = f"Pass {step}" if step.startswith("--") else step
+    step = step[0].upper() + step[1:] if re.match(r"[a-z]+(?![\w./=(])", step) else step
+    return step if step.endswith((".", "?", "!")) or any(command in step for command in _COMMANDS) else f"{step}."
 
 
 def _unpacked(kind: type[CxrhfError], args: tuple[Any, ...]) -> CxrhfError:
@@ -76,7 +93,9 @@ def in_python(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **named)
         except CxrhfError as error:
-            error.args = (as_arguments(str(error)),)
+            for name in ("what", "got", "allowed", "next_step"):
+                text = getattr(error, name)
+                setattr(error, name, None if text is None else as_arguments(text))
             raise
 
     return wrapped

@@ -279,7 +279,9 @@ def read_build(build: str | Path, findings: tuple[str, ...] = ()) -> Material:
         notes = load_notes(build)
     except (TableError, RunError) as error:
         raise TableError(
-            str(error).partition(" Next:")[0],
+            error.what,
+            got=error.got,
+            allowed=error.allowed,
             next_step="prior notes need a build that has them: mimic_cxr_context, covid_chestxray, synthetic",
         ) from None
     return material(images, notes, wanted)

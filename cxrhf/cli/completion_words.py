@@ -115,8 +115,7 @@ def _refused(kind: type, given: dict[str, Any]) -> tuple[str, ...]:
     try:
         kind(**given)
     except CxrhfError as error:
-        said = re.search(rf"Got: {REFUSED}\. Allowed: (.*?)\.(?: Next: .*)?$", str(error))
-        words = said[1].split(", ") if said else []
+        words = error.allowed.split(", ") if error.allowed and error.got == REFUSED else []
         if all(re.fullmatch(r"[\w&.-]+", each) for each in words):
             return tuple(each for each in words if "&" not in each)  # which a shell would take for its own
     return ()
