@@ -12,7 +12,7 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 # Where a shell forbids bytecode, every process of the tests would compile all sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-slow bench docs lint check format clean
+.PHONY: demo test test-slow bench readme gallery docs lint check format clean
 
 # A stamp per set of requirements, inside the environment, so that a changed pin installs again and nothing else does.
 REQUIREMENTS := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
@@ -66,6 +66,26 @@ test-slow: $(DEV)
 bench: $(BENCH)
 	$(PY) -m benchmarks
 
+# The README's first numbers and figure, from the NIH file.
+readme: $(CORE)
+	$(PY) -m docs.real_case
+
+# Three finished pages to open from the documentation.
+GALLERY := build/gallery/gallery
+gallery: $(GALLERY)/nih.html $(GALLERY)/synthetic.html $(GALLERY)/reports.html
+
+$(GALLERY)/nih.html: $(CORE)
+	$(PY) -m cxrhf audit examples/nih_predictions.csv.gz --pretest from:age,sex,view,prior_labels --out build/nih --overwrite
+	mkdir -p $(@D) && cp build/nih/report.html $@
+
+$(GALLERY)/synthetic.html: demo
+	mkdir -p $(@D) && cp $(DEMO)/report.html $@
+
+$(GALLERY)/reports.html: demo
+	$(PY) -m cxrhf audit $(DEMO)/writer/reports --out build/reports --overwrite
+	mkdir -p $(@D) && cp build/reports/report.html $@
+
+# The site; with the finished pages where `make gallery` has made them.
 docs: $(DOCS)
 	$(PY) -m sphinx -q -W --keep-going -b html docs build/docs
 	@echo build/docs/index.html

@@ -37,6 +37,7 @@ html_theme = "furo"
 html_title = "cxrhf"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
+html_extra_path = [str(made) for made in [Path(__file__).parent.parent / "build" / "gallery"] if made.is_dir()]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False

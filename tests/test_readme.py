@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from cxrhf import cli
+from docs.real_case import FIGURE, PREDICTIONS, audit, sentence
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -22,22 +24,53 @@ def blocks(language: str) -> list[str]:
 
 # Every command, without its comment.
 COMMANDS = [line.split("#")[0].strip() for block in blocks("bash") for line in block.splitlines() if line.strip()]
-TWIN = [line for line in COMMANDS if re.search(r"synthetic|runs/chart|data/twin|runs/quick|push metric", line)]
-TWIN = [line for line in TWIN if "runs/writer" not in line]
-REPORTS = [line for line in COMMANDS if re.search(r"theirs.csv|runs/writer|runs/words", line)]
-SELFCHECK = "cxrhf selfcheck"
+NIH = next(line for line in COMMANDS if "nih_predictions" in line)
+# The two whole ways, from images and from reports, with the synthetic hospital in the place of MIMIC.
+TWIN = [
+    "cxrhf build synthetic --out data/twin",
+    "cxrhf context fit data/twin --out runs/chart --features words",
+    "cxrhf context explain runs/chart",
+    "cxrhf train data/twin --config quick --out runs/quick",
+    "cxrhf predict runs/quick",
+    "cxrhf calibrate runs/quick --method platt",
+    "cxrhf embed runs/quick",
+    "cxrhf audit runs/quick --context runs/chart",
+    "cxrhf push metric --all --to USER --dry-run",
+    "cxrhf push model runs/quick --to USER/my-network --dry-run",
+    "cxrhf push dataset data/twin --to USER/twin --dry-run",
+]
+REPORTS = [
+    "cxrhf audit theirs.csv --generated hyp --reference ref --patient pid --sex gender",
+    "cxrhf finetune data/twin --config tiny_qwen --out runs/writer",
+    "cxrhf generate runs/writer --build data/twin --out runs/words",
+    "cxrhf score runs/words",
+    "cxrhf audit runs/words",
+]
+
+
+def test_numbers_and_figure_are_those_of_the_nih_file():
+    """Point estimates do not depend on the number of resamples, so a quick audit gives those of `make readme`."""
+    found = sentence(audit(n_resamples=10, only="context,reweighted"))
+    assert found in README
+    figure = re.search(r"Mean of findings, overall: ([\d.]+).*?alone: ([\d.]+).*?equal: ([\d.]+)",
+                       FIGURE.read_text(), re.DOTALL)  # fmt: skip
+    assert figure is not None
+    assert list(figure.groups()) == re.findall(r"\*\*([\d.]+)\*\*", found)
+
+
+def test_the_nih_audit_runs_as_written(tmp_path, monkeypatch, capsys):
+    (tmp_path / "examples").mkdir()
+    shutil.copy(PREDICTIONS, tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*NIH.split()[1:], "--n-resamples", "10"]) == 0
+    assert Path(capsys.readouterr().out.strip().splitlines()[-1]).is_file()
 
 
 def test_python_blocks_run_and_make_their_point(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where a reader's own runs would be
-    space: dict[str, object] = {}
     for block in blocks("python"):
-        exec(compile(block, "README.md", "exec"), space)
-    lines = capsys.readouterr().out.splitlines()
-    overall, left = float(lines[0]), float(lines[1])
-    assert overall > 0.85
-    assert left < overall - 0.1  # the point of the example
-    assert "Interval(low=" in lines[3]
+        exec(compile(block, "README.md", "exec"), {})
+    assert 0 < float(capsys.readouterr().out) < 1
 
 
 def test_audit_command_runs_on_the_three_forms(tmp_path, monkeypatch, capsys):
@@ -50,7 +83,7 @@ def test_audit_command_runs_on_the_three_forms(tmp_path, monkeypatch, capsys):
         "long": ("image_id,patient_id,finding,label,prob", [f"i{k},p{k // 3},edema,{y[k]},{p[k]}" for k in range(300)]),
         "one": ("id,patient,label,score", [f"i{k},p{k // 3},{y[k]},{p[k]}" for k in range(300)]),
     }
-    command = next(line for line in COMMANDS if line.startswith("cxrhf audit"))
+    command = next(line for line in COMMANDS if line.startswith("cxrhf audit predictions.csv"))
     for form, (header, rows) in forms.items():
         folder = tmp_path / form
         folder.mkdir()
@@ -105,10 +138,6 @@ def test_commands_of_the_twin_run_one_after_the_other(tmp_path, monkeypatch, cap
                   "edema,support_devices"],
         "audit": ["--n-resamples", "20", "--only", "overview,context,encoding,features,slices"],
     }  # fmt: skip
-    assert [" ".join(line.split()[1:3]) for line in TWIN] == [
-        "build synthetic", "context fit", "context explain", "train data/twin", "predict runs/quick",
-        "calibrate runs/quick", "embed runs/quick", "audit runs/quick", "push metric", "push model", "push dataset",
-    ]  # fmt: skip
     for line in TWIN:
         words = line.split()
         added = more.get(words[2] if words[1] == "context" else words[1], [])
@@ -129,7 +158,6 @@ def test_report_commands_run_one_after_the_other(tmp_path, monkeypatch, capsys):
     build(BuildConfig("synthetic", out="data/twin", n_patients=40, seed=2, size=64, configuration="images"))
     rows = [f"{k},p{k},{'FM'[k % 2]},Clear lungs and heart {'ab'[k % 2]}.,Clear lungs." for k in range(60)]
     (tmp_path / "theirs.csv").write_text("\n".join(["id,pid,gender,ref,hyp", *rows]) + "\n")
-    assert len(REPORTS) == 5
     more = {
         "finetune": ["--max-steps", "4", "--max-examples", "16", "--max-validate", "4"],
         "generate": ["--strategies", "greedy,top_p", "--max-new-tokens", "12", "--n-images", "8"],
@@ -145,35 +173,15 @@ def test_report_commands_run_one_after_the_other(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "runs" / "theirs" / "report.html").is_file()
 
 
-def test_functions_of_the_table_exist():
-    import cxrhf.metrics
-
-    table = README.split("| question")[1].split("Every function")[0]
-    names = [name for name in re.findall(r"`([a-z_0-9]+)`", table) if name != "cxrhf"]
-    assert len(names) > 40
-    for name in names:
-        assert callable(getattr(cxrhf.metrics, name)), name
-
-
 def test_links_of_the_readme_exist():
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
 
 
-def test_the_installation_is_checked(capsys):
-    assert cli.main([*SELFCHECK.split()[1:], "--only", "calibration"]) == 0
-    assert "calibration" in capsys.readouterr().out
-    assert cli.main(["--help"]) == 0
-
-
 def test_every_command_is_run_by_a_test():
-    """All but `make test`, and those that need data which nobody may hand out.
-
-    `make demo` is the fixture `small_demo`; what `pip install` brings is in test_light_install.
-    """
+    """All but `make demo` (the fixture `small_demo`), `make test`, and those that need credentialed data."""
     run = {line for line in COMMANDS if line.startswith("cxrhf audit predictions.csv")}
-    run |= {*TWIN, *REPORTS, SELFCHECK, "cxrhf --help"}
-    gated = [line for line in COMMANDS if re.search(r"mimic|rexgradient|runs/densenet", line)]
-    free = [line for line in COMMANDS if line not in gated and not line.startswith(("make ", "pip install "))]
-    assert set(free) == run
-    assert len(gated) == 9
+    run |= {*TWIN, *REPORTS, NIH}
+    free = {line for line in COMMANDS if not re.search(r"mimic|runs/densenet", line)}
+    assert {line for line in free if not line.startswith(("make ", "pip install "))} <= run
+    assert len(COMMANDS) - len(free) == 5
