@@ -12,7 +12,7 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 # Where a shell forbids bytecode, every process of the tests would compile all sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-slow bench readme gallery docs lint check format clean
+.PHONY: demo test test-slow bench golden readme gallery docs lint check format clean
 
 # A stamp per set of requirements, inside the environment, so that a changed pin installs again and nothing else does.
 REQUIREMENTS := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
@@ -62,6 +62,10 @@ test: lint chromium
 # Long checks: coverage of intervals, nulls, kills, two processes, pages, real pip. An hour or more on two cores.
 test-slow: $(DEV)
 	$(PY) -m pytest -m slow -s
+
+# Rows, cards and pages of fixed inputs against those kept in tests/golden. RENEW=audit/results,... keeps new ones.
+golden: $(CORE)
+	$(PY) -m tests.golden $(if $(RENEW),--renew $(RENEW))
 
 bench: $(BENCH)
 	$(PY) -m benchmarks
