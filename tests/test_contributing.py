@@ -1,4 +1,4 @@
-"""The worked examples of docs/contributing are applied to a copy of the tree and run, all files and with one missing."""
+"""The worked examples of docs/contributing, applied to a copy of the tree and run, whole and with one file missing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = ("finding", "dataset", "metric", "audit")
 COPIED = ("cxrhf", "metrics", "dataset_scripts", "tests", "docs", "pyproject.toml", "LICENSE")
 _BLOCK = re.compile(
     r"(?:^<summary><code>(?P<new>[\w./]+)</code></summary>\n\n)?"
-    r"^(?P<fence>`{3,})(?P<kind>\w+)\n(?P<body>.*?)^(?P=fence)$",
+    r"^(?P<fence>`{3,})(?P<kind>[\w-]+)\n(?P<body>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,
 )
 
