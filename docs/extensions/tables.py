@@ -11,22 +11,22 @@ from cxrhf import schema
 
 # What a row is; the files stand in this order.
 ROWS = {
-    "predictions": "One row per image, model, seed and finding.",
-    "results": "One row per reported number.",
-    "images": "One row per image. A column for each finding follows, with the raw label: 1, 0, -1 (uncertain), null.",
+    "predictions": "The spine: one row an image, model, seed and finding.",
+    "results": "One row a reported number.",
+    "images": "One row an image. A column for each finding follows, with the raw label: 1, 0, -1 (uncertain), null.",
     "notes": "Each note once.",
-    "attributes": "What an image shows: one row per image and name (drain, ecg_wires, ...).",
-    "characteristics": "Predictions of a network for sex=F, race=black, view=AP, in the form of predictions.",
-    "embeddings": "One embedding per image and model; without a finding it is that of the penultimate layer.",
-    "generations": "One row per image, model and decoding strategy.",
-    "scores": "Scores of a report by an encoder.",
-    "report_vectors": "One embedding per report; the strategy of references is `reference`.",
+    "attributes": "What lies in a picture: one row an image and name (drain, ecg_wires, ...).",
+    "characteristics": "What a network says of sex=F, race=black, view=AP: as predictions.",
+    "embeddings": "One vector an image and model; without a finding it is of the penultimate layer.",
+    "generations": "One row an image, model and way of decoding.",
+    "scores": "What an encoder says of a report.",
+    "report_vectors": "A vector a report; of references the strategy is `reference`.",
     "curves": "Points of curves.",
     "words": "Words of reports by group.",
-    "slices": "The slice of each image. Rows of patients: they stay with the data.",
-    "points": "Positions in maps of embeddings. Rows of patients: they stay with the data.",
+    "slices": "Which image lies in which slice: rows of patients, they stay with the data.",
+    "points": "Places in maps of vectors: rows of patients, they stay with the data.",
     "gallery": "Thumbnails, only of data that may be shown.",
-    "attrition": "The rows that remain after each step of a build.",
+    "attrition": "What every step of a build left.",
 }
 
 
