@@ -1,4 +1,4 @@
-"""Speed claims, each measured against the peer in one run: `make bench`."""
+"""Claims about speed, each measured with its peer in the same run: `make bench`."""
 
 import os
 

@@ -24,7 +24,7 @@ def main() -> None:
     chosen = sys.argv[1:] or list(BENCHMARKS)
     unknown = [name for name in chosen if name not in BENCHMARKS]
     if unknown:
-        sys.exit(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
+        sys.exit(f"no benchmark {unknown[0]!r}; expected some of: {', '.join(BENCHMARKS)}")
     missed = 0
     for text in _alone(chosen[0]) if len(chosen) == 1 else _apart(chosen):
         missed += "MISSED" in text
@@ -45,7 +45,7 @@ def _apart(names: Sequence[str]) -> Iterator[str]:
             assert child.stdout is not None
             yield from (text.rstrip() for text in child.stdout if text.strip() and not re.fullmatch(LAST, text.strip()))
         if child.returncode:
-            sys.exit(f"benchmark {name} ended with {child.returncode}. Next: python -m benchmarks {name}")
+            sys.exit(f"benchmark {name} ended with {child.returncode}. Run it alone: python -m benchmarks {name}")
 
 
 if __name__ == "__main__":

@@ -83,6 +83,6 @@ def run() -> list[Row]:
         row(f"all audits, {size}", ours, peer, note),
         row(
             f"  the same against its limit of {LIMIT:g} s (on 2 cores)", ours, LIMIT,
-            "the limit is a promise, not a peer", ratio=ours / LIMIT, target=1.0, at_most=True,
+            "the limit is our own, not a peer", ratio=ours / LIMIT, target=1.0, at_most=True,
         ),
     ]  # fmt: skip

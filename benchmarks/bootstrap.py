@@ -1,7 +1,8 @@
-"""AUROC bootstrap at the size of CONTEXT's test set, against scikit-learn's loop and torchmetrics' BootStrapper.
+"""AUROC bootstrap at the size of CONTEXT's test set, against numpy, scikit-learn and torchmetrics.
 
-Both peers are timed on a few replicates and scaled; ours runs 10,000 in full. Kernels are compiled (or loaded from
-the cache on disk) before the clock starts, and so are the peers' imports.
+The numpy peer is the strong one: rows sorted once, blocks of replicates as matrices. The others call a metric of their
+library once per replicate. All are timed on a few replicates and scaled; ours runs 10,000 in full. Kernels are compiled
+(or loaded from the cache on disk) before the clock starts, and so are the peers' imports.
 """
 
 from __future__ import annotations
@@ -22,6 +23,23 @@ def sample(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     y = (rng.random((ROWS, LABELS)) < np.linspace(0.02, 0.3, LABELS)).astype(np.int64)
     p = 1 / (1 + np.exp(-(1.5 * y - 2 + rng.standard_normal((ROWS, LABELS)))))
     return y, p, rng.integers(0, PATIENTS, ROWS)
+
+
+def numpy_blocks(y: np.ndarray, p: np.ndarray, replicates: int, block: int = 64) -> float:
+    """Seconds a replicate: rows sorted once, then the AUROC of a block of replicates by cumulative sums."""
+    rng, order = np.random.default_rng(0), np.argsort(p, axis=0)
+    positive = np.take_along_axis(y, order, axis=0) == 1
+    start = time.perf_counter()
+    for _ in range(0, replicates, block):
+        drawn = [np.bincount(rng.integers(0, len(y), len(y)), minlength=len(y)) for _ in range(block)]
+        counts = np.array(drawn, dtype=np.float32).T.copy()  # half the time of float64, and exact for counts
+        for k in range(y.shape[1]):
+            weight, is_positive = counts[order[:, k]], positive[:, k]
+            own = weight[is_positive]
+            weight[is_positive] = 0
+            below = np.cumsum(weight, axis=0)
+            (below[is_positive] * own).sum(axis=0, dtype=np.float64) / (own.sum(axis=0) * below[-1])
+    return (time.perf_counter() - start) / (-(-replicates // block) * block)
 
 
 def scikit_learn(y: np.ndarray, p: np.ndarray, replicates: int) -> float:
@@ -73,6 +91,7 @@ def run() -> list[Row]:
         )
     ]  # fmt: skip
     for name, peer, replicates, target in (
+        ("numpy, blocks of 64 replicates, one thread", numpy_blocks, 128, 5.0),
         ("sklearn.utils.resample + roc_auc_score", scikit_learn, 15, 250.0),
         ("torchmetrics BootStrapper(MultilabelAUROC)", torchmetrics_bootstrapper, 10, 200.0),
     ):

@@ -109,17 +109,17 @@ def run() -> list[Row]:
         )
     each = {name: value / (len(order) if name.startswith("ours") else ORIGINALS) for name, value in found.items()}
     return [
-        row("pictures for training, decoded and resized to 224", each["ours"], each["peer"],
+        row("images for training, decoded and resized to 224", each["ours"], each["peer"],
             f"{WIDTH} x {HEIGHT} originals of {megabytes:.1f} MB against {SIZE} px copies of {kilobytes:.0f} KB at "
-            f"random, 1 thread: {1 / each['peer']:.0f} against {1 / each['ours']:.0f} pictures/s; finding and reading "
+            f"random, 1 thread: {1 / each['peer']:.0f} against {1 / each['ours']:.0f} images/s; finding and reading "
             f"the bytes is {1e6 * each['ours, bytes']:.0f} us of ours", target=TARGET),
         row("the same, peer reduces while decoding", each["ours"], each["peer, reduced"],
-            "peer: draft('L') at 1/8, grey, resized; coarser, and seldom seen in training scripts"),
-        row("pictures decoded only", each["ours, decoded"], each["peer, decoded"],
+            "peer: draft('L') at 1/8, grey, resized; coarser, and rare in training scripts"),
+        row("images decoded only", each["ours, decoded"], each["peer, decoded"],
             "grey, no conversion, no resize"),
         row("making the copies, once", each["build, 2"], each["peer"],
             f"{1 / each['build, 1']:.0f} originals/s by 1 thread, {1 / each['build, 2']:.0f} by 2; "
-            "peer: the usual way, once"),
+            "peer: decoding the original, once"),
     ]  # fmt: skip
 
 

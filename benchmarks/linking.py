@@ -153,7 +153,7 @@ def _join(folder: Path) -> list[Row]:
     ours, ours_memory, ours_images = _measured(_OURS, str(source), str(folder / "staged"))
     peer, peer_memory, peer_images = _measured(_PANDAS, str(source))
     assert ours_images == peer_images, f"{ours_images} images with prior notes, pandas finds {peer_images}"
-    note = f"published pandas join, in a process of its own; both find {ours_images:,.0f} images with prior notes"
+    note = f"published pandas join, in a separate process; both find {ours_images:,.0f} images with prior notes"
     smaller = peer_memory / max(ours_memory, 0.1)
     said = f"the ratio is of memory: ours {ours_memory:.1f} MB above the tables, theirs {peer_memory:,.0f} MB"
     return [

@@ -175,7 +175,7 @@ def mixtures(kind: str, rounds: int) -> list[Row]:
         ),
         row(
             f"mixture, {size}, to the end", seconds, ALLOWED_SECONDS,
-            f"{done.rounds} rounds; peer: the two minutes that are allowed", target=1.0,
+            f"{done.rounds} rounds; peer: the limit of two minutes", target=1.0,
         ),
     ]  # fmt: skip
 

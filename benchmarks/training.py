@@ -191,9 +191,9 @@ def _steps(folder: Path) -> tuple[list[Row], float]:
             target=TARGET),
         row("the same, peer's weights laid out as torch does", whole, usual,
             f"bare PyTorch {BATCH / usual:.0f} images/s; {BATCH / bare:.0f} with colours last, as above and as ours"),
-        row("loader, pictures kept in memory: delivered over needed", from_memory, step,
+        row("loader, images in memory: delivered over needed", from_memory, step,
             f"a batch of {BATCH}: {BATCH / from_memory:,.0f} images/s, {needed}", target=1.0),
-        row("loader, pictures from shards: delivered over needed", from_shards, step,
+        row("loader, images from shards: delivered over needed", from_shards, step,
             f"a batch of {BATCH}: {BATCH / from_shards:,.0f} images/s, {needed}; {about}", target=1.0),
     ], step  # fmt: skip
 
@@ -222,7 +222,7 @@ def _augmented(folder: Path, plain: float) -> Row:
     found = in_turn(new_network(), both(data, folder, loader, **changes))
     (step, bare), said = steps_of(found, "ours", "bare")
     return row(f"training with flip, rotation {ROTATION:g}, scale {SCALE:g}: a step", step, bare,
-               f"peer: torchvision's transforms, picture by picture in a DataLoader; workers on both sides: "
+               f"peer: torchvision's transforms, one image at a time in a DataLoader; workers on both sides: "
                f"{workers}; {step / plain:.2f} times our step without; {said}")  # fmt: skip
 
 
@@ -233,11 +233,11 @@ def _memory() -> Row:
         start = time.perf_counter()
         done = subprocess.run([sys.executable, "-c", _CHILD.format(side)], capture_output=True, text=True, check=False)
         if done.returncode:
-            sys.exit(done.stderr or f"the training of {side} in a process of its own ended with {done.returncode}")
+            sys.exit(done.stderr or f"the separate training of {side} ended with {done.returncode}")
         seconds[side], peak[side] = time.perf_counter() - start, float(done.stdout.split()[-1])
     note = (
         f"the ratio is of memory: ours {peak['ours']:,.0f} MB with a checkpoint, bare PyTorch {peak['bare']:,.0f} MB; "
-        f"processes of their own, {MEMORY_STEPS} steps, imports counted"
+        f"separate processes, {MEMORY_STEPS} steps, imports included"
     )
     return row(f"training, {BACKBONE}: memory at its peak", seconds["ours"], seconds["bare"], note,
                ratio=peak["ours"] / peak["bare"], target=LARGEST, at_most=True)  # fmt: skip

@@ -1,6 +1,6 @@
 """Words: CAD and WAE with their resampling, and self-BLEU, against loops over `collections.Counter`.
 
-The peer is what a careful person writes first: one counter a report, made once; in every replicate the counters of the
+The peer is a loop in Python, not a strong one: one counter a report, made once; in every replicate the counters of the
 drawn reports are added up by group, laid out over the vocabulary, and the formulas run in numpy. It is timed on a few
 replicates (reports, for self-BLEU) and scaled; ours runs in full. Texts are synthetic: 2,000 pairs of reports of about
 60 tokens over 1,500 words with Zipf's frequencies, in the same run for both.
@@ -112,12 +112,12 @@ def run(peer_replicates: int = 20, peer_texts: int = 5) -> list[Row]:
     return [
         row(
             "CAD + WAE, 1,000 bootstraps and 1,000 permutations", ours_seconds, peer_seconds,
-            f"{words}; peer: loop of counters, 2 x {peer_replicates} replicates scaled to 2,000; "
+            f"{words}; peer: Python loop of counters, 2 x {peer_replicates} replicates scaled to 2,000; "
             f"ours also gives per-word errors and p values; counting the words once: {counting:.2f} s",
             target=50.0,
         ),
         row(
             "self-BLEU", bleu_seconds, loop_seconds,
-            f"{N_REPORTS} reports; peer: the definition, {peer_texts} texts against all others, scaled",
+            f"{N_REPORTS} reports; peer: the definition in Python, {peer_texts} texts against all others, scaled",
         ),
     ]  # fmt: skip

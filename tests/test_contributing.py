@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md is followed to the letter: its examples are put into a copy of the tree and run, all and in part."""
+"""The worked examples of docs/contributing, applied to a copy of the tree and run, whole and with one file missing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ import pytest
 from tests.thinned import thinned
 
 ROOT = Path(__file__).resolve().parents[1]
-GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLES = ("finding", "dataset", "metric", "audit")
 COPIED = ("cxrhf", "metrics", "dataset_scripts", "tests", "docs", "pyproject.toml", "LICENSE")
 _BLOCK = re.compile(
-    r"(?:^`(?P<named>[\w./]+)`:\n\n|^<summary><code>(?P<folded>[\w./]+)</code></summary>\n\n)?"
-    r"^(?P<fence>`{3,})(?P<kind>\w+)\n(?P<body>.*?)^(?P=fence)$",
+    r"(?:^<summary><code>(?P<new>[\w./]+)</code></summary>\n\n)?"
+    r"^(?P<fence>`{3,})(?P<kind>[\w-]+)\n(?P<body>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -35,17 +34,15 @@ class Change(NamedTuple):
     after: str
 
 
-def section(name: str) -> str:
-    """What the guide says under `## Add a <name>`."""
-    return re.split(r"^## Add an? (\w+)\n", GUIDE, flags=re.MULTILINE)[2 * EXAMPLES.index(name) + 2]
+def page_of(name: str) -> str:
+    return (ROOT / "docs" / "contributing" / f"{name}.md").read_text(encoding="utf-8")
 
 
 def changes(name: str) -> Iterator[Change]:
     """The files that an example makes and the places that its diffs change, in order."""
-    for block in _BLOCK.finditer(section(name)):
-        path = block["named"] or block["folded"]
-        if path:
-            yield Change(path, None, block["body"])
+    for block in _BLOCK.finditer(page_of(name)):
+        if block["new"]:
+            yield Change(block["new"], None, block["body"])
         elif block["kind"] == "diff":
             for part in re.split(r"^\+\+\+ ", block["body"], flags=re.MULTILINE)[1:]:
                 file, _, hunks = part.partition("\n")
@@ -115,7 +112,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 TRY = """
 import doctest, sys
 {before}
-test = doctest.DocTestParser().get_doctest(open(sys.argv[1]).read(), {{}}, "CONTRIBUTING", None, 0)
+test = doctest.DocTestParser().get_doctest(open(sys.argv[1]).read(), {{}}, "example", None, 0)
 failed, tried = doctest.DocTestRunner().run(test)
 sys.exit(not tried or bool(failed))
 """
@@ -151,8 +148,8 @@ def test_what_its_files_import_is_there(name: str, trees: dict[str, Path]) -> No
 
 @pytest.mark.parametrize("name", thinned(EXAMPLES, ("metric",)))
 def test_it_can_be_tried(name: str, trees: dict[str, Path], tmp_path: Path) -> None:
-    """What stands under "Try it" gives what the guide says."""
-    tried = [block["body"] for block in _BLOCK.finditer(section(name)) if block["body"].startswith(">>> ")]
+    """The example under "Try it" gives the output that the page shows."""
+    tried = [block["body"] for block in _BLOCK.finditer(page_of(name)) if block["body"].startswith(">>> ")]
     (tmp_path / "tried.txt").write_text("\n".join(tried), encoding="utf-8")
     before = (ROOT / "tests" / "without_transformers.py").read_text(encoding="utf-8").split('"""', 2)[2]
     before = before.replace("from __future__ import annotations\n", "")
@@ -171,19 +168,25 @@ def test_the_house_style(name: str, trees: dict[str, Path]) -> None:
 
 
 def forgettable() -> Iterator[tuple[str, str, str]]:
-    """(example, file, the test that must fail) of the tables."""
+    """(example, file, the test that must fail or "") of the lists that end the pages."""
     for name in EXAMPLES:
-        for file, said in re.findall(r"^\| `([\w./]+)` \| (.+?) \|$", section(name), flags=re.MULTILINE):
-            test = re.fullmatch(r"`(tests/[\w/.]+)`", said)
-            yield name, file, test[1] if test else ""
+        listed = page_of(name).split("## If you forget a file", 1)[1]
+        for file, fails in re.findall(r"^([\w./]+\.\w+) {2,}(.+)$", listed, flags=re.MULTILINE):
+            yield name, file, fails if fails.startswith("tests/") else ""
 
 
-def test_the_tables_name_every_file_but_those_of_tests() -> None:
+def test_the_lists_name_every_file_but_those_of_tests() -> None:
     for name in EXAMPLES:
         touched = {change.path for change in changes(name)}
         listed = {file for example, file, _ in forgettable() if example == name}
         assert listed <= touched
         assert not [path for path in touched - listed if not path.startswith("tests/")]
+
+
+def test_the_guide_links_to_files_that_exist() -> None:
+    links = re.findall(r"\]\(([^)#\s]+)\)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert {f"docs/contributing/{name}.md" for name in EXAMPLES} <= set(links)
+    assert not [link for link in links if not (ROOT / link).is_file()]
 
 
 # The tests of an example's own part: those of other metrics, datasets and audits would say nothing about it.
