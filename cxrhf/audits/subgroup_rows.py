@@ -72,8 +72,8 @@ class _Line(NamedTuple):
     parts: Sequence[Sequence[Finding]]  # for each group
 
 
-def version_rows(make: RowMaker, version: Version) -> list[Row]:
-    """All rows of one version of a grouping."""
+def version_rows(make: RowMaker, version: Version, *, mean: bool = True) -> list[Row]:
+    """All rows of one version of a grouping, with the `mean` over its findings unless that is of no interest."""
     rows: list[Row] = []
     for k, members in enumerate(version.members):
         line = _of_finding(version, k)
@@ -98,7 +98,7 @@ def version_rows(make: RowMaker, version: Version) -> list[Row]:
                     )
                 )
         rows += _gap_rows(make, version, line)
-    rows += _macro_rows(make, version)
+    rows += _macro_rows(make, version) if mean else []
     if version.groups.crossed:  # too many to be kept for the comparison of models
         for row in rows:
             row.pop(KEPT, None)
