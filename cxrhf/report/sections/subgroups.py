@@ -66,7 +66,11 @@ _BY_PREVALENCE = (
     ("precision", "PPV", "Precision at the one threshold"),
     ("npv", "NPV", "At the one threshold"),
     ("observed_minus_predicted", "Observed less predicted", "Calibration in the large: share of ill less mean score"),
-    ("expected_calibration_error", "Calibration error", "Expected calibration error, ten bins of equal width"),
+    (
+        "expected_calibration_error",
+        "Calibration error",
+        "Expected calibration error, ten bins of equal width; without an interval, for none holds in few rows",
+    ),
     ("expected_ece", "If calibrated", "The calibration error that a calibrated model of as many rows would show"),
 )
 _LEGEND = ((OVERALL, "as it is"), (REMAINS, "prevalence and age balanced between the groups"))
@@ -300,7 +304,9 @@ def _prevalence_table(view: View, slices: Sequence[str], kind: str) -> Table | N
     columns = [Column("Finding"), Column("Group", "", True), *titles]
     about = (
         "These numbers depend on how many of a group are ill, so groups of different prevalence differ in them even "
-        "where the model serves them alike. Read a calibration error beside the one to expect if calibrated."
+        "where the model serves them alike. Read a calibration error beside the one to expect if calibrated: in few "
+        "rows it lies above the truth, by more than resampling can tell, so it has no interval. Observed less "
+        "predicted has one that holds."
     )
     return Table(f"Predictive values and calibration by {kind}", columns, rows, about=about)
 
