@@ -653,7 +653,7 @@ def test_the_order_of_women_and_men_turns_in_the_papers_population() -> None:
 
 
 def test_scores_of_nothing_but_the_label_have_no_gap_in_the_papers_population() -> None:
-    """Races, disease groups and ages differ as above, and no gap may show: of 100 such samples %s."""
+    """Races, disease groups and ages differ as above: of 900 such intervals of gaps 46 (5%) left out 0."""
     seen = 0
     for seed in range(10):
         _, tables = both_findings(3000, alike=True, seed=seed)
