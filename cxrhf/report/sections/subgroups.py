@@ -30,8 +30,8 @@ from cxrhf.report.sections.view import View, bars, corrected
 METRICS = ("auroc", "tpr", "fpr", "j")
 # The populations in which the races are balanced: suffix, title, caption of a table, what it is.
 _KEPT = (
-    "The groups keep their own prevalence and ages there, so these gaps may differ, even in sign, from those of groups "
-    "that are balanced themselves. They are not tested."
+    "Groups other than races keep their own prevalence and ages there, so these gaps may differ, even in sign, from "
+    "those of groups that are balanced themselves. They are not tested."
 )
 _BY_RACE = (
     (
