@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cxrhf.audits.rates import ENOUGH_NEGATIVES, SPECIFICITY, capped, directed
+from cxrhf.audits.rates import ENOUGH_NEGATIVES, SPECIFICITY, directed
 from cxrhf.audits.rows import MACRO, Part, Row, RowMaker, everything
 from cxrhf.audits.sample import Counts, Finding, Floats, Sample
 from cxrhf.audits.strata import (
@@ -37,7 +37,7 @@ from cxrhf.audits.strata import (
 )
 from cxrhf.metrics.checks import undefined
 from cxrhf.metrics.estimates import ROUNDING, in_mean, mean_note, mean_over, settled
-from cxrhf.metrics.intervals import UnitCount
+from cxrhf.metrics.intervals import UnitCount, capped
 from cxrhf.metrics.operating import sensitivity_at_specificity
 
 RANKING = ("auroc", LOCAL, "sensitivity_global", "specificity_global", "prevalence")

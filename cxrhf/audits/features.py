@@ -20,6 +20,7 @@ from scipy.special import logit
 
 from cxrhf.audits.feature_maps import VARIANCE, Modes, neighbour_map, principal_modes
 from cxrhf.audits.feature_tests import Tested, family, pairs_of
+from cxrhf.audits.groupings import DISEASES
 from cxrhf.audits.material import Layer
 from cxrhf.audits.rows import Part, Row, RowMaker
 from cxrhf.audits.sample import Counts, Floats, Sample
@@ -29,8 +30,6 @@ from cxrhf.tables.ages import AGE_BANDS, age_band
 
 MOST, MOST_OF_RACE = 5_000, 1_000
 MODES = 4
-# The paper's; the second overrides the first.
-DISEASES = ("no_finding", "pleural_effusion")
 OTHER = "Other"
 # Groups of an attribute that are compared pair by pair.
 COMPARED = {"disease": 2, "sex": 2, "race": 3}

@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cxrhf.audits.sample import patients_in
-from cxrhf.metrics.balancing import age_bins
+from cxrhf.metrics.balancing import age_bins, disease_groups
 from cxrhf.schema import PredictionArrays
 from cxrhf.tables.ages import AGE_BANDS, age_band
 
 Integers = NDArray[np.int64]
 
 ATTRIBUTES = ("sex", "race", "age", "view")
+# The two findings that ENCODING evaluates; in its disease groups the second overrides the first.
+DISEASES = ("no_finding", "pleural_effusion")
 # Values of one attribute, and crossings of two, that are audited: those with most patients.
 MOST, MOST_CROSSED = 12, 30
 # Patients, with and without the finding together, below which a value or a crossing is left out: such numbers say
@@ -60,6 +62,13 @@ class Groups:
 def bins_of(data: PredictionArrays) -> Integers | None:
     """The bin of each age for balancing, -1 = unknown; None without ages."""
     return None if data.age is None or np.isnan(data.age).all() else age_bins(data.age)
+
+
+def disease_of(data: PredictionArrays) -> NDArray[np.float64] | None:
+    """The disease group of each image (`disease_groups`); None without labels of both findings."""
+    if any(name not in data.findings for name in DISEASES):
+        return None
+    return disease_groups(*(data.y[:, data.findings.index(name)] for name in DISEASES))
 
 
 def groupings(data: People, notes: list[str], attributes: Sequence[str] = ATTRIBUTES) -> list[Groups]:

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.audits.rates import OPTIMISTIC, capped
+from cxrhf.audits.rates import OPTIMISTIC
 from cxrhf.audits.rows import MACRO, Row, RowMaker, everything
 from cxrhf.audits.sample import Counts, Finding, Floats, Sample
 from cxrhf.metrics.checks import undefined
 from cxrhf.metrics.estimates import Mean, in_mean, mean_note, mean_over
-from cxrhf.metrics.intervals import UnitCount, count_units
+from cxrhf.metrics.intervals import UnitCount, capped, count_units
 from cxrhf.metrics.operating import max_f1_threshold
 
 

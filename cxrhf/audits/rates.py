@@ -16,7 +16,6 @@ from cxrhf.audits.columns import drawn
 from cxrhf.audits.rows import Row, RowMaker
 from cxrhf.audits.sample import Finding, Sample
 from cxrhf.metrics import operating
-from cxrhf.metrics.intervals import MANY, UnitCount
 
 Floats = NDArray[np.float64]
 
@@ -104,20 +103,6 @@ def rate_note(name: str, points: Points) -> str | None:
     if RATES[name].threshold == AT:
         return f"at the threshold {points.asked.threshold:.6g} of {AT}"
     return OPTIMISTIC
-
-
-def capped(units: UnitCount) -> UnitCount:
-    """Counts of patients that make an interval come from the spread of the replicates, not from their order.
-
-    Rates near 0 or 1 hang on a handful of errors, however many patients there are: with 5 false alarms among 4,000
-    negatives a percentile interval covered 89%. Below MANY the engine works on the log-odds scale: 97%.
-    """
-    most = MANY - 1
-    return units._replace(
-        effective_positive=min(units.effective_positive, most),
-        effective_negative=min(units.effective_negative, most),
-        effective_total=min(units.effective_total, most),
-    )
 
 
 def directed(row: Row) -> Row:

@@ -1,17 +1,17 @@
 """One model's predictions and a bootstrap plan -> RESULT rows: the one place where a number gets its name and interval.
 
 How rows are keyed. `metric` is the name of the function that gives the number. A record's field follows a dot
-(`sensitivity_at_specificity.threshold`). A suffix says whose population it is measured on: none = the sample as it
-is, `_att` = negatives weighted to the context of the positives, `_ipw` = both classes weighted to the context of
-everybody, `_matched` = 1:1 matched pairs (the function itself is called `matched_auroc`); `auroc_context` scores with
-the pre-test probability alone; `_balanced` = groups weighted to one prevalence and age; `_balanced_by_race` =
-everybody, weighted so that the races have one share, prevalence and age; `_equalised` = an attribute as frequent in
-both sexes. `slice` is "all" or the part of the sample, as `pretest=bottom`, `mention=yes`, `sex=F & race=Black`.
-`versus` is filled only where the number is a difference: metric `auroc_drop` with versus `auroc_att` is auroc -
-auroc_att, metric `auroc` of slice `sex=F` with versus `sex=M` is the first less the second. `finding` is a finding or
-"macro", the unweighted mean over findings with a defined value. `method` says weighting, then interval. A `verdict` row
-carries its sentence in `note` and the number it rests on in `value`. Null interval = none is computed; NaN =
-undefined, with the reason in `note`.
+(`sensitivity_at_specificity.threshold`). A suffix says whose population it is measured on: none = the sample as it is,
+`_att` = negatives weighted to the context of the positives, `_ipw` = both classes weighted to the context of everybody,
+`_matched` = 1:1 matched pairs (the function itself is called `matched_auroc`); `auroc_context` scores with the pre-test
+probability alone; `_balanced` = groups weighted to one prevalence and age; `_balanced_by_race` = everybody, weighted so
+that the races have one share, prevalence and age; `_balanced_by_race_and_disease` = the same with one share of each of
+ENCODING's disease groups; `_equalised` = an attribute as frequent in both sexes. `slice` is "all" or the part of the
+sample, as `pretest=bottom`, `mention=yes`, `sex=F & race=Black`. `versus` is filled only where the number is a
+difference: metric `auroc_drop` with versus `auroc_att` is auroc - auroc_att, metric `auroc` of slice `sex=F` with
+versus `sex=M` is the first less the second. `finding` is a finding or "macro", the unweighted mean over findings with a
+defined value. `method` says weighting, then interval. A `verdict` row carries its sentence in `note` and the number it
+rests on in `value`. Null interval = none is computed; NaN = undefined, with the reason in `note`.
 
 While the audits run, a row also carries `KEPT`, its replicates, for what is computed from rows (correction of p values
 by max-T, comparison of models); `plain` takes it off.

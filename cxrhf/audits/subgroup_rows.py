@@ -1,7 +1,8 @@
 """Numbers of groups with their replicates -> RESULT rows: each group, the gap of highest and lowest, the means.
 
 Numbers that depend on the prevalence have rows of groups only. Their gaps would be gaps in who is ill, and a
-calibration error grows as a group gets smaller.
+calibration error grows as a group gets smaller. For the same reason that error has no interval: the interval on
+calibration is that of the mean label less the mean probability.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cxrhf.audits.groupings import Groups
-from cxrhf.audits.rates import capped
 from cxrhf.audits.rows import KEPT, MACRO, Kept, Row, RowMaker, beyond_resamples, everything
 from cxrhf.audits.sample import Counts, Finding
-from cxrhf.metrics.calibration import expected_ece
+from cxrhf.metrics.calibration import NO_INTERVAL, expected_ece
 from cxrhf.metrics.checks import Floats, undefined
 from cxrhf.metrics.estimates import mean_over
 from cxrhf.metrics.grouped import GroupNumbers, PrevalenceNumbers
-from cxrhf.metrics.intervals import UnitCount, difference_interval, interval
+from cxrhf.metrics.intervals import UnitCount, capped, difference_interval
 
 NUMBERS = ("auroc", "tpr", "fpr", "j")
 ERROR, DIFFERENCE, CHANCE = "expected_calibration_error", "observed_minus_predicted", "expected_ece"
@@ -28,7 +28,7 @@ AT_THRESHOLD = ("precision", "npv")
 _PROBABILITY = (ERROR, DIFFERENCE)
 _NOTES = {
     "average_precision": "of a ranking by chance it is the prevalence: not to be compared between groups without it",
-    ERROR: f"above 0 even when calibrated, the more so in few rows: compare with {CHANCE}",
+    ERROR: f"above 0 even when calibrated, the more so in few rows: compare with {CHANCE}; {NO_INTERVAL}",
 }
 _BOUNDS = {"j": (-2.0, 2.0)}
 # Resamples that must lie beyond each end of a percentile interval; with fewer the spread is used.
@@ -72,8 +72,8 @@ class _Line(NamedTuple):
     parts: Sequence[Sequence[Finding]]  # for each group
 
 
-def version_rows(make: RowMaker, version: Version) -> list[Row]:
-    """All rows of one version of a grouping."""
+def version_rows(make: RowMaker, version: Version, *, mean: bool = True) -> list[Row]:
+    """All rows of one version of a grouping, with the `mean` over its findings unless that is of no interest."""
     rows: list[Row] = []
     for k, members in enumerate(version.members):
         line = _of_finding(version, k)
@@ -98,7 +98,7 @@ def version_rows(make: RowMaker, version: Version) -> list[Row]:
                     )
                 )
         rows += _gap_rows(make, version, line)
-    rows += _macro_rows(make, version)
+    rows += _macro_rows(make, version) if mean else []
     if version.groups.crossed:  # too many to be kept for the comparison of models
         for row in rows:
             row.pop(KEPT, None)
@@ -134,12 +134,6 @@ def prevalence_rows(
 def _prevalence_row(
     make: RowMaker, name: str, part: Finding, value: float, replicates: Floats, units: UnitCount, where: str, how: str
 ) -> Row:
-    if name == DIFFERENCE:
-        row = make.of(name, part, value, slice=where)
-        found = interval(value, replicates, level=make.sample.settings.level, units=units, bounds=(-1.0, 1.0))
-        row["ci_low"], row["ci_high"] = found.low, found.high
-        row["method"] += f"; {make.sample.settings.level:.4g} {found.method}, patients resampled"
-        return row
     note = _NOTES.get(name) if np.isfinite(value) else None
     if np.isnan(value) and name in AT_THRESHOLD and undefined("prevalence", part.y, part.weight) is None:
         note = (
@@ -150,7 +144,7 @@ def _prevalence_row(
         name,
         part,
         value,
-        replicates,
+        None if name == ERROR else replicates,
         units=capped(units) if at else units,
         slice=where,
         how=how if at else None,

@@ -8,8 +8,12 @@ ages, and tables without ages, are balanced for prevalence only, which moves the
 balanced.
 
 Where the table has races, every other grouping stands a third time (`_balanced_by_race`): in the one population in
-which the races have the same weight, prevalence and ages, at the one threshold of that population, as ENCODING
-evaluates women and men. There the groups keep their own prevalence and ages, and their gaps have intervals only.
+which the races have the same weight, prevalence of the finding and ages, at the one threshold of that population.
+Where it also has labels of No Finding and Pleural Effusion, these two stand once more
+(`_balanced_by_race_and_disease`), races and all other groups alike, in ENCODING's population: one for both findings, of
+the images with both labels, in which the races have the same weight, the same shares of its three disease groups and,
+within each of them, the same ages. In both populations groups keep their own prevalence and ages, and gaps have
+intervals only.
 
 Precision, NPV, average precision and calibration depend on how many of a group are ill. They stand once, of the groups
 of one attribute as they are, with draws of patients that let the prevalence vary; gaps of them are not given.
@@ -23,20 +27,22 @@ population's ages. A gap that is left after balancing is one to explain, not yet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from cxrhf.audits.groupings import Groups, bins_of, groupings, missing
+from cxrhf.audits.groupings import DISEASES, Groups, bins_of, disease_of, groupings, missing
 from cxrhf.audits.rows import KEPT, MACRO, Part, Row, RowMaker
 from cxrhf.audits.sample import Finding, Sample
 from cxrhf.audits.subgroup_rows import NUMBERS, Members, Version, prevalence_rows, version_rows
-from cxrhf.metrics.balancing import AGE_BINS, Balancing, balancing_weights
+from cxrhf.metrics.balancing import AGE_BINS, DISEASE_GROUPS, Balancing, balancing_weights
+from cxrhf.metrics.checks import Floats
 from cxrhf.metrics.estimates import FEW
 from cxrhf.metrics.grouped import (
     Grouped,
     Grouping,
+    GroupNumbers,
     Integers,
     RankedFindings,
     drawn_groups,
@@ -56,6 +62,10 @@ FPR = 0.2
 COVERED = 0.5
 TESTED = frozenset({"auroc", "tpr", "fpr"})
 NOTHING = frozenset[str]()
+# The classes that are balanced: of a finding, and of the disease groups.
+LABELS = ("without the finding", "with the finding")
+DISEASED = tuple(f"with {name}" for name in DISEASE_GROUPS)
+BY_RACE, BY_RACE_AND_DISEASE = "_balanced_by_race", "_balanced_by_race_and_disease"
 NO_RACES = "not balanced by race: no two races can be balanced"
 GIVEN = "threshold given"
 FROM_VALIDATION = f"threshold at FPR {FPR} of the validation split"
@@ -70,10 +80,13 @@ class _Studied(NamedTuple):
 
 
 class _Races(NamedTuple):
-    """The population in which the races are balanced: how, and with which weights of each finding's rows."""
+    """A population in which the races are balanced: its suffix and method, how it is made, and the weights of each
+    finding's rows, for the findings (by place) that are evaluated in it."""
 
+    suffix: str
+    weighting: str
     grouping: Grouping
-    studied: Sequence[_Studied]
+    studied: Mapping[int, _Studied]
 
 
 class _Work(NamedTuple):
@@ -124,7 +137,7 @@ def subgroups(sample: Sample) -> Part:
         rounds = len(found) + sum(not groups.crossed for groups in found)
         work = _work(sample, rounds, said)
         rows += _everybody_rows(work)
-        races = next((_races(work, groups, bins) for groups in found if groups.name == "race"), None)
+        races = next((_races(work, groups, bins, said) for groups in found if groups.name == "race"), [])
         for groups in found:
             rows += _group_rows(work, groups, None if groups.by_age else bins, races, said)
     return Part(rows, [], [f"{sample.model}: {each}" for each in said])
@@ -202,20 +215,50 @@ def _as_asked(work: _Work, row: Row) -> Row:
     }
 
 
-def _races(work: _Work, groups: Groups, bins: Integers | None) -> _Races | None:
-    """The population balanced by race; None where in no finding two races can be balanced."""
-    studied = [_studied(finding, groups, bins) for finding in work.findings]
-    part = np.stack([each.balanced.able for each in studied])
-    grouping = Grouping(groups.group, len(groups.slices), bins, _bins(bins), part)
-    return _Races(grouping, studied) if part.any() else None
+def _races(work: _Work, groups: Groups, bins: Integers | None, said: list[str]) -> list[_Races]:
+    """The populations in which two races or more can be balanced: for each finding by itself, and ENCODING's."""
+    everything = range(len(work.findings))
+    found = [_balanced_races(work, groups, bins, BY_RACE, "prevalence", everything)]
+    disease = disease_of(work.make.sample.data)
+    if disease is not None:
+        both = [k for k in everything if work.findings[k].name in DISEASES]
+        joint = _balanced_races(work, groups, bins, BY_RACE_AND_DISEASE, "disease groups", both, disease)
+        found.append(joint)
+        what = f"balanced by race over {', '.join(DISEASE_GROUPS)}"
+        if unlabelled := int(np.isnan(disease).sum()):
+            said.append(f"{what}: {unlabelled:,} images without a label of both findings are left out")
+        notes = zip(groups.slices, joint.studied[both[0]].balanced.notes, strict=True)
+        said += [f"{what}: {name}: {note}" for name, note in notes if note]
+    return [each for each in found if each.grouping.part is not None and each.grouping.part.any()]
 
 
-def _group_rows(work: _Work, groups: Groups, bins: Integers | None, races: _Races | None, said: list[str]) -> list[Row]:
-    """One grouping as it is, balanced, and in the population balanced by race."""
+def _balanced_races(
+    work: _Work,
+    groups: Groups,
+    bins: Integers | None,
+    suffix: str,
+    what: str,
+    findings: Sequence[int],
+    disease: Floats | None = None,
+) -> _Races:
+    studied = {k: _studied(work.findings[k], groups, bins, disease) for k in findings}
+    part = np.zeros((len(work.findings), len(groups.slices)), dtype=np.bool_)
+    for k, each in studied.items():
+        part[k] = each.balanced.able
+    grouping = Grouping(groups.group, len(groups.slices), bins, _bins(bins), part, disease)
+    return _Races(suffix, _weighting(work, f"races balanced for {what}", bins), grouping, studied)
+
+
+def _group_rows(
+    work: _Work, groups: Groups, bins: Integers | None, races: Sequence[_Races], said: list[str]
+) -> list[Row]:
+    """One grouping as it is, balanced, and in the populations balanced by race."""
     studied = [_studied(finding, groups, bins) for finding in work.findings]
     part = np.stack([each.balanced.able for each in studied])
-    within = None if races is None or groups.name == "race" else races.grouping
-    point, drawn = work.measured(Grouping(groups.group, len(groups.slices), bins, _bins(bins), part, within))
+    if groups.name == "race":  # balanced by race for each finding is what `_balanced` is
+        races = [each for each in races if each.suffix != BY_RACE]
+    within = tuple(each.grouping for each in races)
+    point, drawn = work.measured(Grouping(groups.group, len(groups.slices), bins, _bins(bins), part, within=within))
     tested = [NOTHING if groups.crossed else TESTED] * len(studied)
     members = [each.as_is for each in studied]
     as_is = Version(groups, "", None, NUMBERS, members, work.how, tested, point.original, drawn.original)
@@ -237,24 +280,45 @@ def _group_rows(work: _Work, groups: Groups, bins: Integers | None, races: _Race
             drawn=drawn.balanced,
         )
         rows += version_rows(work.make, balanced)
-    if races is not None and point.within is not None and drawn.within is not None:
-        by_race = as_is._replace(
-            suffix="_balanced_by_race",
-            weighting=_weighting(work, "races balanced for prevalence", races.grouping.age_bin),
-            members=[
-                _within(finding, groups, race) for finding, race in zip(work.findings, races.studied, strict=True)
-            ],
-            tested=[NOTHING] * len(studied),
-            point=point.within,
-            drawn=drawn.within,
+    for race, numbers, replicates in zip(races, point.within, drawn.within, strict=True):
+        own = list(race.studied)
+        rows += version_rows(
+            work.make,
+            Version(
+                groups,
+                race.suffix,
+                race.weighting,
+                NUMBERS,
+                [_within(work.findings[k], groups, race.studied[k]) for k in own]
+                if groups.name != "race"
+                else [race.studied[k].balanced for k in own],
+                [work.how[k] for k in own],
+                [NOTHING] * len(own),
+                GroupNumbers(*(each[own] for each in numbers)),
+                GroupNumbers(*(each[:, own] for each in replicates)),
+            ),
+            mean=race.suffix == BY_RACE,
         )
-        rows += version_rows(work.make, by_race)
-    for k, each in enumerate(studied):
-        if work.ranked.fixed[k] < 0 and each.balanced.able.any():
-            at = threshold_at_fpr(each.as_is.finding.y, each.as_is.finding.p, FPR, each.balancing.weight)
-            rows.append(_threshold(work, k, "threshold_at_fpr_balanced", groups.name, at))
+        if groups.name == "race":
+            rows += _balanced_thresholds(work, groups, race.studied, race.suffix)
+    rows += _balanced_thresholds(work, groups, dict(enumerate(studied)), "_balanced")
     said += _doubts(groups, studied)
     return rows
+
+
+def _balanced_thresholds(work: _Work, groups: Groups, studied: Mapping[int, _Studied], suffix: str) -> list[Row]:
+    """The threshold of a balanced population, where it is set there."""
+    return [
+        _threshold(
+            work,
+            k,
+            f"threshold_at_fpr{suffix}",
+            groups.name,
+            threshold_at_fpr(each.as_is.finding.y, each.as_is.finding.p, FPR, each.balancing.weight),
+        )
+        for k, each in studied.items()
+        if work.ranked.fixed[k] < 0 and each.balanced.able.any()
+    ]
 
 
 def _weighting(work: _Work, what: str, bins: Integers | None) -> str:
@@ -263,14 +327,14 @@ def _weighting(work: _Work, what: str, bins: Integers | None) -> str:
 
 
 def _within(finding: Finding, groups: Groups, race: _Studied) -> Members:
-    """Who of a finding is in which group of the population balanced by race."""
+    """Who of a finding is in which group of a population balanced by race."""
     code, weight = groups.group[finding.at], race.balancing.weight
     parts, units, notes = [], [], []
     for g in range(len(groups.slices)):
         inside = (code == g) & (weight > 0)
         parts.append(finding.only(inside))
         units.append(count_units(finding.y[inside], finding.patients[inside], weight[inside]))
-        few = _few(parts[-1])
+        few = _few(finding.y[inside], finding.patients[inside])
         notes.append(f"{few}: not in gaps" if few and race.balanced.able.any() else few and NO_RACES)
     return Members(finding, parts, units, np.array([note is None for note in notes]), notes)
 
@@ -280,25 +344,29 @@ def _threshold(work: _Work, k: int, metric: str, where: str, value: float) -> Ro
     return row | {"higher_is_better": None}
 
 
-def _studied(finding: Finding, groups: Groups, bins: Integers | None) -> _Studied:
-    """Who of a finding is in which group, and what the groups weigh when they are balanced."""
+def _studied(finding: Finding, groups: Groups, bins: Integers | None, disease: Floats | None = None) -> _Studied:
+    """Who of a finding is in which group, and what the groups weigh when they are balanced for the finding's label, or
+    for the `disease` group of each image."""
     code, n_groups = groups.group[finding.at], len(groups.slices)
     parts = [finding.only(code == g) for g in range(n_groups)]
-    few = [_few(part) for part in parts]
+    few = [_few(part.y, part.patients) for part in parts]
     able = np.array([each is None for each in few])
     outside = [None if each is None else f"{each}: not in gaps" for each in few]
     as_is = Members(finding, parts, [part.counts.units for part in parts], able, outside)
 
     own = np.zeros(len(code), dtype=np.int64) if bins is None else bins[finding.at]
-    if (own < 0).any():
-        parts = [finding.only((code == g) & (own >= 0)) for g in range(n_groups)]
-        few = [_few(part) for part in parts]
+    label, classes = (finding.y, LABELS) if disease is None else (disease[finding.at], DISEASED)
+    if (own < 0).any() or disease is not None:
+        there = [(code == g) & (own >= 0) & ~np.isnan(label) for g in range(n_groups)]
+        parts = [finding.only(inside) for inside in there]
+        few = [_few(label[inside], finding.patients[inside], classes) for inside in there]
     notes = [None if each is None else f"not balanced: {each}" for each in few]
     part = np.array([each is None for each in few])
 
     def balanced() -> Balancing:
         inside = np.where((code >= 0) & part[code], code, -1)
-        return balancing_weights(finding.y, inside, own, finding.weight, n_groups=n_groups, n_bins=_bins(bins))
+        options = {"n_groups": n_groups, "n_bins": _bins(bins), "n_classes": len(classes)}
+        return balancing_weights(label, inside, own, finding.weight, **options)
 
     balancing = balanced()
     share = balancing.share.min(axis=1)
@@ -312,7 +380,7 @@ def _studied(finding: Finding, groups: Groups, bins: Integers | None) -> _Studie
     for g in range(n_groups):
         inside = (code == g) & (balancing.weight > 0)
         units.append(count_units(finding.y[inside], finding.patients[inside], balancing.weight[inside]))
-        notes[g] = _lacking(balancing, g) if part[g] else notes[g]
+        notes[g] = _lacking(balancing, g, classes) if part[g] else notes[g]
     return _Studied(as_is, Members(finding, parts, units, part, notes), balancing)
 
 
@@ -320,22 +388,22 @@ def _bins(bins: Integers | None) -> int:
     return 1 if bins is None else len(AGE_BINS)
 
 
-def _few(part: Finding) -> str | None:
+def _few(label: Floats, patients: Integers, classes: Sequence[str] = LABELS) -> str | None:
     """What makes a group too small, if anything."""
-    units = part.counts.units
-    if min(units.positive, units.negative) >= FEW:
+    counts = [int((np.bincount(patients[label == k]) > 0).sum()) for k in range(len(classes))]
+    if min(counts) >= FEW:
         return None
-    return f"too few patients ({units.positive:,} with, {units.negative:,} without the finding)"
+    return f"too few patients ({', '.join(f'{n:,} {name}' for n, name in zip(counts, classes, strict=True))})"
 
 
-def _lacking(balancing: Balancing, group: int) -> str | None:
+def _lacking(balancing: Balancing, group: int, classes: Sequence[str]) -> str | None:
     """Ages that a balanced group does not have."""
     said = []
-    for label, name in ((1, "with"), (0, "without")):
-        empty = ~balancing.covered[group, label] & (balancing.target[label] > 0)
+    for k, name in enumerate(classes):
+        empty = ~balancing.covered[group, k] & (balancing.target[k] > 0)
         if empty.any():
             ages = ", ".join(AGE_BINS[a] for a in np.flatnonzero(empty))
-            said.append(f"ages {ages} {name} the finding ({balancing.target[label][empty].sum():.1%} of the target)")
+            said.append(f"ages {ages} {name} ({balancing.target[k][empty].sum():.1%} of the target)")
     return f"nobody of {' nor '.join(said)}: its other ages weigh more" if said else None
 
 

@@ -1,8 +1,9 @@
 """Parameters -> synthetic data with known answers: the planted truths D1-D5, and a small predictions table.
 
-The front door; each truth has its own file. `context` D1, `slices` and `shortcut` D2, `subgroups` D3, `words` and
-`word_reports` D4, `calibrated` D5. Each result carries `truth`, computed in closed form or by numeric integration,
-never by simulation. `demo_predictions` is a PREDICTION table made of D1 findings.
+The front door; each truth has its own file. `context` D1, `slices` and `shortcut` D2, `subgroups` D3 (`diseases`: its
+races differ in three disease groups), `words` and `word_reports` D4, `calibrated` D5. Each result carries `truth`, or a
+function gives it, computed in closed form or by numeric integration, never by simulation. `demo_predictions` is a
+PREDICTION table made of D1 findings.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from cxrhf.data.planted_slices import (
     slices,
     slices_truth,
 )
-from cxrhf.data.planted_subgroups import PlantedSubgroups, SubgroupsTruth, subgroups, subgroups_truth
+from cxrhf.data.planted_subgroups import (
+    PlantedDiseases,
+    PlantedSubgroups,
+    PopulationTruth,
+    SubgroupsTruth,
+    diseases,
+    diseases_truth,
+    subgroups,
+    subgroups_truth,
+)
 from cxrhf.data.planted_words import PlantedWords, WordReports, WordsTruth, word_reports, words
 
 __all__ = [
@@ -32,10 +42,12 @@ __all__ = [
     "DemoFinding",
     "PlantedCalibration",
     "PlantedContext",
+    "PlantedDiseases",
     "PlantedShortcut",
     "PlantedSlices",
     "PlantedSubgroups",
     "PlantedWords",
+    "PopulationTruth",
     "ShortcutTruth",
     "SlicesTruth",
     "SubgroupsTruth",
@@ -47,6 +59,8 @@ __all__ = [
     "context_truth",
     "demo_predictions",
     "demo_truth",
+    "diseases",
+    "diseases_truth",
     "shortcut",
     "shortcut_truth",
     "slices",

@@ -57,7 +57,7 @@ _FILES = {
     "results": ("flat",),
     "subgroups": ("subgroup_rates",),
     "subgroup_measured": ("bootstrap_subgroups", "measure_subgroups"),
-    "balancing": ("age_bins", "balancing_weights"),
+    "balancing": ("age_bins", "balancing_weights", "disease_groups"),
     "odds": ("enrichment",),
     "cluster_means": ("mean_gap",),
     "scorers": ("scorer",),

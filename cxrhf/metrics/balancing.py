@@ -6,9 +6,9 @@ intervals are at least 3.7 times too narrow for the smallest group. Here the sam
 
     w = (1/R) P(d) P(a | d) / P(r, d, a)
 
-for group r of R, label d and age bin a. Where a group has nobody of a label and age bin, its other ages of that label
-take over that weight; how much of the target's ages it covers is given. Sex is not balanced. The paper's literal
-resampling is not offered.
+for group r of R, class d and age bin a. The class is a finding's label, or one of the paper's three disease groups
+(`disease_groups`). Where a group has nobody of a class and age bin, its other ages of that class take over that weight;
+how much of the target's ages it covers is given. Sex is not balanced. The paper's literal resampling is not offered.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from cxrhf.metrics.compiled import compiled
 # ENCODING's bins: up to 20, over 20 and up to 30, ..., over 80.
 AGE_EDGES = np.arange(20.0, 81.0, 10.0)
 AGE_BINS = ("<=20", *(f"{int(low) + 1}-{int(low) + 10}" for low in AGE_EDGES[:-1]), ">80")
+# ENCODING's disease groups, in the order of their codes.
+DISEASE_GROUPS = ("No Finding", "Pleural Effusion", "Other")
 
 
 class Balancing(NamedTuple):
-    """`weight` of each row, 0 where it has no group, label or bin; `covered` (groups, 2, bins): which ages a group has;
-    `target` (2, bins): P(a | d) of the population. Both by label, negatives first."""
+    """`weight` of each row, 0 where it has no group, class or bin; `covered` (groups, classes, bins): which ages a
+    group has; `target` (classes, bins): P(a | d) of the population. Labels are two classes, negatives first."""
 
     weight: Floats
     covered: NDArray[np.bool_]
@@ -36,7 +38,7 @@ class Balancing(NamedTuple):
 
     @property
     def share(self) -> Floats:
-        """How much of the target's ages each group covers, for negatives and positives: 1 = all, NaN = no such rows."""
+        """How much of the target's ages each group covers in each class: 1 = all, NaN = no such rows."""
         return np.where(self.covered.any(axis=2), (self.covered * self.target).sum(axis=2), np.nan)
 
 
@@ -50,10 +52,27 @@ def age_bins(age: ArrayLike) -> NDArray[np.int64]:
     return np.where(np.isnan(years), -1, np.searchsorted(AGE_EDGES, years, side="left")).astype(np.int64)
 
 
-def cells_of(y: Floats, group: NDArray[Any], age_bin: NDArray[Any], n_bins: int) -> NDArray[np.int32]:
-    """Place of each row in the cells (group, label, age bin), listed in this order; -1 outside of all."""
+def disease_groups(no_finding: ArrayLike, pleural_effusion: ArrayLike) -> Floats:
+    """The place of each image in DISEASE_GROUPS: Pleural Effusion overrides No Finding, the rest is Other.
+
+    NaN where one of the labels is missing, so that both findings are evaluated on the same images.
+
+    >>> disease_groups([1, 0, 1, 0, float("nan")], [0, 1, 1, 0, 1]).tolist()
+    [0.0, 1.0, 1.0, 2.0, nan]
+    """
+    healthy, effusion = (np.asarray(each, dtype=np.float64) for each in (no_finding, pleural_effusion))
+    same_length(no_finding=healthy, pleural_effusion=effusion)
+    group = np.where(effusion == 1, 1.0, np.where(healthy == 1, 0.0, 2.0))
+    return np.where(np.isnan(healthy) | np.isnan(effusion), np.nan, group)
+
+
+def cells_of(
+    y: Floats, group: NDArray[Any], age_bin: NDArray[Any], n_bins: int, n_classes: int = 2
+) -> NDArray[np.int32]:
+    """Place of each row in the cells (group, class, age bin), listed in this order; -1 outside of all."""
     known = (group >= 0) & (age_bin >= 0) & ~np.isnan(y)
-    return np.where(known, (group * 2 + (y == 1)) * n_bins + age_bin, -1).astype(np.int32)
+    code = np.where(known, y, 0).astype(np.int64)
+    return np.where(known, (group * n_classes + code) * n_bins + age_bin, -1).astype(np.int32)
 
 
 def balancing_weights(
@@ -64,12 +83,13 @@ def balancing_weights(
     *,
     n_groups: int | None = None,
     n_bins: int | None = None,
+    n_classes: int | None = None,
 ) -> Balancing:
-    """Weights after which every group has the population's prevalence and, within each label, its ages.
+    """Weights after which every group has the population's share of each class and, within each class, its ages.
 
-    `group`, `age_bin`: places from 0, -1 = unknown; without `age_bin` only the prevalence is balanced. `weight` counts
-    rows. The weights sum to the rows (weights) that are in a group and bin. `n_groups`,
-    `n_bins`: where the last may be missing.
+    `y`: the class of each row, a label or a place in DISEASE_GROUPS, NaN = unknown. `group`, `age_bin`: places from 0,
+    -1 = unknown; without `age_bin` only the classes are balanced. `weight` counts rows. The weights sum to the rows
+    (weights) that are in a group, class and bin. `n_groups`, `n_bins`, `n_classes`: where the last may be missing.
 
     >>> balancing_weights([0, 0, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1]).weight.round(4).tolist()
     [0.6667, 0.6667, 0.6667, 1.0, 2.0, 1.0]
@@ -80,44 +100,45 @@ def balancing_weights(
     same_length(y=labels, group=groups, age_bin=bins, weight=mass)
     n_groups = int(groups.max(initial=-1)) + 1 if n_groups is None else n_groups
     n_bins = int(bins.max(initial=0)) + 1 if n_bins is None else n_bins
-    cell = cells_of(labels, groups, bins, n_bins)
+    n_classes = max(int(np.nan_to_num(labels).max(initial=0)) + 1, 2) if n_classes is None else n_classes
+    cell = cells_of(labels, groups, bins, n_bins, n_classes)
     inside = cell >= 0
-    observed = np.bincount(cell[inside], mass[inside], n_groups * 2 * n_bins).astype(np.float64)
+    observed = np.bincount(cell[inside], mass[inside], n_groups * n_classes * n_bins).astype(np.float64)
     scale = np.empty((len(observed), 1))
-    cell_scales(observed[:, None], n_bins, scale)
+    cell_scales(observed[:, None], n_classes, n_bins, scale)
     rows = np.zeros(len(labels))
     rows[inside] = mass[inside] * scale[cell[inside], 0]
-    by_cell = observed.reshape(n_groups, 2, n_bins)
+    by_cell = observed.reshape(n_groups, n_classes, n_bins)
     target = by_cell.sum(axis=0)
     total = target.sum(axis=1, keepdims=True)
     return Balancing(rows, by_cell > 0, np.divide(target, total, out=np.zeros_like(target), where=total > 0))
 
 
 @compiled
-def cell_scales(mass: Any, n_bins: int, scale: Any) -> None:
+def cell_scales(mass: Any, n_classes: int, n_bins: int, scale: Any) -> None:
     """What rows of each cell are multiplied by; mass and scale are (cells, lanes), a lane for each replicate."""
     lanes = mass.shape[1]
-    n_groups = mass.shape[0] // (2 * n_bins) if n_bins > 0 else 0
+    n_groups = mass.shape[0] // (n_classes * n_bins) if n_bins > 0 else 0
     target = np.empty((n_bins, lanes))
     total, there, present = np.empty(lanes), np.zeros(lanes), np.empty(lanes)
     for g in range(n_groups):
         present[:] = 0.0
-        for c in range(g * 2 * n_bins, (g + 1) * 2 * n_bins):
+        for c in range(g * n_classes * n_bins, (g + 1) * n_classes * n_bins):
             for lane in range(lanes):
                 present[lane] += mass[c, lane]
         for lane in range(lanes):
             there[lane] += present[lane] > 0
-    for d in range(2):
+    for d in range(n_classes):
         target[:] = 0.0
         total[:] = 0.0
         for g in range(n_groups):
             for a in range(n_bins):
-                own = mass[(g * 2 + d) * n_bins + a]
+                own = mass[(g * n_classes + d) * n_bins + a]
                 for lane in range(lanes):
                     target[a, lane] += own[lane]
                     total[lane] += own[lane]
         for g in range(n_groups):
-            first = (g * 2 + d) * n_bins
+            first = (g * n_classes + d) * n_bins
             present[:] = 0.0
             for a in range(n_bins):
                 for lane in range(lanes):

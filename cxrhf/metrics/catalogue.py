@@ -58,6 +58,7 @@ METRICS: dict[str, Metric] = {
     "brier_skill_score": Metric(SUMS, True, (-np.inf, 1.0), False, True, "prevalence"),
     "adaptive_calibration_error": Metric(ACE, False, _UNIT, False, True, "bins", 10),
     "expected_calibration_error": Metric(SUMS, False, _UNIT, False, True, "bins", 10),
+    "observed_minus_predicted": Metric(SUMS, None, (-1.0, 1.0), False, True),
     "calibration_slope": Metric(SLOPE, None, _LINE, False, True),
     "calibration_intercept": Metric(INTERCEPT, None, _LINE, False, True),
     "calibration_in_the_large": Metric(IN_THE_LARGE, None, _LINE, False, True),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.metrics.balancing import cell_scales, cells_of
+from cxrhf.metrics.balancing import DISEASE_GROUPS, cell_scales, cells_of
 from cxrhf.metrics.checks import Floats
 from cxrhf.metrics.draws import LANES, Draws, draw_counts, run_in_blocks
 from cxrhf.metrics.operating import FPR_RULES, fpr_sorted
@@ -80,25 +80,27 @@ class PrevalenceNumbers(NamedTuple):
 
 
 class Grouped(NamedTuple):
-    """Of the rows as they are, of the population in which these groups are balanced, and of the one in which the groups
-    of another grouping are (None where it was not asked for)."""
+    """Of the rows as they are, of the population in which these groups are balanced (None where it was not asked for),
+    and of those in which the groups of other groupings are."""
 
     original: GroupNumbers
     balanced: GroupNumbers | None
-    within: GroupNumbers | None = None
+    within: tuple[GroupNumbers, ...] = ()
 
 
 class Grouping(NamedTuple):
     """`group` of each sample row from 0, -1 = none. `age_bin` (one bin = prevalence only) and who of which finding
-    takes `part` (findings, groups) in the balanced population; None = not balanced. `within`: another grouping, in
-    whose balanced population these groups are measured too."""
+    takes `part` (findings, groups) in the balanced population; None = not balanced. `disease`: classes to balance
+    instead of each finding's label, NaN = in none. `within`: other groupings, in whose balanced populations these
+    groups are measured too."""
 
     group: Integers
     n_groups: int
     age_bin: Integers | None = None
     n_bins: int = 1
     part: NDArray[np.bool_] | None = None
-    within: Grouping | None = None
+    disease: Floats | None = None
+    within: tuple[Grouping, ...] = ()
 
 
 def rank_findings(
@@ -303,13 +305,26 @@ def _prevalence_filler(
 
 
 class _Population(NamedTuple):
-    """A balanced population: the cell of each row, the group that is measured, and its numbers."""
+    """A balanced population: the cell (group, disease, label, bin) of each row, the shape of the cells, the group that
+    is measured, and its numbers. Without diseases the labels are balanced."""
 
     cell: Cells
+    shape: tuple[int, int, int, int]
     member: Cells
-    n_groups: int
-    n_bins: int
     out: Floats
+
+    def scales(self, mass: Floats) -> Floats:
+        """What rows of each cell are multiplied by, from the weight (cells, lanes) of the rows."""
+        groups, diseases, labels, bins = self.shape
+        scale = np.empty_like(mass)
+        if diseases == 1:
+            cell_scales(mass, labels, bins, scale)
+            return scale
+        pooled = mass.reshape(groups * diseases, labels, bins, -1).sum(axis=1)
+        by_disease = np.empty((groups * diseases * bins, mass.shape[1]))
+        cell_scales(pooled.reshape(by_disease.shape), diseases, bins, by_disease)
+        scale.reshape(groups * diseases, labels, bins, -1)[:] = by_disease.reshape(pooled.shape)[:, None]
+        return scale
 
 
 class _Filled:
@@ -321,26 +336,27 @@ class _Filled:
         self.group = grouping.group[ranked.origin].astype(np.int32)
         self.nowhere = np.zeros(len(self.group), dtype=np.int32)
         self.out = np.empty(self.shape)
-        self.balanced, self.within = self._population(grouping), self._population(grouping.within)
+        self.balanced = None if grouping.part is None else self._population(grouping, grouping.part)
+        self.within = [self._population(each, each.part) for each in grouping.within if each.part is not None]
 
-    def _population(self, balanced: Grouping | None) -> _Population | None:
+    def _population(self, balanced: Grouping, part: NDArray[np.bool_]) -> _Population:
         """The groups of `self` where those of `balanced` are balanced."""
-        if balanced is None or balanced.part is None:
-            return None
         ranked, group = self.ranked, balanced.group[self.ranked.origin]
-        inside = np.where(balanced.part[ranked.finding, group], group, -1)
+        inside = np.where(part[ranked.finding, group], group, -1)
         bins = np.zeros(len(inside), dtype=np.int64)
         if balanced.age_bin is not None:
             bins = balanced.age_bin[ranked.origin]
-        cell = cells_of(ranked.y, inside, bins, balanced.n_bins)
+        code, diseases = ranked.y, 1
+        if balanced.disease is not None:
+            code, diseases = 2 * balanced.disease[ranked.origin] + ranked.y, len(DISEASE_GROUPS)
+        cell = cells_of(code, inside, bins, balanced.n_bins, 2 * diseases)
         member = np.where(cell >= 0, self.group, -1).astype(np.int32)
-        return _Population(cell, member, balanced.n_groups, balanced.n_bins, np.empty(self.shape))
+        return _Population(cell, (balanced.n_groups, diseases, 2, balanced.n_bins), member, np.full(self.shape, np.nan))
 
     def numbers(self, replicates: int | slice) -> Grouped:
         """What was filled."""
-        balanced, within = (
-            None if each is None else _named(each.out[replicates]) for each in (self.balanced, self.within)
-        )
+        balanced = None if self.balanced is None else _named(self.balanced.out[replicates])
+        within = tuple(_named(each.out[replicates]) for each in self.within)
         return Grouped(_named(self.out[replicates]), balanced, within)
 
     def fill(self, counts: Counts, starts: Integers, own: slice) -> None:
@@ -353,13 +369,12 @@ class _Filled:
             begin[:n] = starts[:, k]
             groups_lanes(*data, self.group[rows], self.nowhere[rows], counts, once, begin, found)
             self.out[own, k] = found.T[:n]
-            for each in (self.balanced, self.within):
-                if each is None:
+            for each in (self.balanced, *self.within):
+                if each is None or not (each.cell[rows] >= 0).any():
                     continue
-                mass = _masses(ranked, rows, each.cell, each.n_groups * 2 * each.n_bins, counts)
-                scale = np.empty(mass.shape)
-                cell_scales(mass, each.n_bins, scale)
-                start = _starts(ranked, k, each.cell, counts, by_lane, mass, scale, each.n_bins)
+                mass = _masses(ranked, rows, each.cell, int(np.prod(each.shape)), counts)
+                scale = each.scales(mass)
+                start = _starts(ranked, k, each.cell, counts, by_lane, mass, scale, each.shape[-1])
                 groups_lanes(*data, each.member[rows], each.cell[rows], counts, scale, start, found)
                 each.out[own, k] = found.T[:n]
 

@@ -107,6 +107,20 @@ def count_units(y: ArrayLike, clusters: ArrayLike | None = None, weight: ArrayLi
     )
 
 
+def capped(units: UnitCount) -> UnitCount:
+    """Counts of patients that make an interval come from the spread of the replicates, not from their order.
+
+    Rates near 0 or 1 hang on a handful of errors, however many patients there are: with 5 false alarms among 4,000
+    negatives a percentile interval covered 89%. Below MANY the engine works on the log-odds scale: 97%.
+    """
+    most = MANY - 1
+    return units._replace(
+        effective_positive=min(units.effective_positive, most),
+        effective_negative=min(units.effective_negative, most),
+        effective_total=min(units.effective_total, most),
+    )
+
+
 def patient_numbers(clusters: ArrayLike | None, n: int) -> NDArray[np.int64]:
     """Patients as whole numbers from 0, not all of which need be there: for those who only count or sum over them."""
     raw = np.arange(n) if clusters is None else as_clusters(clusters)

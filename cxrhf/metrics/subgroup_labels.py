@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from cxrhf.metrics.labels import Labels, by_label, label_keys, options_by_label
 from cxrhf.metrics.subgroup_measured import measure_subgroups
-from cxrhf.metrics.subgroups import NUMBERS
+from cxrhf.metrics.subgroups import BY_PREVALENCE, CALIBRATION, NUMBERS
 
 
 def measure_labels(
@@ -55,11 +55,13 @@ def measure_labels(
     flat_gaps = {f"subgroup_rates_{name}_gap": value for name, value in gaps.items()}
     if rows.single:
         (only,) = found
-        named = {f"subgroup_rates_{key}": only[key] for key in ("gaps", "overall", "threshold", "threshold_source")}
+        keys = ("gaps", "overall", "threshold", "threshold_source", "note")
+        named = {f"subgroup_rates_{key}": only[key] for key in keys if key in only}
         return {"subgroup_rates": only["groups"], **flat_gaps, **named}
     # Groups are those of all rows, so every label has every group.
+    names = (*NUMBERS, *BY_PREVALENCE, *(CALIBRATION if all("note" not in each for each in found) else ()))
     means = {
-        group: {name: _mean([each["groups"][group][name] for each in found]) for name in NUMBERS}
+        group: {name: _mean([each["groups"][group][name] for each in found]) for name in names}
         for group in found[0]["groups"]
     }
     out: dict[str, Any] = {
@@ -72,9 +74,9 @@ def measure_labels(
         for key, each in zip(label_keys(label_names, n_labels), found, strict=True)
         if any("note" in entry for entry in each["groups"].values())
     ]
-    if lacking:
-        out["subgroup_rates_note"] = f"means leave out what is undefined for a group in {', '.join(lacking)}"
-    return out
+    notes = [f"means leave out what is undefined for a group in {', '.join(lacking)}"] if lacking else []
+    notes += sorted({each["note"] for each in found if "note" in each})
+    return out | ({"subgroup_rates_note": "; ".join(notes)} if notes else {})
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -8,11 +8,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cxrhf.metrics.calibration import NO_INTERVAL
 from cxrhf.metrics.checks import Floats, as_count, as_fraction, same_length
 from cxrhf.metrics.draws import Draws, draw
-from cxrhf.metrics.grouped import Grouping, drawn_groups, drawn_starts, rank_findings
-from cxrhf.metrics.intervals import UnitCount, count_units, difference_interval, interval
-from cxrhf.metrics.subgroups import NUMBERS, GroupRates, GroupRows, SubgroupRates, as_rows, rates_of
+from cxrhf.metrics.grouped import (
+    Grouping,
+    PrevalenceNumbers,
+    drawn_groups,
+    drawn_prevalence,
+    drawn_starts,
+    rank_findings,
+)
+from cxrhf.metrics.intervals import UnitCount, capped, count_units, difference_interval, interval
+from cxrhf.metrics.subgroups import (
+    BY_PREVALENCE,
+    CALIBRATION,
+    NUMBERS,
+    PREDICTIVE,
+    GroupRates,
+    GroupRows,
+    SubgroupRates,
+    as_rows,
+    rates_of,
+)
 
 _GAP_BOUNDS = {"auroc": (-1.0, 1.0), "tpr": (-1.0, 1.0), "fpr": (-1.0, 1.0), "j": (-2.0, 2.0)}
 
@@ -32,10 +50,11 @@ def bootstrap_subgroups(
 ) -> dict[str, Floats]:
     """Replicates of `subgroup_rates`: "auroc", "tpr", "fpr", "j" of shape (n_resamples, groups + 1), the last for all.
 
-    Without a `threshold` every replicate sets its own, so the overall FPR hardly varies: it was chosen. "auroc_gap" and
-    so on, shape (n_resamples,), are differences of the two groups that are highest and lowest in the sample, the same
-    two in every replicate: the largest gap of each replicate would be biased upwards, and never negative. NaN where a
-    replicate lacks a class.
+    So are "prevalence", "average_precision", "precision", "npv" and, of probabilities, "observed_minus_predicted" and
+    "expected_calibration_error", on draws that let the prevalence vary. Without a `threshold` every replicate sets its
+    own, so the overall FPR hardly varies: it was chosen. "auroc_gap" and so on, shape (n_resamples,), are differences
+    of the two groups that are highest and lowest in the sample, the same two in every replicate: the largest gap of
+    each replicate would be biased upwards, and never negative. NaN where a replicate lacks a class.
 
     >>> y, p = [0, 0, 1, 1, 0, 0, 1, 1], [0.1, 0.6, 0.7, 0.9, 0.2, 0.3, 0.4, 0.8]
     >>> found = bootstrap_subgroups(y, p, list("FFFFMMMM"), draws=draw(y=y, n_resamples=10))
@@ -63,13 +82,20 @@ def _replicates(
     ranked = rank_findings(
         rows.y[:, None], rows.p[:, None], rows.weight, draws.unit, threshold=given, fpr=fpr, rule=rule
     )
-    starts = drawn_starts(ranked, draws, workers)
     apart = Grouping(rows.code, len(rows.names))
     together = Grouping(np.zeros(len(rows.y), dtype=np.int64), 1)
-    groups = drawn_groups(ranked, apart, starts, draws, workers, progress).original
-    overall = drawn_groups(ranked, together, starts, draws, workers).original
+    starts = drawn_starts(ranked, draws, workers)
+    within = [
+        drawn_groups(ranked, apart, starts, draws, workers, progress).original,
+        drawn_groups(ranked, together, starts, draws, workers).original,
+    ]
+    starts, kinds = drawn_starts(ranked, draws, workers, conditional=False), np.array([rows.is_probability])
+    across = [drawn_prevalence(ranked, each, starts, kinds, draws, workers) for each in (apart, together)]
+    names = [name for name in PrevalenceNumbers._fields if rows.is_probability or name not in CALIBRATION]
     result = {
-        name: np.concatenate([getattr(groups, name)[:, 0], getattr(overall, name)[:, 0]], axis=1) for name in NUMBERS
+        name: np.concatenate([getattr(each, name)[:, 0] for each in found], axis=1)
+        for found, fields in ((within, NUMBERS), (across, names))
+        for name in fields
     }
     for name, gap in point.gaps.items():
         difference = np.full(draws.n_resamples, np.nan)
@@ -98,8 +124,10 @@ def measure_subgroups(
     """`subgroup_rates` as a plain dict, with intervals when `n_resamples` > 0, drawn by patient (`clusters`, if given).
 
     {"threshold", "threshold_source", "groups": {name: numbers}, "overall": numbers, "gaps": {number: gap}}. Numbers:
-    n, n_positive, n_patients, and for each x of auroc, tpr, fpr, j: x, x_ci_low, x_ci_high, x_ci_method; a note only
-    where one is NaN. A gap: value, highest, lowest, ci_low, ci_high, p_value, method; a note where it is NaN.
+    n, n_positive, n_patients, and for each x of auroc, tpr, fpr, j, prevalence, average_precision, precision, npv: x,
+    x_ci_low, x_ci_high, x_ci_method; a note only where one is NaN. If all scores lie between 0 and 1 (else a note at
+    the top says so), x is observed_minus_predicted too, and there are expected_calibration_error, without an interval,
+    and expected_ece. A gap: value, highest, lowest, ci_low, ci_high, p_value, method; a note where it is NaN.
 
     The pair with the largest gap was picked because it is the largest, so with k groups its interval and p value are
     corrected for the k(k-1)/2 pairs it was picked from (Bonferroni; `method` says so). Without, equal groups would seem
@@ -114,7 +142,7 @@ def measure_subgroups(
     as_fraction(level, "level")
     rows = as_rows(y, p, groups, weight)
     draws = draw(clusters, y=rows.y, n_resamples=max(n_resamples, 1), seed=seed)
-    point = rates_of(rows, threshold, fpr, rule)
+    point = rates_of(rows, threshold, fpr, rule, seed)
     drawn = _replicates(rows, point, threshold is None, fpr, rule, draws, progress=progress) if n_resamples else {}
     units = [
         count_units(np.where(rows.of(k) & (rows.weight > 0), rows.y, np.nan), draws.unit, rows.weight)
@@ -122,26 +150,33 @@ def measure_subgroups(
     ]
     entries = []
     for k, each in enumerate((*point.rates.values(), point.overall)):
-        own = {name: replicates[:, k] for name, replicates in drawn.items() if name in NUMBERS}
-        entries.append(_entry(each, own, units[k], level))
+        own = {name: replicates[:, k] for name, replicates in drawn.items() if replicates.ndim == 2}
+        entries.append(_entry(each, rows.is_probability, own, units[k], level))
     of = dict(zip(rows.names, units, strict=False))
-    return {
+    out = {
         "threshold": point.threshold,
         "threshold_source": point.threshold_source,
         "groups": dict(zip(rows.names, entries[:-1], strict=True)),
         "overall": entries[-1],
         "gaps": {name: _gap_entry(name, point, drawn.get(f"{name}_gap"), of, level) for name in NUMBERS},
     }
+    return out | ({"note": point.note} if point.note else {})
 
 
-def _entry(found: GroupRates, replicates: dict[str, Floats], units: UnitCount, level: float) -> dict[str, Any]:
+def _entry(
+    found: GroupRates, is_probability: bool, replicates: dict[str, Floats], units: UnitCount, level: float
+) -> dict[str, Any]:
     out: dict[str, Any] = {"n": found.n, "n_positive": found.n_positive, "n_patients": units.total}
-    for name in NUMBERS:
+    for name in (*NUMBERS, *BY_PREVALENCE, *(CALIBRATION if is_probability else ())):
         value = getattr(found, name)
         out[name] = value
-        if name in replicates:
-            ends = interval(value, replicates[name], level=level, units=units, metric=name)
-            out |= {f"{name}_ci_low": ends.low, f"{name}_ci_high": ends.high, f"{name}_ci_method": ends.method}
+        if name not in replicates:
+            continue
+        ends = (np.nan, np.nan, NO_INTERVAL)
+        if name != "expected_calibration_error":
+            behind = capped(units) if name in PREDICTIVE else units
+            ends = interval(value, replicates[name], level=level, units=behind, metric=name)[:3]
+        out |= dict(zip((f"{name}_ci_low", f"{name}_ci_high", f"{name}_ci_method"), ends, strict=True))
     return out | ({"note": found.note} if found.note else {})
 
 

@@ -1,4 +1,4 @@
-"""Labels, scores and groups -> AUROC, TPR, FPR and Youden's J of every group at one threshold for all, and their gaps.
+"""Labels, scores and groups -> the numbers of every group at one threshold for all, and the gaps between groups.
 
 ENCODING's question: a model has one threshold; whom does it miss, and whom does it alarm for nothing? The threshold is
 given (from validation data), or it is the one with FPR .20 on the whole sample. A threshold that was set on the sample
@@ -6,7 +6,8 @@ is set anew in every bootstrap replicate, so the intervals hold its uncertainty 
 positive.
 
 Rates differ between groups that differ in age or severity though the model treats equals equally: a gap is a finding
-to explain, not yet a bias.
+to explain, not yet a bias. Predictive values, average precision and calibration depend on how many of a group are ill
+(a calibration error also on its size), so they have no gaps.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cxrhf.metrics.calibration import expected_calibration_error, expected_ece, observed_minus_predicted
 from cxrhf.metrics.checks import (
     Floats,
     InputError,
@@ -29,14 +31,24 @@ from cxrhf.metrics.checks import (
     where_labelled,
 )
 from cxrhf.metrics.operating import rates_at, threshold_at_fpr
-from cxrhf.metrics.ranking import auroc
+from cxrhf.metrics.ranking import auroc, average_precision
+from cxrhf.metrics.sums import sum_metric
 
 RATES = ("tpr", "fpr", "j")
 NUMBERS = ("auroc", *RATES)
+# What depends on how many of a group are ill: of any scores, and of probabilities.
+PREDICTIVE = ("precision", "npv")
+BY_PREVALENCE = ("prevalence", "average_precision", *PREDICTIVE)
+CALIBRATION = ("observed_minus_predicted", "expected_calibration_error", "expected_ece")
+NO_PROBABILITIES = "no calibration: scores below 0 or above 1 are no probabilities"
 
 
 class GroupRates(NamedTuple):
-    """One group: rows that weigh something, positives among them, the four numbers, and why one of them is NaN."""
+    """One group: rows that weigh something, positives among them, its numbers, and why one of them is NaN.
+
+    The last three numbers are of probabilities: mean label less mean score, the calibration error, and what that would
+    average if the scores were calibrated.
+    """
 
     n: int
     n_positive: int
@@ -44,6 +56,13 @@ class GroupRates(NamedTuple):
     tpr: float
     fpr: float
     j: float
+    prevalence: float
+    average_precision: float
+    precision: float
+    npv: float
+    observed_minus_predicted: float
+    expected_calibration_error: float
+    expected_ece: float
     note: str | None
 
 
@@ -57,7 +76,7 @@ class Gap(NamedTuple):
 
 
 class SubgroupRates(NamedTuple):
-    """`rates` by group, `gaps` by number (auroc, tpr, fpr, j)."""
+    """`rates` by group, `gaps` by number (auroc, tpr, fpr, j). The note says why no group has a calibration."""
 
     threshold: float
     threshold_source: str
@@ -65,6 +84,7 @@ class SubgroupRates(NamedTuple):
     rates: dict[str, GroupRates]
     overall: GroupRates
     gaps: dict[str, Gap]
+    note: str | None
 
 
 class GroupRows(NamedTuple):
@@ -80,6 +100,11 @@ class GroupRows(NamedTuple):
         """The labelled rows of a group; the one after the last is everybody."""
         labelled = ~np.isnan(self.y)
         return labelled & (self.code == group) if group < len(self.names) else labelled
+
+    @property
+    def is_probability(self) -> bool:
+        """Whether all scores beside a label lie between 0 and 1."""
+        return bool(((self.p >= 0) & (self.p <= 1)).all())
 
 
 def _as_groups(groups: Iterable[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -126,7 +151,9 @@ def subgroup_rates(
     AUROC, TPR and FPR are from 0 to 1, J from -1 to 1; higher is better, for FPR lower. `threshold`: chosen on other
     data (best), else the one whose FPR over all rows is `fpr` by `rule` of `threshold_at_fpr`. `groups`: any values,
     compared as text, so 1 and "1" are one group. A row with a null label is left out. NaN with a note in a group
-    without positives or negatives.
+    without positives or negatives. Without gaps: prevalence, average precision, precision and NPV at the threshold and,
+    if all scores lie between 0 and 1, `observed_minus_predicted` and `expected_calibration_error`, beside what the
+    latter would be if calibrated.
 
     >>> y, p = [0, 0, 1, 1, 0, 0, 1, 1], [0.1, 0.6, 0.7, 0.9, 0.2, 0.3, 0.4, 0.8]
     >>> found = subgroup_rates(y, p, list("FFFFMMMM"), threshold=0.5)
@@ -136,7 +163,8 @@ def subgroup_rates(
     return rates_of(as_rows(y, p, groups, weight), threshold, fpr, rule)
 
 
-def rates_of(rows: GroupRows, threshold: float | None, fpr: float, rule: str) -> SubgroupRates:
+def rates_of(rows: GroupRows, threshold: float | None, fpr: float, rule: str, seed: int = 0) -> SubgroupRates:
+    """`subgroup_rates` of checked rows; `seed` of the labels that say what calibrated scores would show."""
     everybody = rows.of(len(rows.names))
     whole = rows.y[everybody], rows.p[everybody], rows.weight[everybody]
     at, source, lost = threshold, "given", None
@@ -144,29 +172,40 @@ def rates_of(rows: GroupRows, threshold: float | None, fpr: float, rule: str) ->
         at = threshold_at_fpr(whole[0], whole[1], fpr, whole[2], rule)
         source = f"fpr {fpr:g} of the whole sample, {rule}".replace(" 0.", " .")
         lost = undefined("threshold_at_fpr", whole[0], whole[2])
-    found = [_group(rows, rows.of(k), at, lost) for k in range(len(rows.names) + 1)]
+    found = [_group(rows, rows.of(k), at, lost, seed) for k in range(len(rows.names) + 1)]
     gaps = {name: _gap(name, rows.names, [getattr(each, name) for each in found[:-1]]) for name in NUMBERS}
     by_group = dict(zip(rows.names, found[:-1], strict=True))
-    return SubgroupRates(float(at), source, rows.names, by_group, found[-1], gaps)
+    note = None if rows.is_probability else NO_PROBABILITIES
+    return SubgroupRates(float(at), source, rows.names, by_group, found[-1], gaps, note)
 
 
-def _group(rows: GroupRows, inside: NDArray[np.bool_], threshold: float, lost: str | None) -> GroupRates:
+def _group(rows: GroupRows, inside: NDArray[np.bool_], threshold: float, lost: str | None, seed: int) -> GroupRates:
     y, p, weight = rows.y[inside], rows.p[inside], rows.weight[inside]
-    numbers = dict.fromkeys(NUMBERS, float("nan")) | {"auroc": auroc(y, p, weight)}
+    numbers = dict.fromkeys((*NUMBERS, *BY_PREVALENCE, *CALIBRATION), np.nan)
+    numbers |= {"auroc": auroc(y, p, weight), "average_precision": average_precision(y, p, weight)}
+    numbers["prevalence"] = sum_metric("prevalence", y, p, weight)
     if lost is None:
         rates = rates_at(y, p, threshold, weight)
-        numbers |= {name: getattr(rates, name) for name in RATES}
+        numbers |= {name: getattr(rates, name) for name in (*RATES, *PREDICTIVE)}
+    asked = [*NUMBERS, *BY_PREVALENCE]
+    if rows.is_probability:
+        asked += CALIBRATION
+        numbers["observed_minus_predicted"] = observed_minus_predicted(y, p, weight)
+        numbers["expected_calibration_error"] = expected_calibration_error(y, p, weight)
+        numbers["expected_ece"] = expected_ece(p, weight, seed=seed)
     reasons: dict[str, list[str]] = {}
-    for name, value in numbers.items():
-        if np.isnan(value):
-            reasons.setdefault(_reason(undefined(name, y, weight) or lost), []).append(name)
+    for name in asked:
+        if np.isnan(numbers[name]):
+            reasons.setdefault(_reason(name, undefined(name, y, weight) or lost), []).append(name)
     note = "; ".join(f"{', '.join(names)} undefined: {reason}" for reason, names in reasons.items())
     return GroupRates(
         n=int((weight > 0).sum()), n_positive=int((weight[y == 1] > 0).sum()), **numbers, note=note or None
     )
 
 
-def _reason(sentence: str | None) -> str:
+def _reason(name: str, sentence: str | None) -> str:
+    if sentence is None and name in PREDICTIVE:
+        return f"nobody is called {'positive' if name == 'precision' else 'negative'}"
     return "no threshold" if sentence is None else sentence.partition(": ")[2]
 
 

@@ -1,4 +1,4 @@
-"""Rows -> a few weighted sums -> Brier scores, skill, equal-width calibration error, prevalence, rates at a threshold.
+"""Rows -> a few weighted sums -> Brier scores, skill, calibration in bins and in the large, prevalence, rates.
 
 Each of these metrics is a function of sums over rows, and is defined here once, in two steps: what each row adds
 (`row_sums`) and the value of the sums (`value_of`). The value of a sample sums its rows; a bootstrap replicate adds up
@@ -36,6 +36,10 @@ def _classes(y: Floats, p: Floats, option: float) -> list[Floats]:
 
 def _squared(y: Floats, p: Floats, option: float) -> list[Floats]:
     return [y, 1 - y, y * (p - 1) ** 2, (1 - y) * p**2]
+
+
+def _excess(y: Floats, p: Floats, option: float) -> list[Floats]:
+    return [y, 1 - y, y - p]
 
 
 def _called(y: Floats, p: Floats, threshold: float) -> list[Floats]:
@@ -94,6 +98,10 @@ def _gap(s: Sums, option: float) -> Floats:
     return _ratio(np.abs(s[..., 2:]).sum(axis=-1), s[..., 0] + s[..., 1])
 
 
+def _signed_gap(s: Sums, option: float) -> Floats:
+    return _ratio(s[..., 2], s[..., 0] + s[..., 1])
+
+
 def _tpr(s: Sums, option: float) -> Floats:
     return _ratio(s[..., 2], s[..., 0])
 
@@ -147,6 +155,7 @@ SUM_METRICS: dict[str, tuple[_Columns, _Value]] = {
     "balanced_brier": (_squared, _balanced_brier),
     "brier_skill_score": (_squared, _brier_skill),
     "expected_calibration_error": (_gaps, _gap),
+    "observed_minus_predicted": (_excess, _signed_gap),
     "tpr": (_called, _tpr),
     "fpr": (_called, _fpr),
     "precision": (_called, _precision),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cxrhf.data import planted
+from cxrhf.metrics import auroc
 
 
 def rank_auroc(y, p):
@@ -182,6 +183,38 @@ def test_subgroups_samples(shift):
         assert called[neg].mean() == pytest.approx(truth.fpr[r], abs=0.025)
         assert np.average(called[pos], weights=weight[pos]) == pytest.approx(truth.balanced_tpr[r], abs=0.03)
         assert np.average(called[neg], weights=weight[neg]) == pytest.approx(truth.balanced_fpr[r], abs=0.025)
+
+
+def test_women_and_men_change_places_in_the_papers_population():
+    found = {
+        name: planted.diseases_truth("pleural_effusion", name).auroc
+        for name in ("", "_balanced_by_race", "_balanced_by_race_and_disease")
+    }
+    women, men = ([each[f"sex={sex}"] for each in found.values()] for sex in "FM")
+    assert women == pytest.approx([0.8327, 0.8498, 0.8092], abs=5e-5)
+    assert men == pytest.approx([0.8130, 0.8296, 0.8345], abs=5e-5)
+    for finding in ("no_finding", "pleural_effusion"):
+        alike = planted.diseases_truth(finding, "_balanced_by_race_and_disease", alike=True)
+        assert list(alike.auroc.values()) == pytest.approx([0.8556] * 5, abs=5e-5)
+        assert list(alike.fpr.values()) == pytest.approx([0.2] * 5, abs=1e-9)
+
+
+@pytest.mark.parametrize("finding", ["no_finding", "pleural_effusion"])
+def test_diseases_samples(finding):
+    """Rates and AUROC by sex as they are, and by the weights w = P(d) P(a|d) / P_obs(r, d, a) / R of disease groups."""
+    sample = planted.diseases(150_000, seed=1)
+    y, score, cell = sample.y[finding], sample.score[finding], np.zeros((3, 3, 3))
+    np.add.at(cell, (sample.race, sample.disease, sample.age), 1 / len(y))
+    weight = (cell.sum(axis=0)[None] / 3 / cell)[sample.race, sample.disease, sample.age]
+    for population, w in (("", np.ones(len(y))), ("_balanced_by_race_and_disease", weight)):
+        truth = planted.diseases_truth(finding, population)
+        for sex in "FM":
+            own = sample.sex == sex
+            assert auroc(y[own], score[own], w[own]) == pytest.approx(truth.auroc[f"sex={sex}"], abs=0.01)
+            for d, rate in ((1, truth.tpr), (0, truth.fpr)):
+                part = own & (y == d)
+                called = np.average(score[part] >= truth.threshold, weights=w[part])
+                assert called == pytest.approx(rate[f"sex={sex}"], abs=0.02)
 
 
 def test_words_truth():

@@ -2,7 +2,8 @@
 
 Patients have 1 to `images` images; labels and scores are correlated within a patient, and a second model sees much
 of what the first sees. All truths are closed forms of the marginal distributions: scores are N(d y, 1), the
-probability is the exact posterior. Run as a module to print the table that docs/coverage.md holds:
+probability is the exact posterior. Run as a module to print a table that docs/coverage.md holds; with `--calibration`
+that of groups whose probabilities are calibrated, or not, in a way that is known:
 
     python -m tests.metrics.coverage --simulations 2000
 """
@@ -17,10 +18,10 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, ndtr, ndtri
+from scipy.special import betaincinv, expit, logit, ndtr, ndtri
 
 from cxrhf.metrics import bootstrap_many, count_units, difference_interval, draw, interval
-from cxrhf.metrics.calibration import brier
+from cxrhf.metrics.calibration import brier, expected_calibration_error, expected_ece, observed_minus_predicted
 from cxrhf.metrics.draws import threads
 from cxrhf.metrics.operating import sensitivity_at_specificity
 from cxrhf.metrics.ranking import auroc
@@ -187,11 +188,110 @@ def as_table(rows: list[Coverage]) -> str:
     return "\n".join(lines)
 
 
+# ---------------------------------------------------------------- calibration of a group
+
+
+class Group(NamedTuple):
+    """P(y | p) = expit(slope logit p - shift), and p of a Beta distribution with mean .2."""
+
+    shift: float
+    slope: float
+    rows: int
+    images: int
+
+
+ERROR_WAYS = ("percentile", "centred", "basic", "moved twice")
+# The distribution of the probabilities, in equally frequent steps.
+PROBABILITIES = betaincinv(0.8, 3.2, (np.arange(20_000) + 0.5) / 20_000)
+
+
+def groups() -> list[Group]:
+    laws = ((0.0, 1.0), (0.4, 1.0), (1.0, 1.0), (0.0, 0.6))
+    return [Group(*law, rows, images) for law, rows, images in itertools.product(laws, (100, 300, 1000), (1, 3))]
+
+
+def calibration_truth(group: Group) -> tuple[float, float]:
+    """Mean label less mean probability, and the error in ten bins of equal width."""
+    p = PROBABILITIES
+    excess = np.asarray(expit(group.slope * logit(p) - group.shift) - p)
+    bins = np.bincount(np.minimum((10 * p).astype(int), 9), excess, 10) / len(p)
+    return float(bins.sum()), float(np.abs(bins).sum())
+
+
+class Calibration(NamedTuple):
+    """The true error, the mean of the measured one and of what it would be if calibrated; how often intervals hold."""
+
+    group: Group
+    error: float
+    measured: float
+    chance: float
+    held: dict[str, float]
+
+
+def measure_calibration(group: Group, simulations: int, n_resamples: int) -> Calibration:
+    """Shares of simulations in which each interval holds the truth."""
+    difference, error = calibration_truth(group)
+    held = dict.fromkeys(("difference", *ERROR_WAYS), 0)
+    values, chance = [], []
+    for seed in range(simulations):
+        rng = np.random.default_rng([seed, group.rows, group.images, round(10 * group.shift), round(10 * group.slope)])
+        patient = np.repeat(np.arange(group.rows // group.images), group.images)
+        own = 1.0 if group.images == 1 else 0.5
+
+        def shared(rng: np.random.Generator = rng, patient: np.ndarray = patient, own: float = own) -> np.ndarray:
+            common = rng.standard_normal(patient[-1] + 1)[patient]
+            return ndtr(np.sqrt(1 - own) * common + np.sqrt(own) * rng.standard_normal(len(patient)))
+
+        p = PROBABILITIES[(shared() * len(PROBABILITIES)).astype(int)]
+        y = (shared() < expit(group.slope * logit(p) - group.shift)).astype(float)
+        draws = draw(patient, y=y, n_resamples=n_resamples, seed=seed)
+        names = ("observed_minus_predicted", "expected_calibration_error")
+        drawn = bootstrap_many(list(names), y, p, draws=draws, workers=1)
+        ends = interval(observed_minus_predicted(y, p), drawn[names[0]], units=count_units(y, patient), metric=names[0])
+        held["difference"] += ends.low <= difference <= ends.high
+        value, replicates = expected_calibration_error(y, p), drawn[names[1]]
+        low, high = np.quantile(replicates, [0.025, 0.975])
+        bias = replicates.mean() - value
+        ways = ((low, high), (low - bias, high - bias), (2 * value - high, 2 * value - low),
+                (low - 2 * bias, high - 2 * bias))  # fmt: skip
+        for way, (a, b) in zip(ERROR_WAYS, ways, strict=True):
+            held[way] += max(a, 0.0) <= error <= b
+        values.append(value)
+        chance.append(expected_ece(p, seed=seed, n_simulations=50))
+    shares = {name: count / simulations for name, count in held.items()}
+    return Calibration(group, error, float(np.mean(values)), float(np.mean(chance)), shares)
+
+
+def calibration_table(simulations: int, n_resamples: int) -> str:
+    """Markdown, one line a group."""
+    lines = [
+        "| probabilities | images | images a patient | true error | mean error | if calibrated | "
+        f"observed less predicted | {' | '.join(f'error, {each}' for each in ERROR_WAYS)} |",
+        "|---" * 11 + "|",
+    ]
+    with ProcessPoolExecutor(threads()) as pool:
+        options = (itertools.repeat(simulations), itertools.repeat(n_resamples))
+        for group, *numbers, held in pool.map(measure_calibration, groups(), *options):
+            law = f"shift {group.shift:g}, slope {group.slope:g}"
+            cells = [
+                "calibrated" if law == "shift 0, slope 1" else law,
+                f"{group.rows:,}",
+                f"{group.images}",
+                *(f"{each:.3f}" for each in (*numbers, *held.values())),
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--simulations", type=int, default=2000)
     parser.add_argument("--resamples", type=int, default=600)
+    parser.add_argument("--calibration", action="store_true")
     chosen = parser.parse_args()
+    if chosen.calibration:
+        print(calibration_table(chosen.simulations, chosen.resamples))
+        return
     print(as_table(study(grid(), chosen.simulations, chosen.resamples)))
 
 

@@ -124,7 +124,8 @@ def test_thresholds_are_those_of_the_whole_walk(curve, rule):
         np.testing.assert_array_equal(found[:, 0], expected)
         # In the sample everybody counts once, so pieces are as straight as they can be; one group is always balanced.
         grouping = Grouping(np.zeros(n, dtype=np.int64), 1, None, 1, np.ones((1, 1), dtype=bool))
-        original, balanced, _ = sample_groups(ranked, grouping, sample_starts(ranked))
+        original, balanced, within = sample_groups(ranked, grouping, sample_starts(ranked))
+        assert within == ()
         np.testing.assert_allclose(balanced, original, atol=1e-12)
 
 
@@ -215,7 +216,7 @@ def test_groups_in_the_balanced_population_of_another_grouping():
     sex = np.random.default_rng(5).integers(-1, 2, len(race))
     draws = draw(clusters, y=y, n_resamples=12)
     ranked = rank_findings(y, p, None, draws.unit)
-    grouping = Grouping(sex, 2, within=Grouping(race, 3, bins, 3, PART))
+    grouping = Grouping(sex, 2, within=(Grouping(race, 3, bins, 3, PART),))
     point = sample_groups(ranked, grouping, sample_starts(ranked))
     drawn = drawn_groups(ranked, grouping, drawn_starts(ranked, draws), draws)
     assert point.balanced is None
@@ -231,7 +232,45 @@ def test_groups_in_the_balanced_population_of_another_grouping():
                 own = (sex[rows] == g) & (w > 0)
                 tpr, fpr = twins.rates(label[own], score[own], at, w[own])[:2]
                 expected = (twins.auroc(label[own], score[own], w[own]), tpr, fpr)
-                found = point.within if r < 0 else drawn.within
+                (found,) = point.within if r < 0 else drawn.within
                 place = (k, g) if r < 0 else (r, k, g)
                 got = (found.auroc[place], found.tpr[place], found.fpr[place])
+                np.testing.assert_allclose(got, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("threshold", [None, 0.4])
+def test_groups_where_another_grouping_is_balanced_over_disease_groups(threshold):
+    """Two populations at once: over each finding's label, and over classes that any label may lie across."""
+    y, p, weight, race, bins, clusters = sample(n=240, weighted=True)
+    rng = np.random.default_rng(5)
+    sex, disease = rng.integers(-1, 2, len(race)), rng.choice([0.0, 1.0, 2.0, np.nan], len(race))
+    part = np.array([[True, True, True], [False] * 3, [False, True, True]])
+    draws = draw(clusters, y=y, n_resamples=12)
+    given = None if threshold is None else [threshold] * 3
+    ranked = rank_findings(y, p, weight, draws.unit, threshold=given)
+    both = (Grouping(race, 3, bins, 3, PART), Grouping(race, 3, bins, 3, part, disease))
+    grouping = Grouping(sex, 2, within=both)
+    point = sample_groups(ranked, grouping, sample_starts(ranked))
+    drawn = drawn_groups(ranked, grouping, drawn_starts(ranked, draws), draws)
+    alone = sample_groups(ranked, grouping._replace(within=both[:1]), sample_starts(ranked))
+    np.testing.assert_array_equal(point.within[0], alone.within[0])
+    for r in range(-1, 12):
+        times = np.ones(len(race)) if r < 0 else draws.counts(r, r + 1)[draws.unit, 0]
+        found = (point if r < 0 else drawn).within[1]
+        for k in range(3):
+            mass = weight[:, k] * times
+            rows = ~np.isnan(y[:, k]) & (mass > 0)
+            label, score, mass = y[rows, k], p[rows, k], mass[rows]
+            known = (race >= 0) & part[k][race] & ~np.isnan(disease)
+            w = twins.balancing_weights(disease[rows], np.where(known, race, -1)[rows], bins[rows], mass)
+            at = threshold if threshold is not None else threshold_at_fpr(label, score, 0.2, w)
+            for g in range(2):
+                place = (k, g) if r < 0 else (r, k, g)
+                got = (found.auroc[place], found.tpr[place], found.fpr[place])
+                if k == 1:
+                    assert np.isnan(got).all()
+                    continue
+                own = (sex[rows] == g) & (w > 0)
+                tpr, fpr = twins.rates(label[own], score[own], at, w[own])[:2]
+                expected = (twins.auroc(label[own], score[own], w[own]), tpr, fpr)
                 np.testing.assert_allclose(got, expected, atol=1e-9)

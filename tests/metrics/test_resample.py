@@ -72,6 +72,7 @@ FUNCTIONS = {
     "pav_calibration": lambda y, p: pav_decomposition(y, p).calibration,
     "pav_refinement": lambda y, p: pav_decomposition(y, p).refinement,
     "net_benefit": lambda y, p: net_benefit(y, p, AT),
+    "observed_minus_predicted": lambda y, p: np.mean(y - p),
     "prevalence": lambda y, p: y.mean(),
 } | {name: (lambda y, p, name=name: getattr(rates_at(y, p, AT), name)) for name in Rates._fields}
 

@@ -10,15 +10,19 @@ import pytest
 from cxrhf.data.planted_subgroups import subgroups
 from cxrhf.metrics import (
     auroc,
+    average_precision,
     bootstrap_many,
     bootstrap_subgroups,
     draw,
+    expected_calibration_error,
     measure_subgroups,
     subgroup_rates,
     threshold_at_fpr,
 )
+from cxrhf.metrics.calibration import NO_INTERVAL, expected_ece
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.subgroups import NUMBERS, RATES
+from cxrhf.metrics.operating import rates_at
+from cxrhf.metrics.subgroups import BY_PREVALENCE, CALIBRATION, NO_PROBABILITIES, NUMBERS, RATES
 from tests.metrics import twins
 
 RULES = ("nearest", "nearest_all", "conservative")
@@ -186,6 +190,93 @@ def test_a_given_threshold_is_the_engines_own_rates():
         np.testing.assert_allclose(found[name][:, 1], engine[name], atol=1e-12)
 
 
+# ---------------------------------------------------------------- what depends on the prevalence
+
+
+def probabilities(seed=0):
+    y, score, groups, clusters, weight = sample(seed)
+    return y, np.round(1 / (1 + np.exp(-score)), 2), groups, clusters, weight
+
+
+@pytest.mark.parametrize("threshold", [None, 0.4])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_predictive_values_and_calibration_are_those_of_the_metrics(threshold, weighted):
+    y, p, groups, _, weight = probabilities()
+    weight = weight if weighted else np.ones(len(y))
+    found = subgroup_rates(y, p, groups, threshold=threshold, weight=weight)
+    assert found.note is None
+    for name, got in [*found.rates.items(), (None, found.overall)]:
+        own = groups == name if name else np.ones(len(y), dtype=bool)
+        data = y[own], p[own], weight[own]
+        rates = rates_at(data[0], data[1], found.threshold, data[2])
+        expected = {
+            "prevalence": np.average(data[0], weights=data[2]),
+            "average_precision": average_precision(*data),
+            "precision": rates.precision,
+            "npv": rates.npv,
+            "observed_minus_predicted": np.average(data[0] - data[1], weights=data[2]),
+            "expected_calibration_error": expected_calibration_error(*data),
+            "expected_ece": expected_ece(data[1], data[2]),
+        }
+        assert list(expected) == [*BY_PREVALENCE, *CALIBRATION]
+        for number, value in expected.items():
+            assert getattr(got, number) == pytest.approx(value, abs=1e-12), number
+
+
+@pytest.mark.parametrize("threshold", [None, 0.4])
+def test_replicates_of_what_depends_on_the_prevalence_are_those_of_copied_rows(threshold):
+    y, p, groups, clusters, weight = probabilities()
+    draws = draw(clusters, y=y, n_resamples=20, seed=3)
+    found = bootstrap_subgroups(y, p, groups, threshold=threshold, weight=weight, draws=draws)
+    numbers_ = [name for name in (*BY_PREVALENCE, *CALIBRATION) if name != "expected_ece"]
+    assert set(numbers_) < set(found)
+    counts = draws.counts(0, 20, conditional=False)[draws.unit]
+    assert (counts[y == 1].sum(axis=0) != counts[y == 1, 0].sum()).any()
+    for r in range(20):
+        at = np.repeat(np.arange(len(y)), counts[:, r])
+        slow = subgroup_rates(y[at], p[at], groups[at], threshold=threshold, weight=weight[at])
+        for name in numbers_:
+            expected = [getattr(each, name) for each in (*slow.rates.values(), slow.overall)]
+            np.testing.assert_allclose(found[name][r], expected, atol=1e-12)
+
+
+def test_a_calibration_error_has_no_interval_and_the_mean_difference_has():
+    y, p, groups, clusters, _ = probabilities()
+    found = measure_subgroups(y, p, groups, clusters=clusters, n_resamples=200)
+    for each in (*found["groups"].values(), found["overall"]):
+        for name in (*BY_PREVALENCE, "observed_minus_predicted"):
+            assert each[f"{name}_ci_low"] < each[name] < each[f"{name}_ci_high"], name
+        assert each["expected_calibration_error"] > 0
+        assert each["expected_ece"] > 0
+        assert math.isnan(each["expected_calibration_error_ci_low"])
+        assert math.isnan(each["expected_calibration_error_ci_high"])
+        assert each["expected_calibration_error_ci_method"] == NO_INTERVAL
+        assert "expected_ece_ci_low" not in each
+        assert "note" not in each
+    assert set(found["gaps"]) == set(NUMBERS)
+
+
+def test_scores_that_are_no_probabilities_have_no_calibration():
+    y, p, groups, clusters, weight = probabilities()
+    found = measure_subgroups(y, 10 * p, groups, clusters=clusters, n_resamples=20)
+    assert found["note"] == NO_PROBABILITIES
+    assert not any(name.startswith(CALIBRATION) for name in found["overall"])
+    assert found["overall"]["average_precision"] == average_precision(y, p)
+    assert "note" not in found["overall"]
+    assert math.isnan(subgroup_rates(y, 10 * p, groups).overall.expected_calibration_error)
+    # What stands beside a missing label is no score.
+    assert "note" not in measure_subgroups(np.where(weight == 0, np.nan, y), np.where(weight == 0, 7.0, p), groups)
+
+
+def test_predictive_values_where_nobody_is_called():
+    y, p, groups, clusters, _ = probabilities()
+    found = measure_subgroups(y, p, groups, threshold=2.0, clusters=clusters, n_resamples=20)
+    assert found["overall"]["note"] == "precision undefined: nobody is called positive"
+    assert found["overall"]["npv"] == pytest.approx(1 - y.mean())
+    everybody = measure_subgroups(y, p, groups, threshold=-1.0)
+    assert everybody["overall"]["note"] == "npv undefined: nobody is called negative"
+
+
 def test_the_threshold_is_set_anew_in_every_replicate():
     """FPR of all rows then stays where it was asked for; with a fixed threshold it moves."""
     y, p, groups, clusters, _ = sample(patients=300, decimals=6)
@@ -295,7 +386,8 @@ def test_a_group_without_positives():
     lone = found["groups"]["x"]
     assert all(math.isnan(lone[name]) for name in ("auroc", "tpr", "j", "auroc_ci_low", "j_ci_high"))
     assert lone["auroc_ci_method"] == "undefined"
-    assert lone["note"] == f"auroc, tpr, j undefined: no positives among {n} rows"
+    assert lone["note"] == f"auroc, tpr, j, average_precision undefined: no positives among {n} rows"
+    assert lone["prevalence"] == lone["precision"] == 0
     assert 0 <= lone["fpr_ci_low"] <= lone["fpr"] <= lone["fpr_ci_high"] <= 1
     assert lone["n_positive"] == 0
     assert "note" not in found["groups"]["F"]
@@ -329,9 +421,9 @@ def test_no_negatives_no_threshold():
     found = subgroup_rates([1, 1, 1], [0.1, 0.2, 0.3], ["a", "a", "b"])
     assert math.isnan(found.threshold)
     assert math.isnan(found.overall.tpr)
-    assert (
-        found.rates["b"].note
-        == "auroc, fpr, j undefined: no negatives among 1 rows; tpr undefined: no negatives among 3 rows"
+    assert found.rates["b"].note == (
+        "auroc, fpr, j, average_precision undefined: no negatives among 1 rows; "
+        "tpr, precision, npv undefined: no negatives among 3 rows"
     )
     given = subgroup_rates([1, 1, 1], [0.1, 0.2, 0.3], ["a", "a", "b"], threshold=0.2)
     assert (given.rates["a"].tpr, given.rates["b"].tpr, given.threshold_source) == (0.5, 1.0, "given")
@@ -342,7 +434,8 @@ def test_no_negatives_no_threshold():
 def test_nothing_at_all():
     found = measure_subgroups([], [], [])
     assert found["groups"] == {}
-    assert found["overall"]["note"] == "auroc, tpr, fpr, j undefined: no rows"
+    numbers = (*NUMBERS, *BY_PREVALENCE, *CALIBRATION)
+    assert found["overall"]["note"] == f"{', '.join(numbers)} undefined: no rows"
     assert found["gaps"]["auroc"]["note"].startswith("auroc gap is undefined: auroc is defined in 0 of 0")
 
 
@@ -369,7 +462,7 @@ def test_everything_is_plain_python():
     assert {type(leaf) for leaf in leaves(found)} == {str, int, float}
     assert found["groups"]["F"]["n_patients"] == len(np.unique(clusters[(groups == "F") & (weight > 0)]))
     assert found["overall"]["auroc"] == auroc(y, p, weight)
-    assert not any("ci" in key for key in measure_subgroups(y, p, groups)["overall"])
+    assert not any("_ci_" in key for key in measure_subgroups(y, p, groups)["overall"])
 
 
 @pytest.mark.parametrize(

@@ -51,18 +51,29 @@ def test_predictive_values_of_groups_stand_in_tables_of_their_own(whole) -> None
     assert "Predictive values and calibration by" not in Page(page_html(without, [], RECORD)).text
 
 
-def test_groups_in_the_population_balanced_by_race_have_a_fold_of_their_own(whole) -> None:
-    title = "Groups in the population balanced by race"
+@pytest.mark.parametrize(
+    ("suffix", "title", "caption"),
+    [
+        ("_balanced_by_race", "Groups in the population balanced by race, finding by finding", "races balanced"),
+        (
+            "_balanced_by_race_and_disease",
+            "Groups in the population of Glocker et al.: races balanced over three disease groups",
+            "races balanced over disease groups",
+        ),
+    ],
+)
+def test_groups_in_a_population_balanced_by_race_have_a_fold_of_their_own(whole, suffix, title, caption) -> None:
     assert title not in whole.text
     made = everything()
     for metric in ("auroc", "tpr"):
         for value, where, versus in ((0.7071, "sex=F", None), (0.8062, "sex=M", None), (0.0991, "sex=M", "sex=F")):
-            made.add("subgroups", f"{metric}_balanced_by_race", "edema", value, slice=where, versus=versus)
+            made.add("subgroups", f"{metric}{suffix}", "edema", value, slice=where, versus=versus)
     text = Page(page_html(made.rows, made.curves, RECORD)).text
     assert title in text
-    assert "By sex, races balanced" in text
-    assert "By age, races balanced" not in text
-    after = text[text.index("By sex, races balanced") :]
+    assert text.count("Groups in the population") == 1
+    assert f"By sex, {caption}" in text
+    assert f"By age, {caption}" not in text
+    after = text[text.index(f"By sex, {caption}") :]
     assert after.index("0.707") < after.index("0.806") < after.index("highest less lowest") < after.index("M over F")
 
 

@@ -28,7 +28,30 @@ from cxrhf.report.numbers import known, listed
 from cxrhf.report.sections.view import View, bars, corrected
 
 METRICS = ("auroc", "tpr", "fpr", "j")
-BY_RACE = "_balanced_by_race"
+# The populations in which the races are balanced: suffix, title, caption of a table, what it is.
+_KEPT = (
+    "Groups other than races keep their own prevalence and ages there, so these gaps may differ, even in sign, from "
+    "those of groups that are balanced themselves. They are not tested."
+)
+_BY_RACE = (
+    (
+        "_balanced_by_race_and_disease",
+        "Groups in the population of Glocker et al.: races balanced over three disease groups",
+        "races balanced over disease groups",
+        "The paper's population, one for all groups and for both of its findings, of the images with both labels: each "
+        "race is weighted to the same size, the same shares of Pleural Effusion (which overrides No Finding), No "
+        "Finding and Other, and the same ages within each of them. One threshold is set there unless it comes from "
+        "other images. " + _KEPT,
+    ),
+    (
+        "_balanced_by_race",
+        "Groups in the population balanced by race, finding by finding",
+        "races balanced",
+        "Ours, for any finding: each race is weighted to the same size, the same prevalence of this finding and the "
+        "same ages, and one threshold is set there unless it comes from other images. What else patients without the "
+        "finding have may still differ between the races. " + _KEPT,
+    ),
+)
 _TITLES = {"auroc": "AUROC", "tpr": "Sensitivity (TPR)", "fpr": "False positive rate", "j": "Youden's J"}
 _IN_WORDS = {"auroc": "AUROC", "tpr": "sensitivity", "fpr": "false positive rate"}
 _AXES = {
@@ -43,7 +66,11 @@ _BY_PREVALENCE = (
     ("precision", "PPV", "Precision at the one threshold"),
     ("npv", "NPV", "At the one threshold"),
     ("observed_minus_predicted", "Observed less predicted", "Calibration in the large: share of ill less mean score"),
-    ("expected_calibration_error", "Calibration error", "Expected calibration error, ten bins of equal width"),
+    (
+        "expected_calibration_error",
+        "Calibration error",
+        "Expected calibration error, ten bins of equal width; without an interval, for none holds in few rows",
+    ),
     ("expected_ece", "If calibrated", "The calibration error that a calibrated model of as many rows would show"),
 )
 _LEGEND = ((OVERALL, "as it is"), (REMAINS, "prevalence and age balanced between the groups"))
@@ -85,7 +112,8 @@ def subgroups(view: View) -> Section | None:
         blocks.append(Fold(f"Intersections of {kind.replace(' & ', ' and ')}", tables))
     if crossed and not view.first:
         blocks.append(Text(f"Intersections ({listed(crossed)}) of this model are in results.parquet.", "muted"))
-    blocks += _balanced_by_race(view, gaps, slices, [*simple, *(crossed if view.first else ())])
+    for population in _BY_RACE:
+        blocks += _balanced_by_race(view, gaps, slices, [*simple, *(crossed if view.first else ())], *population)
     tables = [each for each in (_prevalence_table(view, slices, kind) for kind in simple) if each]
     if tables:
         blocks.append(Fold("Predictive values, average precision and calibration of every group", tables))
@@ -233,9 +261,18 @@ def _group_table(view: View, slices: Sequence[str], kind: str) -> Table:
     return Table(f"Numbers by {kind}", columns, rows)
 
 
-def _balanced_by_race(view: View, gaps: Gaps, slices: Sequence[str], kinds: Sequence[str]) -> list[Block]:
-    """All groups in the one population in which the races are balanced, as ENCODING has it; nothing without races."""
-    inside, names = [], [f"{metric}{BY_RACE}" for metric in METRICS]
+def _balanced_by_race(
+    view: View,
+    gaps: Gaps,
+    slices: Sequence[str],
+    kinds: Sequence[str],
+    suffix: str,
+    title: str,
+    caption: str,
+    about: str,
+) -> list[Block]:
+    """All groups in a population in which the races are balanced; nothing where there is none."""
+    inside, names = [], [f"{metric}{suffix}" for metric in METRICS]
     for kind in kinds:
         rows = []
         for finding in view.book.everyone():
@@ -249,14 +286,8 @@ def _balanced_by_race(view: View, gaps: Gaps, slices: Sequence[str], kinds: Sequ
                 rows.append([name_entry(finding), words_entry("highest less lowest"), *ends])
         if rows:
             columns = [Column("Finding"), Column("Group", "", True), *(Column(_TITLES[metric]) for metric in METRICS)]
-            inside.append(Table(f"By {kind}, races balanced", columns, rows))
-    about = (
-        "One population for all groups: each race is weighted to the same size, the same prevalence and the same ages, "
-        "and one threshold is set there unless it comes from other images. The groups keep their own prevalence and "
-        "ages, so these gaps may differ, even in sign, from those of groups that are balanced themselves. They are not "
-        "tested."
-    )
-    return [Fold("Groups in the population balanced by race", [Text(about, "muted"), *inside])] if inside else []
+            inside.append(Table(f"By {kind}, {caption}", columns, rows))
+    return [Fold(title, [Text(about, "muted"), *inside])] if inside else []
 
 
 def _prevalence_table(view: View, slices: Sequence[str], kind: str) -> Table | None:
@@ -273,7 +304,9 @@ def _prevalence_table(view: View, slices: Sequence[str], kind: str) -> Table | N
     columns = [Column("Finding"), Column("Group", "", True), *titles]
     about = (
         "These numbers depend on how many of a group are ill, so groups of different prevalence differ in them even "
-        "where the model serves them alike. Read a calibration error beside the one to expect if calibrated."
+        "where the model serves them alike. Read a calibration error beside the one to expect if calibrated: in few "
+        "rows it lies above the truth, by more than resampling can tell, so it has no interval. Observed less "
+        "predicted has one that holds."
     )
     return Table(f"Predictive values and calibration by {kind}", columns, rows, about=about)
 
