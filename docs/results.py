@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
+import math
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-FIGURES = DOCS / "_results"
 INPUT = ROOT / "examples" / "nih_predictions.csv.gz"
-RESULT = re.compile(r"<!-- made by make results: (\S+) (\w+) -->\n(.*?)\n<!-- end -->", re.DOTALL)
+RESULT = re.compile(r"<!-- made by make results: (\S+) (\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
+MODELS = ("nih_predictions", "context")  # of nih_compared
 FOUR = ["cardiomegaly", "pleural_effusion", "pneumothorax", "hernia"]
 
 
@@ -42,11 +43,23 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [head, ["---"] * len(head), *rows])
 
 
-def figure(path: Path, name: str, what: str) -> str:
-    """Copy a figure of a run into the site; `what` it shows is for those who cannot see it."""
-    FIGURES.mkdir(exist_ok=True)
-    shutil.copyfile(path, FIGURES / f"{name}{path.suffix}")
-    return f"![{what}](../_results/{name}{path.suffix})"
+def printed(at: Path) -> str:
+    """What the last command printed."""
+    return (at / "printed.txt").read_text(encoding="utf-8")
+
+
+def p_text(p: object) -> str:
+    if not isinstance(p, float) or math.isnan(p):
+        return "–"
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
+def interval(row: dict[str, Any]) -> str:
+    """Value (low to high)."""
+    value, low, high = row["value"], row["ci_low"], row["ci_high"]
+    if math.isnan(value):
+        return "–"
+    return f"{value:.2f}" if low is None or math.isnan(low) else f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 
 def title(finding: str) -> str:
@@ -59,21 +72,15 @@ class Rows:
     def __init__(self, run: Path, audit: str) -> None:
         self.rows = pl.read_parquet(run / "results.parquet").filter(pl.col("audit") == audit)
 
-    def row(self, metric: str, *, versus: str | None = None, slice: str = "all", **where: str) -> dict[str, object]:
-        keys = {"metric": metric, "slice": slice, **where}
-        found = self.rows.filter(
-            pl.col("versus").eq_missing(pl.lit(versus)), *(pl.col(key) == value for key, value in keys.items())
-        )
-        return found.row(0, named=True) | {"rows": found.height}
+    def row(self, metric: str, **where: str) -> dict[str, Any]:
+        """The one row of this metric; of the whole sample, and no difference, unless `where` says otherwise."""
+        keys = {"metric": metric, "slice": "all", "versus": None} | where
+        found = self.rows.filter(pl.col(key).eq_missing(pl.lit(value)) for key, value in keys.items())
+        assert found.height == 1, (keys, found.height)
+        return found.row(0, named=True)
 
-    def __call__(self, metric: str, **where: str | None) -> str:
-        row = self.row(metric, **where)  # type: ignore[arg-type]
-        value, low, high = row["value"], row["ci_low"], row["ci_high"]
-        assert isinstance(value, float) and row["rows"] == 1, (metric, where, row["rows"])
-        if value != value:
-            return "–"
-        interval = f" ({low:.2f} to {high:.2f})" if isinstance(low, float) and low == low else ""
-        return f"{value:.2f}{interval}"
+    def __call__(self, metric: str, **where: str) -> str:
+        return interval(self.row(metric, **where))
 
 
 # NIH ChestX-ray14 and a public reproduction of CheXNet.
@@ -83,7 +90,11 @@ def nih_context(at: Path) -> str:
     rows = Rows(at / "runs/nih", "reweighted")
     metrics = ("auroc", "auroc_context", "auroc_att")
     lines = [
-        (title(each), f"{rows.row('auroc', finding=each)['n_pos']:,}", *(rows(metric, finding=each) for metric in metrics))
+        (
+            title(each),
+            f"{rows.row('auroc', finding=each)['n_pos']:,}",
+            *(rows(metric, finding=each) for metric in metrics),
+        )
         for each in [*FOUR, "macro"]
     ]
     return table(("finding", "images with it", "AUROC", "context alone", "context held equal"), lines)
@@ -112,49 +123,148 @@ def nih_subgroups(at: Path) -> str:
 
 
 def nih_gaps(at: Path) -> str:
-    rows = pl.read_parquet(at / "runs/nih/results.parquet").filter(
-        pl.col("audit") == "subgroups",
-        pl.col("finding") == "pleural_effusion",
-        pl.col("metric").is_in(["tpr_balanced", "fpr_balanced"]),
-        pl.col("slice").is_in(["sex=F", "sex=M", "view=AP", "view=PA"]),
-        pl.col("versus").is_not_null(),
-    )
-    names = {"tpr_balanced": "sensitivity, balanced", "fpr_balanced": "false alarms, balanced"}
-    lines = [
-        (
-            f"{row['slice']} minus {row['versus']}",
-            names[row["metric"]],
-            f"{row['value']:.2f} ({row['ci_low']:.2f} to {row['ci_high']:.2f})",
-            "below 0.001" if row["p_value"] < 0.001 else f"{row['p_value']:.2f}",
-        )
-        for row in rows.sort("slice", "metric").iter_rows(named=True)
-    ]
-    return table(("largest gap", "rate", "difference", "corrected p value"), lines)
+    rows, lines = Rows(at / "runs/nih", "subgroups"), []
+    for metric, name, high, low in (
+        ("tpr_balanced", "sensitivity", "sex=F", "sex=M"),
+        ("fpr_balanced", "false alarms", "sex=M", "sex=F"),
+        ("tpr_balanced", "sensitivity", "view=PA", "view=AP"),
+        ("fpr_balanced", "false alarms", "view=AP", "view=PA"),
+    ):
+        row = rows.row(metric, finding="pleural_effusion", slice=high, versus=low)
+        lines.append((f"{name}, {high} minus {low}", interval(row), p_text(row["p_value"])))
+    return table(("pleural effusion, balanced", "gap", "corrected p value"), lines)
 
 
 def nih_compared(at: Path) -> str:
-    rows = pl.read_parquet(at / "runs/compared/results.parquet")
+    overview, compare = (Rows(at / "runs/compared", audit) for audit in ("overview", "compare"))
     lines = []
-    for finding in [*FOUR, "macro"]:
-        of = rows.filter(
-            pl.col("finding") == finding, pl.col("slice") == "all", pl.col("metric") == "auroc", pl.col("seed").is_null()
-        )
-        network, context = (
-            of.filter(pl.col("audit") == "overview", pl.col("model") == model)["value"].item()
-            for model in ("nih_predictions", "context")
-        )
-        difference = of.filter(pl.col("audit") == "compare").row(0, named=True)
-        p = difference["p_value"]
-        lines.append(
-            (
-                title(finding),
-                f"{network:.2f}",
-                f"{context:.2f}",
-                f"{difference['value']:.2f} ({difference['ci_low']:.2f} to {difference['ci_high']:.2f})",
-                "–" if p is None or p != p else "below 0.001" if p < 0.001 else f"{p:.2f}",
-            )
-        )
+    for finding in ("cardiomegaly", "pleural_effusion", "nodule", "fibrosis", "macro"):
+        network, context = (overview.row("auroc", finding=finding, model=model)["value"] for model in MODELS)
+        row = compare.row("auroc", finding=finding, versus=f"model={MODELS[1]}")
+        lines.append((title(finding), f"{network:.2f}", f"{context:.2f}", interval(row), p_text(row["p_value"])))
     return table(("finding", "network", "context", "difference", "corrected p value"), lines)
+
+
+# The synthetic twin: runs from its images and notes, and simulated models with planted flaws.
+
+
+def selfcheck(at: Path) -> str:
+    lines = [line.strip() for line in printed(at).splitlines()]
+    checks = [line for line in lines if line.startswith("ok ")]
+    return "\n".join(["```text", *checks[:4], "...", lines[-1], "```"])
+
+
+def twin_build(at: Path) -> str:
+    steps = pl.read_parquet(at / "data/twin/attrition.parquet")
+    wanted = ["images", "studies", "patients", "notes"]
+    counts = [
+        [row["step"], *("" if row[of] is None else f"{row[of]:,}" for of in wanted)]
+        for row in steps.iter_rows(named=True)
+    ]
+    return table(["step", *wanted], counts)
+
+
+def twin_context(at: Path) -> str:
+    rows, lines = Rows(at / "runs/context", "pretest"), []
+    fitted = json.loads((at / "runs/context/context.json").read_text())["findings"]
+    for finding in ("edema", "cardiomegaly", "atelectasis", "pneumonia"):
+        features = fitted[finding]["families"]["words"]["features"][:5]
+        words = ", ".join(f"{each['word']} {'+' if each['value'] > 0 else '−'}" for each in features)
+        row = rows.row("auroc", finding=finding, model="context")
+        lines.append((title(finding), f"{row['n_pos']:,}", interval(row), words))
+    return table(("finding", "test images with it", "AUROC of the notes alone", "words"), lines)
+
+
+def twin_train(at: Path) -> str:
+    rows = Rows(at / "runs/quick", "overview")
+    findings = ["support_devices", "atelectasis", "pleural_effusion", "pneumothorax", "pneumonia", "macro"]
+    lines = [
+        (title(each), f"{rows.row('auroc', finding=each)['n_pos']:,}", rows("auroc", finding=each)) for each in findings
+    ]
+    return table(("finding", "test images with it", "AUROC"), lines)
+
+
+def twin_calibrate(at: Path) -> str:
+    before, after = (Rows(at / "runs" / run, "overview") for run in ("before", "after"))
+    names = {
+        "brier": "Brier score",
+        "adaptive_calibration_error": "calibration error",
+        "expected_ace": "calibration error expected by chance",
+        "auroc": "AUROC",
+    }
+    lines = [(name, before(metric, finding="macro"), after(metric, finding="macro")) for metric, name in names.items()]
+    return table(("mean over findings", "before", "after"), lines)
+
+
+def twin_push(at: Path) -> str:
+    return f"```text\n{printed(at).strip()}\n```"
+
+
+def twin_learned(at: Path) -> str:
+    run = at / "runs/learned"
+    encoding, slices, shortcut = (Rows(run, audit) for audit in ("encoding", "slices", "shortcut"))
+    lines = [
+        (
+            "encoding",
+            model,
+            "AUROC of sex, read from the embeddings",
+            encoding("split_auroc", finding="sex=F", model=model),
+        )
+        for model in ("ideal", "blind")
+    ]
+    found = (
+        slices.rows.filter(
+            pl.col("metric") == "confirmed",
+            pl.col("model") == "ideal",
+            pl.col("finding") == "atelectasis",
+            pl.col("slice").str.ends_with("hazy=1"),
+            pl.col("slice").str.contains("positive"),
+        )
+        .sort("value", descending=True)
+        .row(0, named=True)
+    )
+    where = {"slice": found["slice"], "model": "ideal", "finding": "atelectasis"}
+    share, rest = (
+        100 * float(str(slices.row(metric, **where)["value"])) for metric in ("prevalence", "prevalence_rest")
+    )
+    verdict = "confirmed" if found["value"] == 1 else "not confirmed"
+    lines += [
+        (
+            "slices",
+            "ideal",
+            "hazy images in a slice of atelectasis",
+            f"{share:.0f}% of the slice, {rest:.0f}% of the rest: {verdict}",
+        )
+    ]
+    sexes = {
+        "slice": "drain known & sex=F",
+        "versus": "drain known & sex=M",
+        "finding": "pneumothorax",
+        "model": "shortcut",
+    }
+    p = shortcut.row("auroc_gap_explained", **sexes)["p_value"]
+    lines += [
+        ("shortcut", "shortcut", "AUROC of pneumothorax, women minus men", shortcut("auroc", **sexes)),
+        ("shortcut", "shortcut", "the same, drains equally frequent", shortcut("auroc_equalised", **sexes)),
+        ("shortcut", "shortcut", "explained by drains", f"{shortcut('auroc_gap_explained', **sexes)}, {p_text(p)}"),
+    ]
+    return table(("audit", "model", "what", "result"), lines)
+
+
+def twin_reports(at: Path) -> str:
+    rows = Rows(at / "runs/reports", "reports")
+    lines = []
+    for model in ("faithful", "mostly_men", "mostly_women", "collapsed"):
+        groups = {"slice": "sex=F", "versus": "sex=M", "model": model, "strategy": "greedy"}
+        count, of, chance = (
+            rows.row(metric, **groups)["value"] for metric in ("erasure", "n_associated", "erasure.chance")
+        )
+        whole = {"model": model, "strategy": "greedy"}
+        different = rows.row("n_templates", **whole)["value"]
+        lines.append(
+            (f"`{model}`", rows("rougeL", **whole), f"{different:,.0f}", f"{count:.0f} of {of:.0f}", f"{chance:.2f}")
+        )
+    return table(("model", "ROUGE-L", "different reports", "words erased", "by chance"), lines)
 
 
 CONTEXT_AS_MODEL = """\
@@ -163,6 +273,7 @@ import polars as pl
 rows = pl.read_parquet("runs/nih/predictions.parquet")
 rows.with_columns(prob="pretest", model=pl.lit("context")).drop("logit").write_parquet("context.parquet")
 """
+SIMULATED = "python -m cxrhf.data.synthetic mimic twin --patients 1000 --no-pixels --models"
 
 STEPS = {
     "nih": Step(
@@ -177,7 +288,52 @@ STEPS = {
         (nih_compared,),
         after="nih",
     ),
+    "selfcheck": Step(("cxrhf selfcheck",), (selfcheck,)),
+    "build": Step(("cxrhf build synthetic --out data/twin --n-patients 1000 --size 64",), (twin_build,)),
+    "context": Step(
+        ("cxrhf context fit data/twin --out runs/context --features words",), (twin_context,), after="build"
+    ),
+    "train": Step(
+        (
+            "cxrhf build synthetic --out data/images --n-patients 1000 --size 64 --configuration images",
+            "cxrhf train data/images --config quick --out runs/quick",
+            "cxrhf predict runs/quick",
+            "cxrhf audit runs/quick --only overview",
+        ),
+        (twin_train,),
+    ),
+    "push": Step(("cxrhf push model runs/quick --to USER/quick --dry-run",), (twin_push,), after="train"),
+    "calibrate": Step(
+        (
+            "cxrhf train data/images --config quick --class-weights balanced --out runs/weighted",
+            "cxrhf predict runs/weighted",
+            "cxrhf audit runs/weighted --only overview --out runs/before",
+            "cxrhf calibrate runs/weighted --method platt",
+            "cxrhf audit runs/weighted --only overview --out runs/after",
+        ),
+        (twin_calibrate,),
+        after="train",
+    ),
+    "representations": Step(
+        (
+            SIMULATED,
+            "cxrhf audit twin/models/predictions.parquet --embeddings twin/models/embeddings.parquet "
+            "--attributes twin/models/attributes.parquet --findings atelectasis,pneumothorax "
+            "--only overview,encoding,slices,shortcut --primary shortcut:drain:pneumothorax --out runs/learned",
+        ),
+        (twin_learned,),
+    ),
+    "reports": Step(
+        ("cxrhf audit twin/models/generations.parquet --only reports,decoding --out runs/reports",),
+        (twin_reports,),
+        after="representations",
+    ),
 }
+
+
+def key(result: Callable[[Path], str]) -> str:
+    """The name of a result in the pages."""
+    return result.__name__.replace("_", "-")
 
 
 def chain(name: str) -> list[str]:
@@ -194,45 +350,40 @@ def digests() -> dict[str, str]:
         commands = [command for each in chain(name) for command in STEPS[each].commands]
         for result in step.results:
             whole = "\n".join([data, *commands, inspect.getsource(result)])
-            made[result.__name__.replace("_", "-")] = hashlib.sha256(whole.encode()).hexdigest()[:8]
+            made[key(result)] = hashlib.sha256(whole.encode()).hexdigest()[:8]
     return made
 
 
 def run(command: str, at: Path) -> None:
     """A command of cxrhf or python, or lines of Python."""
-    words = shlex.split(command, comments=True) if command.startswith(("cxrhf ", "python ")) else ["python", "-c", command]
+    words = (
+        shlex.split(command, comments=True) if command.startswith(("cxrhf ", "python ")) else ["python", "-c", command]
+    )
     words = [sys.executable, *(["-m", "cxrhf"] if words[0] == "cxrhf" else []), *words[1:]]
-    subprocess.run(words, cwd=at, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    with (at / "printed.txt").open("w") as out:
+        subprocess.run(words, cwd=at, check=True, stdout=out, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
 
 def write(result: str, digest: str, text: str) -> None:
     """Put a result into the page that has its place."""
     for page in DOCS.rglob("*.md"):
         old = page.read_text(encoding="utf-8")
-        new = RESULT.sub(
-            lambda found: (
-                f"<!-- made by make results: {result} {digest} -->\n{text}\n<!-- end -->"
-                if found[1] == result
-                else found[0]
-            ),
-            old,
-        )
+        block = f"<!-- made by make results: {result} {digest} -->\n{text}\n<!-- end -->"
+        new = RESULT.sub(lambda found: block if found[1] == result else found[0], old)  # noqa: B023
         if new != old:
             page.write_text(new, encoding="utf-8")
 
 
 def main(names: Sequence[str]) -> None:
-    known = digests()
-    wanted = list(names) or list(STEPS)
+    made = digests()
     with tempfile.TemporaryDirectory() as folder:
         at = Path(folder)
         (at / "examples").symlink_to(ROOT / "examples")
-        for name in dict.fromkeys(each for wanted_one in wanted for each in chain(wanted_one)):
+        for name in dict.fromkeys(step for wanted in names or STEPS for step in chain(wanted)):
             for command in STEPS[name].commands:
                 run(command, at)
             for result in STEPS[name].results:
-                key = result.__name__.replace("_", "-")
-                write(key, known[key], result(at))
+                write(key(result), made[key(result)], result(at))
 
 
 if __name__ == "__main__":
