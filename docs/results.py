@@ -271,7 +271,8 @@ CONTEXT_AS_MODEL = """\
 import polars as pl
 
 rows = pl.read_parquet("runs/nih/predictions.parquet")
-rows.with_columns(prob="pretest", model=pl.lit("context")).drop("logit").write_parquet("context.parquet")
+context = rows.with_columns(prob="pretest", model=pl.lit("context")).drop("logit")
+context.write_parquet("context.parquet")
 """
 SIMULATED = "python -m cxrhf.data.synthetic mimic twin --patients 1000 --no-pixels --models"
 
