@@ -46,7 +46,8 @@ def main() -> None:
     found = cxrhf.audit(file, n_resamples=1000)  # intervals draw patients, not images
     print(found)
     print()
-    # RESULT rows, one for every number (docs/audits.md). A drop is the AUROC less that with the chart held equal (ATT).
+    # RESULT rows, one for every number (docs/reference/results.md). A drop is the AUROC minus the AUROC with context
+    # held equal (ATT).
     for row in found.results.to_pylist():
         if (row["metric"], row["versus"]) == ("auroc_drop", "auroc_att") and row["finding"] != "macro":
             rest = found.value("auroc_att", finding=row["finding"])

@@ -1,4 +1,7 @@
-"""The pages of docs/ and the README: links, contents, examples, and every command, flag, file and name they mention."""
+"""The pages of docs/ and the README: links, contents, examples, results, and every command, flag, file and name.
+
+One test a check, over all pages; a failure names the page.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,6 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def every_page(pages: list[Path]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("page", pages, ids=name_of)
-
-
 def prose(page: Path) -> str:
     """A page without its fenced blocks."""
     return FENCE.sub("", page.read_text(encoding="utf-8"))
@@ -64,18 +63,19 @@ def anchors(page: Path) -> set[str]:
     return found
 
 
-@every_page(EVERY)
-def test_links_lead_somewhere(page):
+def test_links_lead_somewhere():
     """Files and headings; other hosts are not asked. What the site holds is docs/ alone, so its links stay there."""
-    for target in re.findall(r"\]\(([^)\s]+)[^)]*\)", re.sub(r"`[^`]*`", "", prose(page))):
-        if re.match(r"https?://", target):
-            continue
-        path, _, anchor = target.partition("#")
-        there = (page.parent / path).resolve() if path else page
-        assert there.exists(), target
-        assert page == README or there.is_relative_to(DOCS), f"{target} is not on the site"
-        if anchor:
-            assert anchor in anchors(there), f"{target}: the page has {', '.join(sorted(anchors(there)))}"
+    broken = []
+    for page in EVERY:
+        for target in re.findall(r"\]\(([^)\s]+)[^)]*\)", re.sub(r"`[^`]*`", "", prose(page))):
+            if re.match(r"https?://", target):
+                continue
+            path, _, anchor = target.partition("#")
+            there = (page.parent / path).resolve() if path else page
+            found = there.exists() and (page == README or there.is_relative_to(DOCS))
+            if not found or (anchor and anchor not in anchors(there)):
+                broken.append((name_of(page), target))
+    assert not broken
 
 
 def test_every_page_is_in_the_contents_once():
@@ -88,21 +88,51 @@ def test_every_page_is_in_the_contents_once():
     assert Counter(listed) == Counter(page for page in PAGES if page != DOCS / "index.md")
 
 
-@every_page(PAGES)
-def test_a_page_begins_with_the_question_it_answers(page):
-    title, first = (part.strip() for part in page.read_text(encoding="utf-8").split("\n\n", 2)[:2])
-    assert title.startswith("# ")
-    assert "?" in title + first
+def test_a_task_opens_with_a_command_and_its_result():
+    """A heading, what the page lets the reader do, the command, and a figure, table or output before any section."""
+    for page in sorted((DOCS / "tasks").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        opening = text.split("\n## ", 1)[0]
+        paragraphs = [part.strip() for part in opening.split("\n\n")]
+        assert paragraphs[0].startswith("# "), page
+        assert paragraphs[1].endswith("."), page
+        command = opening.find("```bash")
+        assert command > 0, page
+        assert re.search(r"!\[|^\||made by make results|^```pycon", opening[command:], flags=re.MULTILINE), page
 
 
-@every_page([page for page in PAGES if blocks(page, "pycon")])
-def test_examples_run_and_give_what_they_say(page):
+RESULTS = runpy.run_path(str(DOCS / "results.py"))
+
+
+def test_results_in_the_pages_are_those_that_make_results_makes():
+    """Each stands in one page, beside its commands, and what it was made from has not changed since."""
+    shown = {}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for name, digest, result in RESULTS["RESULT"].findall(text):
+            assert name not in shown, name
+            assert result.count("\n") >= 2, f"{name_of(page)}: {name} is empty; run make results"
+            shown[name] = digest
+            step = next(step for step in RESULTS["STEPS"].values() if name in map(RESULTS["key"], step.results))
+            typed = " ".join(re.sub(r"#.*|\\\n", "", "\n".join(blocks(page, "bash", "python"))).split())
+            for command in step.commands:
+                assert " ".join(command.split()) in typed, f"{name_of(page)} lacks: {command}"
+    assert shown == RESULTS["digests"](), "run make results"
+
+
+def test_examples_run_and_give_what_they_show(monkeypatch):
     """All `pycon` blocks of a page, one after the other."""
-    example = doctest.DocTestParser().get_doctest("\n".join(blocks(page, "pycon")), {}, page.name, str(page), 0)
-    said: list[str] = []
-    outcome = doctest.DocTestRunner(verbose=False).run(example, out=said.append)
-    assert outcome.attempted >= 2
-    assert outcome.failed == 0, "".join(said)
+    monkeypatch.chdir(ROOT)
+    failed, attempted = [], 0
+    for page in PAGES:
+        example = doctest.DocTestParser().get_doctest("\n".join(blocks(page, "pycon")), {}, page.name, str(page), 0)
+        printed: list[str] = []
+        outcome = doctest.DocTestRunner(verbose=False).run(example, out=printed.append)
+        attempted += outcome.attempted
+        if outcome.failed:
+            failed.append("".join(printed))
+    assert not failed, "\n".join(failed)
+    assert attempted > 100
 
 
 METHODS = [page for page in PAGES if page.parent.name == "methods" and page.stem != "index"]
@@ -119,16 +149,16 @@ PARTS = (
 )
 
 
-@every_page(METHODS)
-def test_a_method_has_its_parts_in_order_and_an_example(page):
-    text, at = prose(page), 0
-    for part in PARTS:
-        if part == r"\$" and page.stem == "mentions":  # a list of words
-            continue
-        found = re.compile(part, flags=re.MULTILINE).search(text, at)
-        assert found, part
-        at = found.end()
-    assert blocks(page, "pycon")
+def test_a_method_has_its_parts_in_order_and_an_example():
+    for page in METHODS:
+        text, at = prose(page), 0
+        for part in PARTS:
+            if part == r"\$" and page.stem == "mentions":  # a list of words
+                continue
+            found = re.compile(part, flags=re.MULTILINE).search(text, at)
+            assert found, (page.name, part)
+            at = found.end()
+        assert blocks(page, "pycon"), page.name
 
 
 def test_tests_that_are_named_exist():
@@ -140,10 +170,10 @@ def test_tests_that_are_named_exist():
     assert not [name for name in named if name not in files and f"def {name}(" not in every]
 
 
-@every_page([page for page in PAGES if blocks(page, "python")])
-def test_other_python_is_python(page):
-    for block in blocks(page, "python"):
-        compile(block, page.name, "exec")
+def test_other_python_is_python():
+    for page in PAGES:
+        for block in blocks(page, "python"):
+            compile(block, page.name, "exec")
 
 
 def flags_by_verb() -> dict[str, set[str]]:
@@ -169,53 +199,56 @@ def commands_of(page: Path) -> Iterator[str]:
             yield " ".join(filter(None, found.groups()))
 
 
-@every_page(EVERY)
-def test_commands_and_flags_exist(page):
-    for command in commands_of(page):
-        words = command.split()
-        if words[0].startswith("-"):
-            assert set(words) <= EVERYWHERE, command
-            continue
-        verb = words[0].strip(".,:;{}")
-        if verb == "VERB":
-            continue
-        assert verb in VERBS, command
-        below = [name.split()[1] for name in FLAGS if name.startswith(f"{verb} ")]
-        if below:
-            named = [word for word in words[1:2] if word in below]
-            known = FLAGS[f"{verb} {named[0]}"] if named else set[str]()
-            assert named or len(words) == 1 or words[1].startswith(("-", "...")), command
-        else:
-            known = FLAGS[verb]
-        for word in words[1:]:
-            if word.startswith("-") and len(word) > 1 and not word[1].isdigit():
-                flag = re.sub(r"[=,.;:)].*", "", word)
-                assert flag in known | EVERYWHERE, f"{command}: no {flag}"
-        for recipe in re.findall(r"--config[ =](\w+)", command):
-            assert recipe == "YAML" or (ROOT / f"cxrhf/configs/{recipe}.yaml").is_file(), command
+def unknown(command: str) -> str:
+    """What is wrong with a command, or nothing."""
+    words = command.split()
+    if words[0].startswith("-"):
+        return "" if set(words) <= EVERYWHERE else "flag"
+    verb = words[0].strip(".,:;{}")
+    if verb == "VERB":
+        return ""
+    if verb not in VERBS:
+        return "verb"
+    below = [name.split()[1] for name in FLAGS if name.startswith(f"{verb} ")]
+    named = [word for word in words[1:2] if word in below]
+    if below and not (named or len(words) == 1 or words[1].startswith(("-", "..."))):
+        return "second word"
+    known = FLAGS[" ".join([verb, *named])] if named or not below else set[str]()
+    for word in words[1:]:
+        if word.startswith("-") and len(word) > 1 and not word[1].isdigit():
+            flag = re.sub(r"[=,.;:)].*", "", word)
+            if flag not in known | EVERYWHERE:
+                return flag
+    for recipe in re.findall(r"--config[ =](\w+)", command):
+        if recipe != "YAML" and not (ROOT / f"cxrhf/configs/{recipe}.yaml").is_file():
+            return recipe
+    return ""
 
 
-@every_page(EVERY)
-def test_flags_that_stand_alone_exist(page):
+def test_commands_and_flags_exist():
+    commands = [(name_of(page), command) for page in EVERY for command in commands_of(page)]
+    assert len(commands) > 150
+    assert not [(page, command, unknown(command)) for page, command in commands if unknown(command)]
+
+
+def test_flags_that_stand_alone_exist():
     known = set().union(*FLAGS.values()) | EVERYWHERE | ELSEWHERE
-    for code in spoken(page):
-        for flag in re.findall(r"^--[\w-]+|(?<= )--[\w-]+", code) if code.startswith("--") else ():
-            assert flag in known, code
+    alone = [(name_of(page), code) for page in EVERY for code in spoken(page) if code.startswith("--")]
+    assert not [(page, code) for page, code in alone if not set(re.findall(r"^--[\w-]+|(?<= )--[\w-]+", code)) <= known]
 
 
-@every_page(EVERY)
-def test_files_extras_and_targets_exist(page):
-    text = page.read_text(encoding="utf-8")
-    for path in re.findall(
-        r"`((?:cxrhf|tests|examples|metrics|benchmarks|dataset_scripts|docs)/[\w./]*\w\.\w+)`", text
-    ):
-        assert (ROOT / path).is_file(), path
+def test_files_extras_and_targets_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for extras in re.findall(r"cxrhf\[([\w,]+)\]", text):
-        assert set(extras.split(",")) <= set(project["optional-dependencies"]), extras
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
-    for target in re.findall(r"(?:`|^)make\s+([a-z-]+)", text, flags=re.MULTILINE):
-        assert target in targets, target
+    folders = "cxrhf|tests|examples|metrics|benchmarks|dataset_scripts|docs"
+    for page in EVERY:
+        text = page.read_text(encoding="utf-8")
+        for path in re.findall(rf"`((?:{folders})/[\w./]*\w\.\w+)`", text):
+            assert (ROOT / path).is_file(), (name_of(page), path)
+        for extras in re.findall(r"cxrhf\[([\w,]+)\]", text):
+            assert set(extras.split(",")) <= set(project["optional-dependencies"]), (name_of(page), extras)
+        for target in re.findall(r"(?:`|^)make\s+([a-z-]+)", text, flags=re.MULTILINE):
+            assert target in targets, (name_of(page), target)
 
 
 def test_names_of_methods_pages_exist():
@@ -239,8 +272,9 @@ def test_names_of_methods_pages_exist():
 def test_the_columns_of_results_are_those_of_the_schema():
     from cxrhf.schema import RESULT
 
-    said = next(code for code in spoken(DOCS / "audits.md") if code.startswith("audit, metric"))
-    assert said.split(", ") == RESULT.names
+    page = DOCS / "reference" / "results.md"
+    columns = next(code for code in spoken(page) if code.startswith("audit, metric"))
+    assert columns.split(", ") == RESULT.names
 
 
 def test_every_public_metric_is_in_the_reference():

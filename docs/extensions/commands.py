@@ -1,6 +1,7 @@
 """Sources of the command line -> every command with its settings, for the page of commands and the tests of the docs.
 
-`{commands}` in a page becomes a section for each command: what it says of itself, and its flags as `--help` has them.
+`{commands}` in a page becomes a section for each command: its help, and its flags as `--help` has them. In blocks of
+commands a flag is one word, which a narrow screen does not break.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,7 +93,23 @@ def _default(field: dataclasses.Field[Any]) -> str:
 def setup(app: Any) -> dict[str, bool]:
     """What Sphinx calls; its parts are imported here, so that tests read this file without Sphinx."""
     from docutils import nodes
+    from pygments.filter import Filter
+    from pygments.lexers import BashLexer
+    from pygments.token import Name, Text
     from sphinx.util.docutils import SphinxDirective
+
+    class Flags(Filter):
+        """Text of a command -> the same with each flag as a token, whose class site.css knows."""
+
+        def filter(self, lexer: Any, stream: Iterator[tuple[Any, str]]) -> Iterator[tuple[Any, str]]:
+            for kind, value in stream:
+                parts = re.split(r"(?<!\S)(--?[A-Za-z][\w-]*)", value) if kind is Text else [value]
+                yield from ((Name.Attribute if at % 2 else kind, part) for at, part in enumerate(parts) if part)
+
+    class CommandLexer(BashLexer):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.add_filter(Flags())
 
     class Commands(SphinxDirective):
         """`{commands}` in a page."""
@@ -138,4 +157,5 @@ def setup(app: Any) -> dict[str, bool]:
         return items
 
     app.add_directive("commands", Commands)
+    app.add_lexer("bash", CommandLexer)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,24 +9,24 @@ from sphinx.util.docutils import SphinxDirective
 
 from cxrhf import schema
 
-# What a row is; the files stand in this order.
+# What a row is, in the order of the page.
 ROWS = {
-    "predictions": "The spine: one row an image, model, seed and finding.",
-    "results": "One row a reported number.",
-    "images": "One row an image. A column for each finding follows, with the raw label: 1, 0, -1 (uncertain), null.",
+    "predictions": "One row for each image, model, seed and finding. All other stages read or add to this table.",
+    "results": "One row for each reported number.",
+    "images": "One row for each image. Columns of raw labels follow, one for each finding: 1, 0, -1 (uncertain), null.",
     "notes": "Each note once.",
-    "attributes": "What lies in a picture: one row an image and name (drain, ecg_wires, ...).",
-    "characteristics": "What a network says of sex=F, race=black, view=AP: as predictions.",
-    "embeddings": "One vector an image and model; without a finding it is of the penultimate layer.",
-    "generations": "One row an image, model and way of decoding.",
-    "scores": "What an encoder says of a report.",
-    "report_vectors": "A vector a report; of references the strategy is `reference`.",
+    "attributes": "What an image shows besides findings: one row for each image and name (drain, ecg_wires, ...).",
+    "characteristics": "Predictions of sex=F, race=black, view=AP and so on, as in predictions.",
+    "embeddings": "One embedding for each image and model; without a finding it is from the penultimate layer.",
+    "generations": "One row for each image, model and decoding strategy.",
+    "scores": "Scores of a report by an encoder.",
+    "report_vectors": "An embedding of each report; for references the strategy is `reference`.",
     "curves": "Points of curves.",
     "words": "Words of reports by group.",
-    "slices": "Which image lies in which slice: rows of patients, they stay with the data.",
-    "points": "Places in maps of vectors: rows of patients, they stay with the data.",
+    "slices": "The slice of each image: rows of patients, they stay with the data.",
+    "points": "Positions in maps of embeddings: rows of patients, they stay with the data.",
     "gallery": "Thumbnails, only of data that may be shown.",
-    "attrition": "What every step of a build left.",
+    "attrition": "What every step of a build kept.",
 }
 
 

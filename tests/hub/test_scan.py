@@ -551,7 +551,7 @@ def test_planted_in_a_metric(text: str) -> None:
 
 @pytest.mark.parametrize("folder", ["docs", "dataset_scripts", "model_cards"])
 def test_our_texts_pass(folder: str) -> None:
-    # docs/zeroshot.md shows prompts, which read like reports; it is not published.
+    # docs/tasks/zeroshot.md shows prompts, which read like reports; it is not published.
     files = [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in {".md", ".yaml"}]
     pieces = [Piece(path.name, path) for path in files if path.name != "zeroshot.md"]
     assert [str(leak) for leak in scan(artefact(*pieces, known=Known()))] == []

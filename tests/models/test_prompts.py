@@ -76,7 +76,7 @@ mass: {positive: a mass, negative: no mass}
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "zeroshot.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "tasks" / "zeroshot.md").read_text(encoding="utf-8")
     example = page.split("```yaml\n")[1].split("```")[0]
     assert set(read_prompts(write(tmp_path, example))) == {"pleural_effusion", "bone_cyst"}
 
