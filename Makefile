@@ -12,7 +12,7 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 # Where a shell forbids bytecode, every process of the tests would compile all sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-slow bench golden readme gallery docs lint check format clean
+.PHONY: demo test test-slow bench golden results gallery docs lint check format clean
 
 # A stamp per set of requirements, inside the environment, so that a changed pin installs again and nothing else does.
 REQUIREMENTS := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
@@ -70,9 +70,9 @@ golden: $(CORE)
 bench: $(BENCH)
 	$(PY) -m benchmarks
 
-# The README's first numbers and figure, from the NIH file.
-readme: $(CORE)
-	$(PY) -m docs.real_case
+# Numbers, tables and figures of the README and the task pages. STEPS="nih compare" makes some of them.
+results: $(CORE)
+	$(PY) -m docs.results $(STEPS)
 
 # Three finished pages to open from the documentation.
 GALLERY := build/gallery/gallery

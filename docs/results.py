@@ -26,6 +26,8 @@ import polars as pl
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 INPUT = ROOT / "examples" / "nih_predictions.csv.gz"
+FIGURE = DOCS / "waterfall.svg"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 RESULT = re.compile(r"<!-- made by make results: (\S+) (\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
 MODELS = ("nih_predictions", "context")  # of nih_compared
 FOUR = ["cardiomegaly", "pleural_effusion", "pneumothorax", "hernia"]
@@ -84,6 +86,23 @@ class Rows:
 
 
 # NIH ChestX-ray14 and a public reproduction of CheXNet.
+
+
+def nih_headline(at: Path) -> str:
+    """The first numbers of the README; its first figure beside them."""
+    figure = at / "runs/nih/figures/waterfall.svg"
+    FIGURE.write_text(figure.read_text(encoding="utf-8"), encoding="utf-8")
+    rows = Rows(at / "runs/nih", "reweighted")
+    whole = rows.row("auroc", finding="macro")
+    overall, context, equal = (
+        rows.row(metric, finding="macro")["value"] for metric in ("auroc", "auroc_context", "auroc_att")
+    )
+    return (
+        f"On {whole['n']:,} NIH images of {whole['n_patients']:,} patients, a public reproduction of CheXNet reaches a "
+        f"mean AUROC of **{overall:.3f}**.\nAge, sex, view and the labels of earlier images alone, without the image, "
+        f"reach **{context:.3f}**.\nWith these held equal between positives and negatives, the model reaches "
+        f"**{equal:.3f}**."
+    )
 
 
 def nih_context(at: Path) -> str:
@@ -279,7 +298,7 @@ SIMULATED = "python -m cxrhf.data.synthetic mimic twin --patients 1000 --no-pixe
 STEPS = {
     "nih": Step(
         ("cxrhf audit examples/nih_predictions.csv.gz --pretest from:age,sex,view,prior_labels --out runs/nih",),
-        (nih_context, nih_enough, nih_subgroups, nih_gaps),
+        (nih_headline, nih_context, nih_enough, nih_subgroups, nih_gaps),
     ),
     "compare": Step(
         (
@@ -367,7 +386,7 @@ def run(command: str, at: Path) -> None:
 
 def write(result: str, digest: str, text: str) -> None:
     """Put a result into the page that has its place."""
-    for page in DOCS.rglob("*.md"):
+    for page in PAGES:
         old = page.read_text(encoding="utf-8")
         block = f"<!-- made by make results: {result} {digest} -->\n{text}\n<!-- end -->"
         new = RESULT.sub(lambda found: block if found[1] == result else found[0], old)  # noqa: B023

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from cxrhf import cli
-from docs.real_case import FIGURE, PREDICTIONS, audit, sentence
+from docs.results import FIGURE, INPUT, nih_headline
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -48,22 +48,20 @@ REPORTS = [
 ]
 
 
-def test_numbers_and_figure_are_those_of_the_nih_file():
-    """Point estimates do not depend on the number of resamples, so a quick audit gives those of `make readme`."""
-    found = sentence(audit(n_resamples=10, only="context,reweighted"))
+def test_the_nih_audit_gives_the_numbers_and_the_figure(tmp_path, monkeypatch, capsys):
+    """Point estimates do not depend on the number of resamples."""
+    (tmp_path / "examples").mkdir()
+    shutil.copy(INPUT, tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*NIH.split()[1:], "--n-resamples", "10", "--out", "runs/nih"]) == 0
+    assert Path(capsys.readouterr().out.strip().splitlines()[-1]).is_file()
+    monkeypatch.setattr("docs.results.FIGURE", tmp_path / "waterfall.svg")
+    found = nih_headline(tmp_path)
     assert found in README
-    figure = re.search(r"Mean of findings, overall: ([\d.]+).*?alone: ([\d.]+).*?equal: ([\d.]+)",
-                       FIGURE.read_text(), re.DOTALL)  # fmt: skip
+    pattern = r"Mean of findings, overall: ([\d.]+).*?alone: ([\d.]+).*?equal: ([\d.]+)"
+    figure = re.search(pattern, FIGURE.read_text(), re.DOTALL)
     assert figure is not None
     assert list(figure.groups()) == re.findall(r"\*\*([\d.]+)\*\*", found)
-
-
-def test_the_nih_audit_runs_as_written(tmp_path, monkeypatch, capsys):
-    (tmp_path / "examples").mkdir()
-    shutil.copy(PREDICTIONS, tmp_path / "examples")
-    monkeypatch.chdir(tmp_path)
-    assert cli.main([*NIH.split()[1:], "--n-resamples", "10"]) == 0
-    assert Path(capsys.readouterr().out.strip().splitlines()[-1]).is_file()
 
 
 def test_python_blocks_run_and_make_their_point(capsys, tmp_path, monkeypatch):
