@@ -31,7 +31,7 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> str:
     """Write a file; the sha256 of what was written."""
     for name, each in tensors.items():
         if each.dtype not in _NAMES:
-            raise CxrhfError(f"{name} cannot be written", got=each.dtype, allowed=", ".join(map(str, _NAMES)))
+            raise CxrhfError(f"dtype of {name}", got=each.dtype, allowed=" or ".join(map(str, _NAMES)))
     order = sorted(tensors, key=lambda name: (-_step(tensors[name]), -tensors[name].nbytes, name))
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}  # transformers asks for it
     at = 0
