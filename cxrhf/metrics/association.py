@@ -119,7 +119,7 @@ def cad_each(reference: GroupCounts, prediction: GroupCounts, **options: Any) ->
     """Each group (positive) against all the others together; tests are corrected within each comparison."""
     names = sorted({*reference, *prediction})
     if len(names) < 2:
-        raise InputError(f"groups are {names}, allowed: two or more")
+        raise InputError(f"groups: expected at least two, got {names}")
     for what, side in (("reference", reference), ("prediction", prediction)):
         for name, counts in side.items():
             _row(counts, (), f"{what}[{name!r}]")
@@ -232,7 +232,7 @@ def _row(counts: Mapping[str, int], words: Sequence[str], name: str) -> NDArray[
     """The counts of one group in the order of the vocabulary."""
     for word, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
-            raise InputError(f"{name}[{word!r}] is {count!r}, allowed: a whole number >= 0")
+            raise InputError(f"{name}[{word!r}]: expected a whole number >= 0, got {count!r}")
     return np.array([counts.get(word, 0) for word in words], dtype=np.int64)
 
 

@@ -36,9 +36,9 @@ def association(counts_a: ArrayLike, counts_b: ArrayLike, alpha: float = 0.1) ->
     """
     a, b = as_word_counts(counts_a, "counts_a"), as_word_counts(counts_b, "counts_b")
     if a.shape != b.shape:
-        raise InputError(f"counts_a has shape {a.shape} but counts_b has {b.shape}; both count the same words")
+        raise InputError(f"counts_b: expected shape {a.shape} as in counts_a, got {b.shape}")
     if not alpha > 0:
-        raise InputError(f"alpha is {alpha!r}, allowed: a number > 0")
+        raise InputError(f"alpha: expected a number > 0, got {alpha!r}")
     return log_ratio(a.astype(np.float64), b.astype(np.float64), alpha)
 
 
@@ -206,9 +206,9 @@ def as_word_counts(counts: ArrayLike, name: str) -> Counts:
     """Whole numbers >= 0 as int64, or an InputError with the first position that is none."""
     raw = np.asarray(counts)
     if raw.dtype.kind not in "biuf" and raw.size:
-        raise InputError(f"{name} holds {raw.ravel().tolist()[0]!r} ({raw.dtype}), allowed: whole numbers >= 0")
+        raise InputError(f"{name}: expected whole numbers >= 0, got {raw.ravel().tolist()[0]!r} ({raw.dtype})")
     bad = ~((raw >= 0) & (raw < 2**53) & (raw == np.floor(raw)))
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise InputError(f"{name}{list(where)} is {raw[where].item()!r}, allowed: whole numbers >= 0")
+        raise InputError(f"{name}{list(where)}: expected a whole number >= 0, got {raw[where].item()!r}")
     return raw.astype(np.int64)

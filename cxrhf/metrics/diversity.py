@@ -185,8 +185,8 @@ def _values(texts: list[str], sample: int | None, seed: int) -> Diversity:
     worded = got.n_texts - got.n_empty
     why = {
         "template_diversity": "undefined: no texts",
-        "type_token_ratio": f"undefined: no word in {got.n_texts} texts",
-        "self_bleu": f"undefined: 2 texts with a word are needed, got {worded} of {got.n_texts}",
+        "type_token_ratio": f"undefined: no words in {got.n_texts} texts",
+        "self_bleu": f"undefined: at least 2 texts with words are required, got {worded} of {got.n_texts}",
     }
     return Diversity(counts, value, {name: why[name] for name in MEASURES if np.isnan(value[name])}, {}, {})
 
@@ -207,14 +207,17 @@ def _interval(name: str, value: float, parts: Floats, patients: int, alone: int,
     if np.isnan(value):
         return _NO_ENDS, ""
     if patients < FEW_PATIENTS:
-        return _NO_ENDS, f"no interval: {FEW_PATIENTS} patients are needed, got {patients}"
+        return _NO_ENDS, f"no interval: at least {FEW_PATIENTS} patients are required, got {patients}"
     if np.isnan(parts).any():
-        return _NO_ENDS, f"no interval: {name} is undefined in some quarter of the patients, too few texts have a word"
+        return (
+            _NO_ENDS,
+            f"no interval: {name} is undefined in a quarter of the patients because too few texts have words",
+        )
     if name == "type_token_ratio" and alone < FEW_ALONE:  # nobody knows how many words an unusual patient brings
-        return _NO_ENDS, f"no interval: {FEW_ALONE} patients with a word of their own are needed, got {alone}"
+        return _NO_ENDS, f"no interval: at least {FEW_ALONE} patients with a unique word are required, got {alone}"
     variance = _variance(parts, patients)
     if variance == 0 and name != "template_diversity" and not (name == "self_bleu" and value == 1):
-        return _NO_ENDS, "no interval: all parts of the corpus give the same value, so its spread cannot be seen"
+        return _NO_ENDS, "no interval: all parts of the corpus give the same value, so its spread cannot be estimated"
     trials = value * (1 - value) / variance if variance > 0 and 0 < value < 1 else float(patients)
     if alone < FEW_ALONE:  # a corpus of templates: what share of patients may be unlike all of them?
         trials = min(trials, float(patients))

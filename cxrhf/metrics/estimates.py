@@ -130,11 +130,11 @@ def study(
     for name in asked:
         find_metric(name)
         if name != "matched_auroc" and name not in _POINT:
-            raise InputError(f"metric is {name!r}, allowed: {', '.join((*_POINT, 'matched_auroc'))}")
+            raise InputError(f"metric: expected {', '.join(_POINT)} or matched_auroc, got {name!r}")
         known = [each for each in (METRICS[name].option, _VARIANT.get(name)) if each]
         for key in asked[name]:
             if key not in known:
-                raise InputError(f"{name} takes no option {key!r}, allowed: {', '.join(known) or 'none'}")
+                raise InputError(f"options of {name}: expected {', '.join(known) or 'none'}, got {key!r}")
     values = {name: np.empty(n_labels) for name in asked}
     units: dict[str, list[UnitCount]] = {name: [] for name in asked}
     reasons: dict[str, list[str | None]] = {name: [] for name in asked}
@@ -253,8 +253,8 @@ def _beyond_engine(name: str, options: Mapping[str, Any]) -> bool:
     for key, value in other.items():
         if key == "method" and value != _ENGINE[key]:
             raise InputError(
-                f"n_resamples is given with method={value!r}, allowed: intervals for method='exact' only, because "
-                f"{value!r} counts rows and a drawn row may count twice"
+                f"n_resamples requires method='exact', got method={value!r}, which counts rows, and a resampled row "
+                "may count twice"
             )
     return any(value != _ENGINE[key] for key, value in other.items())
 
@@ -293,7 +293,7 @@ def mean_note(names: Sequence[str], values: Sequence[float], kept: Sequence[int]
     """
     rare = [names[k] for k, value in enumerate(values) if np.isfinite(value) and k not in kept]
     more = f" and {len(rare) - 10:,} more" if len(rare) > 10 else ""
-    out = f"; left out for fewer than {FEW} patients of a class: {', '.join(rare[:10])}{more}" if rare else ""
+    out = f"; excluded for fewer than {FEW} patients of a class: {', '.join(rare[:10])}{more}" if rare else ""
     return f"mean of {len(kept)} of {among or len(names)} findings{out}"
 
 

@@ -92,7 +92,7 @@ def count_units(y: ArrayLike, clusters: ArrayLike | None = None, weight: ArrayLi
     """
     labels = as_labels(y, masked=True)
     if labels.ndim != 1:
-        raise InputError(f"y has {labels.ndim} dimensions, allowed: one label at a time")
+        raise InputError(f"y: expected a 1-D array of one label, got shape {labels.shape}")
     unit = patient_numbers(clusters, len(labels))
     same_length(y=labels, clusters=unit)
     mass = as_weights(weight, len(labels))
@@ -212,13 +212,13 @@ def interval(
 
 def _lonely(patients: int) -> str:
     """The spread between patients cannot be seen in fewer than two."""
-    return f"undefined: {patients} patient{'' if patients == 1 else 's'} to tell the spread from"
+    return f"undefined: only {patients} patient{'' if patients == 1 else 's'} to estimate the spread from"
 
 
 def _defined(replicates: ArrayLike) -> tuple[Floats, int, int]:
     values = np.asarray(replicates, dtype=np.float64)
     if values.ndim != 1:
-        raise InputError(f"replicates has {values.ndim} dimensions, allowed: those of one value at a time")
+        raise InputError(f"replicates: expected a 1-D array of one value, got shape {values.shape}")
     kept = values[~np.isnan(values)]
     return kept, len(values) - len(kept), len(values)
 

@@ -80,7 +80,7 @@ def document_terms(texts: Iterable[str], vocabulary: Iterable[str] | None = None
         columns = as_texts(vocabulary, "vocabulary")
         if len(set(columns)) < len(columns):
             twice = next(word for i, word in enumerate(columns) if word in columns[:i])
-            raise InputError(f"vocabulary holds {twice!r} twice, allowed: every word once")
+            raise InputError(f"vocabulary: expected each word once, got {twice!r} twice")
     place = {word: column for column, word in enumerate(columns)}
     column_of = np.array([place.get(word, -1) for word in found], dtype=np.int64)
     column = column_of[tokens]
@@ -173,7 +173,7 @@ def self_bleu(
     """
     order = as_count(max_order, "max_order")
     if not 0 <= smoothing <= 1:
-        raise InputError(f"smoothing is {smoothing!r}, allowed: a number from 0 to 1")
+        raise InputError(f"smoothing: expected a number from 0 to 1, got {smoothing!r}")
     corpus = [text for text in as_texts(texts) if len(_numbers(text))]
     corpus = [corpus[i] for i in drawn_texts(len(corpus), sample, seed)]
     if len(corpus) < 2:
@@ -271,7 +271,7 @@ def semantic_diversity(vectors: ArrayLike) -> float:
     """
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or not np.isfinite(rows).all():
-        raise InputError(f"vectors has shape {rows.shape}, allowed: a finite 2-D array, one row a report")
+        raise InputError(f"vectors: expected a finite 2-D array with one row per report, got shape {rows.shape}")
     size = np.linalg.norm(rows, axis=1)
     unit = rows[size > 0] / size[size > 0, None]
     n = len(unit)

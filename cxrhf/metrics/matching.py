@@ -162,7 +162,7 @@ def _context(y: ArrayLike, pretest: ArrayLike, caliper: float | None) -> tuple[F
     q = as_probabilities(pretest, "pretest")
     same_length(y=labels, pretest=q)
     if caliper is not None and not caliper > 0:
-        raise InputError(f"caliper is {caliper!r}, allowed: a number above 0, or None for no limit")
+        raise InputError(f"caliper: expected a number above 0 or None for no limit, got {caliper!r}")
     return labels, q, np.inf if caliper is None else float(caliper)
 
 

@@ -28,7 +28,7 @@ def _adjusted(p: ArrayLike, rule: Callable[[Floats], Floats]) -> Floats:
     bad = (values < 0) | (values > 1)
     if bad.any():
         where = int(np.argmax(bad.ravel()))
-        raise InputError(f"p[{where}] is {values.ravel()[where]!r}, allowed: p values from 0 to 1, or NaN")
+        raise InputError(f"p[{where}]: expected a p value from 0 to 1 or NaN, got {values.ravel()[where]!r}")
     result = np.full(values.shape, np.nan)
     tested = ~np.isnan(values)
     if tested.any():
@@ -94,7 +94,7 @@ def max_t(point: ArrayLike, replicates: ArrayLike, level: float = 0.95, null: fl
     draws = np.asarray(replicates, dtype=np.float64)
     if draws.ndim != 2 or values.shape != draws.shape[1:]:
         raise InputError(
-            f"replicates has shape {draws.shape} and point {values.shape}; allowed: (n_resamples, k) and (k,)"
+            f"replicates and point: expected shapes (n_resamples, k) and (k,), got {draws.shape} and {values.shape}"
         )
     nothing = np.full(values.shape, np.nan)
     usable = ~np.isnan(values) & ((~np.isnan(draws)).sum(axis=0) >= 2)

@@ -250,7 +250,7 @@ def youden_threshold(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None
 
 def _as_threshold(threshold: float) -> float:
     if isinstance(threshold, (bool, str)) or np.isnan(threshold):
-        raise InputError(f"threshold is {threshold!r}, allowed: a number (infinity calls nothing positive)")
+        raise InputError(f"threshold: expected a number (infinity for no predicted positives), got {threshold!r}")
     return float(threshold)
 
 

@@ -55,7 +55,7 @@ def overlap_scores(references: Iterable[str], generated: Iterable[str], smoothin
     [0.6, 0.6, 0.2412]
     """
     if not 0 <= smoothing <= 1:
-        raise InputError(f"smoothing is {smoothing!r}, allowed: a number from 0 to 1")
+        raise InputError(f"smoothing: expected a number from 0 to 1, got {smoothing!r}")
     pairs = _pairs(references, generated)
     matches = _matches(pairs, ORDERS)
     shares = {
@@ -114,7 +114,7 @@ def sentence_bleu(
     """
     order = as_count(max_order, "max_order")
     if not 0 <= smoothing <= 1:
-        raise InputError(f"smoothing is {smoothing!r}, allowed: a number from 0 to 1")
+        raise InputError(f"smoothing: expected a number from 0 to 1, got {smoothing!r}")
     pairs = _pairs(references, generated)
     return _bleu(_matches(pairs, order), pairs, smoothing)[pairs.row]
 
@@ -162,7 +162,7 @@ class _Pairs(NamedTuple):
 def _pairs(references: Iterable[str], generated: Iterable[str]) -> _Pairs:
     wanted, made = as_texts(references, "references"), as_texts(generated, "generated")
     if len(wanted) != len(made):
-        raise InputError(f"references has {len(wanted)} reports but generated has {len(made)}; they must be equal")
+        raise InputError(f"generated: expected {len(wanted)} reports as in references, got {len(made)}")
     number: dict[str, int] = {}
     both = [
         np.array([number.setdefault(text, len(number)) for text in texts], dtype=np.int64) for texts in (wanted, made)

@@ -127,7 +127,7 @@ def _differences(
     """The observed difference, then the shuffled ones."""
     entry, key = find_metric(metric), stream_key(seed)
     if entry.matched:
-        raise InputError(f"{metric} has no permutation test; use the bootstrap")
+        raise InputError(f"{metric} has no permutation test. Use the bootstrap.")
     value = entry.default if option is None else float(option)
     out = np.empty(n_permutations + 1)
     if entry.code != SUMS:
@@ -217,13 +217,13 @@ def groups_permutation_test(
     same_length(y=labels, group=raw)
     names, side_of_row = np.unique(raw, return_inverse=True)
     if len(names) != 2:
-        raise InputError(f"group has {len(names)} distinct values, allowed: exactly 2")
+        raise InputError(f"group: expected exactly 2 distinct values, got {len(names)}")
     unit = _units(clusters, len(labels))
     side = np.zeros(int(unit.max()) + 1, dtype=np.int64)
     side[unit] = side_of_row
     mixed_rows = np.flatnonzero(side[unit] != side_of_row)
     if len(mixed_rows):
-        raise InputError(f"group[{int(mixed_rows[0])}] differs from another row of the same patient; one group each")
+        raise InputError(f"group[{int(mixed_rows[0])}]: expected one group per patient, got two for a patient")
     ranked = rank_rows(labels, scores, weights)
     arm = np.zeros(len(ranked.y), dtype=np.int64)
     out = _differences(metric, option, ranked, unit[ranked.order], arm, side, False, n_permutations, seed)

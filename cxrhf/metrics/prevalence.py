@@ -110,7 +110,7 @@ def _sorted(y: Floats, p: Floats, weight: Floats, thresholds: Floats) -> _Sorted
     same_length(y=y, p=p, weight=weight)
     if not y.shape == p.shape == weight.shape or len(thresholds) != y.shape[1]:
         shapes = f"{y.shape}, {p.shape}, {weight.shape}, {thresholds.shape}"
-        raise InputError(f"y, p, weight and thresholds have shapes {shapes}, allowed: one column (row) for each label")
+        raise InputError(f"y, p, weight and thresholds: expected one column (row) per label, got shapes {shapes}")
     parts, ys, weights, lasts = [], [], [], []
     cuts = np.zeros(thresholds.shape, dtype=np.int64)
     for label in range(y.shape[1]):

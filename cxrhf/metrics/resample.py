@@ -101,7 +101,7 @@ def bootstrap_many(
         kind = "matched" if each.entry.matched else "sums" if each.entry.code == SUMS else "rows"
         stages.setdefault((each.entry.conditional, kind, each.caliper), []).append(each)
         if each.entry.matched and weight is not None:
-            raise InputError(f"{each.name} takes no weight: a row is in the matched set or not")
+            raise InputError(f"{each.name} takes no weight, because a row is either in the matched set or not")
     walked = any(kind != "sums" for _, kind, _ in stages)
     ranked = [sort_label(columns, label, draws) for label in range(columns.y.shape[1] if walked else 0)]
     engine = _Engine(columns, ranked, draws, workers, _over_stages(progress, len(stages)))
@@ -157,7 +157,7 @@ def _from_matched(
 ) -> dict[str, Floats]:
     """Metrics of the matched set: matched once in each replicate for all of them."""
     if pretest is None:
-        raise InputError(f"{chosen[0].name} needs pretest, the pre-test probability of each row (and label)")
+        raise InputError(f"{chosen[0].name} requires pretest, the pre-test probability of each row (and label)")
     tasks = _tasks(engine, chosen, as_pretest(pretest, np.isnan(engine.columns.y)))
     codes = [each.entry.code for each in chosen]
     found = engine.run(matched_block, (tasks, codes, caliper), (len(tasks), len(codes)), True)
@@ -200,16 +200,16 @@ def _asked(name: str, entry: Metric, given: dict[str, Any], n_labels: int) -> _A
     known = dict.fromkeys(([entry.option] if entry.option else []) + (["caliper"] if entry.matched else []))
     unknown = [key for key, value in given.items() if value is not None and key not in known]
     if unknown:
-        raise InputError(f"{name} takes no option {unknown[0]!r}, allowed: {', '.join(known) or 'none'}")
+        raise InputError(f"options of {name}: expected {', '.join(known) or 'none'}, got {unknown[0]!r}")
     value = None if entry.option in (None, "caliper") else given.get(entry.option)
     option = np.asarray(entry.default if value is None else value, dtype=np.float64)
     if option.shape not in ((), (n_labels,)):
         raise InputError(
-            f"{name} has {entry.option} of shape {option.shape}, allowed: a number, or one for each label ({n_labels})"
+            f"{entry.option} of {name}: expected one number or one per label ({n_labels}), got shape {option.shape}"
         )
     caliper = given.get("caliper")
     if caliper is not None and not caliper > 0:
-        raise InputError(f"caliper is {caliper!r}, allowed: a number above 0, or None for no limit")
+        raise InputError(f"caliper: expected a number above 0 or None for no limit, got {caliper!r}")
     return _Asked(name, entry, np.broadcast_to(option, n_labels), np.inf if caliper is None else float(caliper))
 
 

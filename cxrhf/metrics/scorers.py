@@ -83,15 +83,15 @@ def scorer(metric: str, **options: Any) -> Any:
     entry = find_metric(metric)
     allowed = [name for name in METRICS if name in _FUNCTIONS]
     if metric not in _FUNCTIONS:
-        why = "picks its threshold on the rows it scores" if entry.higher_is_better else "has no better direction"
-        why = "is a metric of the bootstrap alone" if entry.matched else why
-        raise InputError(f"metric is {metric!r}, which {why}, allowed: {', '.join(allowed)}")
+        why = "chooses its threshold on the rows it scores" if entry.higher_is_better else "has no better direction"
+        why = "is only available in the bootstrap" if entry.matched else why
+        raise InputError(f"metric: expected {', '.join(allowed)}, got {metric!r}, which {why}")
     if entry.option is not None and np.isfinite(entry.default):
         options = {entry.option: entry.default} | options
     known = [name for name in inspect.signature(_FUNCTIONS[metric]).parameters if name not in _ROWS]
     for name in options:
         if name not in known:
-            raise InputError(f"{metric} takes no option {name!r}, allowed: {', '.join(known) or 'none'}")
+            raise InputError(f"options of {metric}: expected {', '.join(known) or 'none'}, got {name!r}")
     matched = metric == "matched_auroc"
     # A bad value is refused now, by the function itself, and not fold by fold.
     _FUNCTIONS[metric]([0, 1], [0.25, 0.75], **({"pretest": [0.5, 0.5]} if matched else {}), **options)
@@ -127,8 +127,8 @@ def context_score(
     """A metric that needs the pre-test probability of each row."""
     if pretest is None:
         raise InputError(
-            f"{metric} needs pretest for the rows it scores. Next: sklearn.set_config(enable_metadata_routing=True), "
-            f"scorer({metric!r}).set_score_request(pretest=True), and pass params={{'pretest': ...}}"
+            f"{metric} requires pretest for the rows it scores. Call sklearn.set_config(enable_metadata_routing=True) "
+            f"and scorer({metric!r}).set_score_request(pretest=True), and pass params={{'pretest': ...}}."
         )
     return _value(metric, y_true, y_score, {"pretest": pretest}, options)
 

@@ -73,7 +73,7 @@ def measure_labels(
         if any("note" in entry for entry in each["groups"].values())
     ]
     if lacking:
-        out["subgroup_rates_note"] = f"means leave out what is undefined for a group in {', '.join(lacking)}"
+        out["subgroup_rates_note"] = f"means exclude values that are undefined for a group in {', '.join(lacking)}"
     return out
 
 

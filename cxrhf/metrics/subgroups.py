@@ -84,14 +84,14 @@ class GroupRows(NamedTuple):
 
 def _as_groups(groups: Iterable[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     if isinstance(groups, str) or not isinstance(groups, Iterable):
-        raise InputError(f"groups is {groups!r}, allowed: one group for each row")
+        raise InputError(f"groups: expected one group per row, got {groups!r}")
     values = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     for i, each in enumerate(values):
         if isinstance(each, (list, np.ndarray)):
-            raise InputError(f"groups[{i}] is {each!r}, allowed: one name or number for each row")
+            raise InputError(f"groups[{i}]: expected a name or number, got {each!r}")
         if is_missing(each):
             raise InputError(
-                f"groups[{i}] is {each!r}: every row needs a group; name the unknown ones, for example 'unknown'"
+                f"groups[{i}]: expected a group in every row, got {each!r}. Name unknown groups, for example 'unknown'."
             )
     text = [str(each) for each in values]
     names = tuple(sorted(set(text)))
@@ -102,7 +102,7 @@ def _as_groups(groups: Iterable[Any]) -> tuple[NDArray[np.int64], tuple[str, ...
 def as_rows(y: ArrayLike, p: ArrayLike, groups: Iterable[Any], weight: ArrayLike | None) -> GroupRows:
     labels = as_labels(y, masked=True)
     if labels.ndim != 1:
-        raise InputError(f"y has {labels.ndim} dimensions (shape {labels.shape}), allowed: one label at a time")
+        raise InputError(f"y: expected a 1-D array of one label, got shape {labels.shape}")
     null = np.isnan(labels)
     scores = as_scores(where_labelled(p, null, "p"))
     code, names = _as_groups(groups)
@@ -173,7 +173,7 @@ def _reason(sentence: str | None) -> str:
 def _gap(name: str, groups: tuple[str, ...], values: list[float]) -> Gap:
     defined = [k for k, value in enumerate(values) if not np.isnan(value)]
     if len(defined) < 2:
-        note = f"{name} gap is undefined: {name} is defined in {len(defined)} of {len(groups)} groups, a gap needs two"
+        note = f"{name} gap is undefined: {name} is defined in {len(defined)} of {len(groups)} groups, two are required"
         return Gap(float("nan"), None, None, note)
     highest = max(defined, key=lambda k: values[k])
     lowest = min(reversed(defined), key=lambda k: values[k])  # from behind: equal groups still make a pair of two

@@ -61,7 +61,7 @@ def _context_input(y: ArrayLike, pretest: ArrayLike, clip: float) -> tuple[Float
     same_length(y=labels, pretest=q)
     if not 0 < clip < 0.5:
         raise InputError(
-            f"clip is {clip!r}, allowed: above 0 (a probability of 0 or 1 has no finite weight), below 0.5"
+            f"clip: expected a number above 0 (probabilities 0 and 1 have no finite weight) and below 0.5, got {clip!r}"
         )
     return labels, np.clip(q, clip, 1 - clip)
 
@@ -178,9 +178,9 @@ def quantile_groups(
     one_of(rule, "rule", ("midrank", "inclusive"))
     low, high = (as_fraction(c, "cuts") for c in cuts)
     if low > high:
-        raise InputError(f"cuts is {cuts!r}, allowed: two ascending fractions")
+        raise InputError(f"cuts: expected two ascending fractions, got {cuts!r}")
     if rule == "inclusive" and weight is not None:
-        raise InputError("rule is 'inclusive' with weight, allowed with weight: 'midrank'")
+        raise InputError("rule: expected 'midrank' with weight, got 'inclusive'")
     mass = as_weights(weight, len(q))
     if mass.sum() == 0:
         none = np.zeros(len(q), dtype=np.bool_)

@@ -56,9 +56,9 @@ def _unit(vectors: ArrayLike, name: str) -> NDArray[np.float64]:
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
         raise InputError(
-            f"{name} has shape {rows.shape}, allowed: a finite 2-D array, one row a word, at least one word"
+            f"{name}: expected a finite 2-D array with one row per word and at least one word, got shape {rows.shape}"
         )
     size = np.linalg.norm(rows, axis=1, keepdims=True)
     if not size.all():
-        raise InputError(f"{name}[{int(np.argmin(size))}] is a vector of zeros, allowed: vectors with a direction")
+        raise InputError(f"{name}[{int(np.argmin(size))}]: expected a non-zero vector, got zeros")
     return rows / size

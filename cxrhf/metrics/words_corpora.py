@@ -42,7 +42,7 @@ class Corpora:
     def against_rest(self, group: str) -> Corpora:
         """Two groups: the named one (positive), and all others together."""
         if group not in self.groups:
-            raise InputError(f"group is {group!r}, allowed: {', '.join(map(repr, self.groups))}")
+            raise InputError(f"group: expected {' or '.join(map(repr, self.groups))}, got {group!r}")
         code = np.where(self.group == self.groups.index(group), 0, 1)
         return self.split(code, (group, f"not {group}"))
 
@@ -97,7 +97,7 @@ def corpora(
     owners = list(range(n)) if patients is None else _present(patients, "patients")
     for what, length in (("generated", len(predictions)), ("groups", len(names)), ("patients", len(owners))):
         if length != n:
-            raise InputError(f"reference has {n} rows but {what} has {length}; they must be equal")
+            raise InputError(f"{what}: expected {n} rows as in reference, got {length}")
     both = document_terms(references + predictions, stop=stop)
     group_names = tuple(sorted(set(names)))
     place = {name: i for i, name in enumerate(group_names)}
@@ -118,15 +118,15 @@ def pair_of(names: set[str], groups: tuple[str, str] | None) -> tuple[str, str]:
     """The two groups to compare, in order: those asked for, or the only two there are, by alphabet."""
     if groups is None:
         if len(names) != 2:
-            hint = "Name two of them, or compare each against the rest (cad_each, Corpora.against_rest)"
-            raise InputError(
-                f"there are {len(names)} groups ({', '.join(sorted(names)) or 'none'}), allowed: 2. {hint}"
-            )
+            hint = "Name two of them, or compare each against the rest (cad_each, Corpora.against_rest)."
+            raise InputError(f"groups: expected 2, got {len(names)} ({', '.join(sorted(names)) or 'none'}). {hint}")
         first, second = sorted(names)
         return first, second
     first, second = groups
     if first == second or not {first, second} <= names:
-        raise InputError(f"groups is {groups!r}, allowed: two different ones of {', '.join(map(repr, sorted(names)))}")
+        raise InputError(
+            f"groups: expected two different ones of {', '.join(map(repr, sorted(names)))}, got {groups!r}"
+        )
     return first, second
 
 
@@ -134,5 +134,5 @@ def _present(values: Sequence[Any], name: str) -> list[Any]:
     rows = list(values)
     for position, value in enumerate(rows):
         if is_missing(value):
-            raise InputError(f"{name}[{position}] is {value!r}, allowed: a value. Drop rows without {name} first")
+            raise InputError(f"{name}[{position}]: expected a value, got {value!r}. Drop rows without {name} first.")
     return rows

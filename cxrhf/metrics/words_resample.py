@@ -118,7 +118,7 @@ def permute_groups(
     two = PatientCounts(texts, alpha, n_resamples, batch)
     if (two.membership == 3).any():
         who = two.patients[int(np.argmax(two.membership == 3))]
-        raise InputError(f"patient {who!r} has reports in both groups, allowed: one group a patient to permute labels")
+        raise InputError(f"groups: a permutation test requires one group per patient, got patient {who!r} in both")
     is_first = two.membership == 1
     (rng,) = _streams(seed, 1)
     sides = [two.reference[0] + two.reference[1], two.prediction[0] + two.prediction[1]]

@@ -94,7 +94,8 @@ def load_saved(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
     except ConfigError as error:
         written = about["versions"].get("timm", "?")
         raise RunError(
-            f"{folder}: the network cannot be created with this version of timm: {error}",
+            f"{folder}: the installed version of timm cannot create the network",
+            got=error.got or error.what,
             next_step=f"pip install timm=={written}",
         ) from None
     model.load_state_dict(read_tensors(weights, AGAIN))

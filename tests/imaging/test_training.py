@@ -262,7 +262,7 @@ def test_a_finding_without_positives_is_left_out_and_said(
         pq.write_table(table, path)
     words = ["--findings", "edema,support_devices", "--epochs", "1"]
     assert run("train", folder, "--out", tmp_path / "run", *TINY, *words) == 0
-    assert "note: edema is left out: none of" in capsys.readouterr().out
+    assert "note: edema is excluded: none of" in capsys.readouterr().out
     _, about = load_saved(tmp_path / "run/models/seed-0")
     assert about["outputs"] == ["support_devices"]
     assert run("train", folder, "--out", tmp_path / "other", *TINY, "--findings", "edema") == 2
@@ -315,7 +315,7 @@ def test_the_same_command_goes_on_and_then_leaves_it(
     assert run(*words) == 0
     weights = (tmp_path / "run/models/seed-0/model.safetensors").stat().st_mtime_ns
     assert run(*words) == 0
-    assert "seed 0 is trained already" in capsys.readouterr().err
+    assert "seed 0 is already trained" in capsys.readouterr().err
     assert (tmp_path / "run/models/seed-0/model.safetensors").stat().st_mtime_ns == weights
     assert run(*words, "--seeds", "0,2") == 0
     assert (tmp_path / "run/models/seed-2").is_dir()
@@ -513,7 +513,7 @@ def test_a_build_may_be_named_otherwise(
     assert run("train", twin, *words) == 0
     monkeypatch.chdir(twin)
     assert run("train", ".", *words) == 0
-    assert "is trained already" in capsys.readouterr().err
+    assert "is already trained" in capsys.readouterr().err
     assert run("train", ".", *words, "--max-images", "50") == 2
 
 
@@ -590,7 +590,7 @@ def test_a_run_that_is_being_written_is_refused(
     folder = tmp_path / "run"
     with held(folder):
         assert run("train", twin, "--out", folder, *FEW, "--overwrite") == 2
-    assert "is being written by another process. Got: cxrhf train" in capsys.readouterr().err
+    assert "another process: got cxrhf train" in capsys.readouterr().err
     assert not folder.exists()
     shutil.copytree(trained, folder)
     for asked in (folder, folder / "models/seed-0"):

@@ -24,6 +24,7 @@ from cxrhf.schema import GENERATION, check
 from cxrhf.writing import plugins
 from cxrhf.writing.scoring import score_run
 from tests.encode.tiny import notes, plain, save_tiny
+from tests.refusals import refused
 
 PLUGIN = """
 def words(references, generated):
@@ -93,8 +94,8 @@ def test_from_the_command_line(bert: str, capsys: pytest.CaptureFixture[str]) ->
     told = capsys.readouterr().out
     assert "\nnext: cxrhf audit runs/words\nruns/words\n" in told
     assert "note: 1 generated reports are empty: BERTScore 0" in told
-    assert "note: 2 of 12 references are empty: no score for their reports" in told
-    assert "note: 2 reports or references without a word have no vector" in told
+    assert any("2 of 12 references are empty" in line for line in told)
+    assert any("2 reports or references without words" in line for line in told)
 
     table = reports()
     expected = bertscore(
@@ -214,8 +215,8 @@ def test_a_plug_in_of_ones_own(bert: str, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("own_scores:short", "own_scores:short gives 1 numbers for 10 pairs of reports"),
-        ("own_scores:texts", "own_scores:texts gives what is no number"),
+        ("own_scores:short", "own_scores:short: expected .*got 1 values for 10 pairs"),
+        ("own_scores:texts", "own_scores:texts: .*not a number"),
         ("own_scores:constant", "own_scores has no function constant"),
         ("own_scores:nothing", "own_scores has no function nothing"),
         ("no_such_module:f1", "cannot be imported .*PYTHONPATH=FOLDER"),
@@ -242,7 +243,7 @@ def test_packages_that_are_not_here(name: str, monkeypatch: pytest.MonkeyPatch) 
     package = {"ratescore": "RaTEScore", "radgraph": "radgraph"}[name]
     monkeypatch.setitem(sys.modules, package, None)  # whether it is installed or not
     folder = make_run(Path("runs/words"))
-    with pytest.raises(CxrhfError, match=f"needs the Python package {package}.*Next: pip install {package}"):
+    with pytest.raises(CxrhfError, match=f"package {package}, .*pip install {package}"):
         score_run(ScoreConfig(str(folder), metrics=(name,)), lambda line: None)
 
 
@@ -268,7 +269,7 @@ def test_ratescore_is_asked_pair_by_pair_on_local_weights(bert: str, monkeypatch
     monkeypatch.setitem(sys.modules, "RaTEScore.utils", utils)
     folder = make_run(Path("runs/words"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(CxrhfError, match="needs Angelakeke/RaTE-NER-Deberta, which is not on this machine"):
+    with refused(CxrhfError, "ratescore", "Angelakeke/RaTE-NER-Deberta", fix="hf download"):
         score_run(ScoreConfig(str(folder), metrics=("ratescore",), device="cpu"), lambda line: None)
     monkeypatch.setattr(plugins, "_weights", lambda hub_id, name: Path(bert))
     config = ScoreConfig(str(folder), metrics=("ratescore",), device="cpu")
