@@ -387,7 +387,7 @@ def test_a_mistake_costs_no_rows() -> None:
     module.add_batch(predictions=[0.1, 0.9], references=[0, 1])
     with pytest.raises(InputError, match="weighting"):
         module.compute(weightin="att")
-    with pytest.raises(InputError, match="sample_weight: .*batches"):
+    with pytest.raises(InputError, match=r"sample_weight: .*batches"):
         module.add_batch(predictions=[0.3], references=[0], sample_weight=[1])
     with pytest.raises(InputError, match="expected rows of shape"):
         module.add_batch(predictions=[[0.3, 0.1]], references=[[0, 1]])

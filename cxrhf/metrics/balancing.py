@@ -41,7 +41,7 @@ class Balancing(NamedTuple):
 
 
 def age_bins(age: ArrayLike) -> NDArray[np.int64]:
-    """The place of each age in AGE_BINS, -1 where it is not known.
+    """Index of each age in AGE_BINS; -1 for unknown ages.
 
     >>> age_bins([18, 20, 20.5, 90, float("nan")]).tolist()
     [0, 0, 1, 7, -1]
@@ -65,11 +65,11 @@ def balancing_weights(
     n_groups: int | None = None,
     n_bins: int | None = None,
 ) -> Balancing:
-    """Weights after which every group has the population's prevalence and, within each label, its ages.
+    """Weights that give every group the population's prevalence and, within each label, its age distribution.
 
-    `group`, `age_bin`: places from 0, -1 = unknown; without `age_bin` only the prevalence is balanced. `weight` counts
-    rows. The weights sum to the rows (weights) that are in a group and bin. `n_groups`,
-    `n_bins`: where the last may be missing.
+    `group` and `age_bin` are indices from 0, with -1 for unknown; without `age_bin`, only the prevalence is balanced.
+    `weight` counts rows. The weights sum to the number (or weight) of rows in a known group and bin. Pass `n_groups`
+    and `n_bins` if the last ones may be missing from the rows.
 
     >>> balancing_weights([0, 0, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1]).weight.round(4).tolist()
     [0.6667, 0.6667, 0.6667, 1.0, 2.0, 1.0]

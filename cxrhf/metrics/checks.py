@@ -20,7 +20,7 @@ _MISSING = frozenset({"nan", "NaT", "<NA>"})
 
 
 class InputError(ValueError):
-    """An argument that no metric can be computed from; the message names it, the position and the value."""
+    """An invalid argument of a metric. The message names the argument, the position and the value."""
 
 
 def _rectangular(values: ArrayLike, name: str) -> NDArray[Any]:
@@ -71,7 +71,7 @@ def _refuse(values: Floats, bad: NDArray[np.bool_], name: str, allowed: str) -> 
 
 
 def as_labels(y: ArrayLike, name: str = "y", *, masked: bool = False) -> Floats:
-    """0/1 labels as float64; with `masked`, two dimensions are allowed and NaN (or None) marks a missing label."""
+    """Check 0/1 labels and convert them to float64. With `masked`, 2-D and missing labels (NaN, None) are allowed."""
     values = _as_array(y, name, (1, 2) if masked else (1,))
     bad = (values != 0) & (values != 1)
     if masked:
@@ -82,21 +82,21 @@ def as_labels(y: ArrayLike, name: str = "y", *, masked: bool = False) -> Floats:
 
 
 def as_scores(p: ArrayLike, name: str = "p", *, masked: bool = False) -> Floats:
-    """Finite scores of any range as float64. With `masked`, one or two dimensions."""
+    """Check finite scores of any range and convert them to float64. With `masked`, 2-D is allowed."""
     values = _as_array(p, name, (1, 2) if masked else (1,))
     _refuse(values, ~np.isfinite(values), name, "a finite number")
     return values
 
 
 def as_probabilities(p: ArrayLike, name: str = "p", *, masked: bool = False) -> Floats:
-    """Probabilities in [0, 1] as float64."""
+    """Check probabilities in [0, 1] and convert them to float64. With `masked`, 2-D is allowed."""
     values = as_scores(p, name, masked=masked)
     _refuse(values, (values < 0) | (values > 1), name, "a probability from 0 to 1")
     return values
 
 
 def as_weights(weight: ArrayLike | None, n: int, name: str = "weight") -> Floats:
-    """Finite weights >= 0 as float64; None means 1 for every row."""
+    """Check finite weights >= 0 and convert them to float64. None means 1 for every row."""
     if weight is None:
         return np.ones(n)
     values = _as_array(weight, name, (1,))
@@ -237,7 +237,7 @@ _NEGATIVES = frozenset({"brier_negative", "fpr", "threshold_at_fpr"})
 
 
 def undefined(metric: str, y: ArrayLike, weight: ArrayLike | None = None) -> str | None:
-    """Why `metric` is NaN on these labels, as a sentence; None when labels alone do not make it undefined.
+    """Explain why `metric` is NaN on these labels. None if the labels alone do not make it undefined.
 
     >>> undefined("auroc", [0, 0, 0])
     'auroc is undefined: no positives among 3 rows'

@@ -66,13 +66,13 @@ def draw(
     seed: int = 0,
     strata: str = "auto",
 ) -> Draws:
-    """Plan a bootstrap: patients with replacement, one draw for all their rows.
+    """Plan a patient-level bootstrap: patients are drawn with replacement, each with all of their rows.
 
-    `clusters`: the patient of each row (any hashable values); without, every row stands for itself. `y`: labels,
-    one or many columns, NaN = missing. `strata`: "positive" draws patients with and without any positive label
-    apart, "label" draws rows by their label (the image-level scheme of CONTEXT; ranking metrics only), "none"
-    draws all alike; "auto" is "positive" for metrics within classes and "none" for those that depend on the
-    prevalence.
+    `clusters` holds the patient of each row (any hashable values); without it, rows are resampled. `y` holds labels,
+    one or many columns, with NaN for missing ones. `strata`: "positive" stratifies patients by whether they have a
+    positive label; "label" stratifies rows by their label (the image-level scheme of CONTEXT; ranking metrics only);
+    "none" does not stratify; "auto" (default) is "positive" for metrics within classes and "none" for those that depend
+    on the prevalence.
     """
     as_count(n_resamples, "n_resamples")
     as_count(seed, "seed", least=0)

@@ -119,10 +119,10 @@ def study(
     seed: int = 0,
     progress: Callable[[int], Progress] | None = None,
 ) -> dict[str, Study]:
-    """Metrics of every label; with `n_resamples` also their replicates, patients (`clusters`) drawn once for all.
+    """Compute metrics for every label and, with `n_resamples`, their bootstrap replicates on common resamples.
 
-    Options may be one value for all labels or a list with one a label. `progress(total)` gives a function that is told
-    of finished replicates, `total` in all.
+    Patients are given as `clusters`. An option is one value for all labels or a list with one value per label.
+    `progress(total)` returns a function that is called with numbers of finished replicates, `total` in total.
     """
     asked = dict(metrics) if isinstance(metrics, Mapping) else {name: {} for name in metrics}
     n_labels = rows.y.shape[1]
@@ -305,10 +305,10 @@ class Mean(NamedTuple):
 
 
 def mean_over(replicates: Sequence[Floats], units: Sequence[UnitCount]) -> Mean:
-    """The mean over findings in each replicate; undefined where any of them is, so that the set never changes.
+    """Mean over findings in each replicate. NaN if any finding is undefined, so the set of findings never changes.
 
-    The effective patients are Satterthwaite's: a rare finding matters as much as its share of the variance. Where all
-    have fewer than FEW patients the replicates do not know that variance, so the scarcest finding decides for all.
+    The effective number of patients is Satterthwaite's: a rare finding counts by its share of the variance. If all
+    findings have fewer than FEW patients, the replicates do not estimate that variance, and the rarest finding decides.
     """
     gathered = MeanOver()
     for drawn, behind in zip(replicates, units, strict=True):

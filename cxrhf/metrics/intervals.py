@@ -86,9 +86,9 @@ class Difference(NamedTuple):
 
 
 def count_units(y: ArrayLike, clusters: ArrayLike | None = None, weight: ArrayLike | None = None) -> UnitCount:
-    """Patients on each side of a label; NaN labels are left out.
+    """Count patients with and without a positive label; rows with NaN labels are excluded.
 
-    With `weight` the effective numbers (Kish) also fall as the weight gathers on few patients.
+    With `weight`, the effective numbers (Kish) decrease the more the weight is concentrated on few patients.
     """
     labels = as_labels(y, masked=True)
     if labels.ndim != 1:
@@ -164,11 +164,10 @@ def interval(
     bounds: tuple[float, float] | None = None,
     metric: str | None = None,
 ) -> Interval:
-    """The interval of one value from its replicates.
+    """Interval of a value from its bootstrap replicates.
 
-    Give `metric` (a name of the catalogue) and `units` (from `count_units`) for the automatic choice; without units
-    the replicates are taken to rest on many patients. NaN when the value is NaN or more than half of the replicates
-    are undefined.
+    The automatic method depends on `metric` (a name in METRICS) and `units` (from `count_units`); without units, many
+    patients are assumed. NaN if the value is NaN or more than half of the replicates are undefined.
 
     >>> interval(0.5, [0.4, 0.5, 0.6], method="percentile").high
     0.595
@@ -269,10 +268,10 @@ def difference_interval(
     bounds: tuple[float, float] = (-1.0, 1.0),
     metric: str | None = None,
 ) -> Difference:
-    """Interval and p value of a paired difference: replicates are differences taken within each draw.
+    """Interval and p value of a paired difference from its replicates, each a difference within one resample.
 
-    Student's t with the effective patients of the smaller class when they are fewer than 200, percentile otherwise.
-    The p value belongs to the interval: it is below 1 - level where the interval leaves out 0.
+    Uses Student's t with the effective patients of the smaller class if these are fewer than 200, and percentiles
+    otherwise. The p value is consistent with the interval: it is below 1 - level if the interval excludes 0.
     """
     as_fraction(level, "level")
     one_of(method, "method", ("auto", "percentile", "t"))

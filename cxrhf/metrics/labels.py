@@ -68,7 +68,7 @@ def labels_of(
     *,
     probability: bool = False,
 ) -> Labels:
-    """The door: shapes and ranges, names as the caller of an `evaluate` module knows them."""
+    """Check the shapes and ranges of all inputs; errors use the argument names of the `evaluate` modules."""
     labels = as_labels(y, "references", masked=True)
     single = labels.ndim == 1
     missing = np.isnan(labels)

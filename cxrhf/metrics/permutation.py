@@ -172,10 +172,10 @@ def models_permutation_test(
     n_permutations: int = 1000,
     seed: int = 0,
 ) -> PermutationTest:
-    """Do two models differ on the same cases? The two models' scores are swapped, patient by patient.
+    """Test whether a metric differs between two models on the same rows by swapping their scores within patients.
 
-    Ranking metrics compare scores of both models with each other after a swap, so each model's scores are first
-    replaced by their ranks; probability metrics use the probabilities themselves.
+    After a swap, ranking metrics compare scores of both models with each other, so each model's scores are first
+    replaced by their ranks. Probability metrics use the probabilities.
     """
     from scipy.stats import rankdata
 
@@ -206,10 +206,11 @@ def groups_permutation_test(
     n_permutations: int = 1000,
     seed: int = 0,
 ) -> PermutationTest:
-    """Does a metric differ between two groups of patients? Group membership is dealt anew among patients.
+    """Test whether a metric differs between two groups of patients by permuting group membership among patients.
 
-    `group`: two values, one per patient; the difference is the first (in sorted order) minus the second. Shuffling
-    breaks every difference between the groups, prevalence included, so the null is "the groups are alike".
+    `group` has two distinct values and one value per patient; the difference is the first (in sorted order) minus the
+    second. Permutation removes every difference between the groups, including that in prevalence, so the null
+    hypothesis is that the groups are exchangeable.
     """
     labels, scores, weights = binary_input(y, p, weight, probability=find_metric(metric).probability)
     as_count(n_permutations, "n_permutations")

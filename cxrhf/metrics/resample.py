@@ -84,13 +84,13 @@ def bootstrap_many(
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Floats]:
-    """Replicates of several metrics on the same draws: {name: (n_resamples,) or (n_resamples, labels)}.
+    """Bootstrap replicates of several metrics on the same resamples, as {name: array}.
 
-    `metrics`: names, or names with their option, as {"sensitivity_at_specificity": {"specificity": .9}}; an option may
-    be a list with one value a label (a NaN there gives NaN, unless the metric does without an option). `weight`: one
-    for each row, or one for each row and label, shape of y. Metrics of a matched set (matched_...) need `pretest` and
-    take a `caliper`; those with the same caliper share the matching. `progress` is called with numbers of replicates,
-    n_resamples in all.
+    Arrays have shape (n_resamples,), or (n_resamples, labels) for 2-D y and p. `metrics` holds names, or names with
+    their option, such as {"sensitivity_at_specificity": {"specificity": 0.9}}. An option may be a list with one value
+    per label; NaN gives NaN, unless the metric works without the option. `weight` has one value per row, or the shape
+    of y. Metrics of the matched set (matched_...) require `pretest` and accept a `caliper`; those with the same caliper
+    share the matching. `progress` is called with numbers of finished replicates, n_resamples in total.
     """
     given = dict(metrics) if isinstance(metrics, Mapping) else {name: {} for name in metrics}
     entries = {name: find_metric(name) for name in given}
@@ -225,11 +225,11 @@ def bootstrap(
     progress: Callable[[int], None] | None = None,
     **option: Option,
 ) -> Floats:
-    """Replicates of one metric: shape (n_resamples,), or (n_resamples, labels) for two-dimensional y and p.
+    """Bootstrap replicates of a metric: shape (n_resamples,), or (n_resamples, labels) for 2-D y and p.
 
-    A replicate that lacks a class is NaN. `metric` is a name of the catalogue or any function (y, p, weight) ->
-    float, called with weight = weight * how often the row was drawn (slower, and drawn as if it depended on the
-    prevalence).
+    `metric` is a name in METRICS or a function (y, p, weight) -> float. A function is called with each row's weight
+    times the number of times it was drawn; it is slower and is resampled as if it depended on the prevalence. A
+    replicate without one of the classes is NaN.
     """
     if isinstance(metric, str):
         return bootstrap_many(
@@ -259,9 +259,9 @@ def bootstrap_auroc(
     n_resamples: int = 10_000,
     seed: int = 0,
 ) -> Floats:
-    """AUROC replicates, (n_resamples,) or, for two-dimensional y and p, (n_resamples, labels).
+    """Bootstrap replicates of the AUROC: shape (n_resamples,), or (n_resamples, labels) for 2-D y and p.
 
-    Patients (`clusters`) are drawn with replacement, those with and without a positive label apart.
+    Patients (`clusters`) are drawn with replacement, stratified by whether they have a positive label.
 
     >>> bootstrap_auroc([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], n_resamples=3).tolist()
     [1.0, 1.0, 1.0]

@@ -63,14 +63,15 @@ _FIELDS = {
 
 
 def scorer(metric: str, **options: Any) -> Any:
-    """A scorer for cross_validate, GridSearchCV and the like; higher is better, NaN (with a warning) when undefined.
+    """Create a scikit-learn scorer for cross_validate, GridSearchCV and similar; higher is better.
 
-    `metric` is a name of the catalogue that has a better direction, `options` are those of its function
-    (`specificity=.9`, `bins=15`, `threshold=.2`). Probability metrics and rates at a threshold look at `predict_proba`,
-    ranking metrics at `decision_function` where there is one.
+    `metric` is a name in METRICS that has a better direction; metrics for which lower is better are negated. `options`
+    are those of its function (`specificity=0.9`, `bins=15`, `threshold=0.2`). Probability metrics and rates at a
+    threshold use `predict_proba`; ranking metrics use `decision_function` if the estimator has one. Undefined values
+    are NaN with a warning.
 
-    Weights reach it as `sample_weight`, the pre-test probability of "matched_auroc" as `pretest`: enable metadata
-    routing and say so, `scorer("matched_auroc").set_score_request(pretest=True)`.
+    Pass weights as `sample_weight`, and the pre-test probability of "matched_auroc" as `pretest`. Both require metadata
+    routing and a request such as `scorer("matched_auroc").set_score_request(pretest=True)`.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1]

@@ -30,12 +30,13 @@ def bootstrap_subgroups(
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Floats]:
-    """Replicates of `subgroup_rates`: "auroc", "tpr", "fpr", "j" of shape (n_resamples, groups + 1), the last for all.
+    """Bootstrap replicates of `subgroup_rates`.
 
-    Without a `threshold` every replicate sets its own, so the overall FPR hardly varies: it was chosen. "auroc_gap" and
-    so on, shape (n_resamples,), are differences of the two groups that are highest and lowest in the sample, the same
-    two in every replicate: the largest gap of each replicate would be biased upwards, and never negative. NaN where a
-    replicate lacks a class.
+    "auroc", "tpr", "fpr" and "j" have shape (n_resamples, groups + 1), where the last column is for all rows. Without
+    `threshold`, every replicate chooses its own, so the overall FPR hardly varies. "auroc_gap" and so on have shape
+    (n_resamples,). They are differences between the groups that are highest and lowest in the sample, the same two in
+    every replicate, because the largest gap in each replicate would be biased upwards and never negative. A replicate
+    without one of the classes is NaN.
 
     >>> y, p = [0, 0, 1, 1, 0, 0, 1, 1], [0.1, 0.6, 0.7, 0.9, 0.2, 0.3, 0.4, 0.8]
     >>> found = bootstrap_subgroups(y, p, list("FFFFMMMM"), draws=draw(y=y, n_resamples=10))
@@ -95,16 +96,16 @@ def measure_subgroups(
     level: float = 0.95,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """`subgroup_rates` as a plain dict, with intervals when `n_resamples` > 0, drawn by patient (`clusters`, if given).
+    """Compute `subgroup_rates` as a plain dict, with intervals by a patient-level bootstrap if `n_resamples` > 0.
 
     {"threshold", "threshold_source", "groups": {name: numbers}, "overall": numbers, "gaps": {number: gap}}. Numbers:
     n, n_positive, n_patients, and for each x of auroc, tpr, fpr, j: x, x_ci_low, x_ci_high, x_ci_method; a note only
     where one is NaN. A gap: value, highest, lowest, ci_low, ci_high, p_value, method; a note where it is NaN.
 
-    The pair with the largest gap was picked because it is the largest, so with k groups its interval and p value are
-    corrected for the k(k-1)/2 pairs it was picked from (Bonferroni; `method` says so). Without, equal groups would seem
-    to differ in 11% of samples with three groups and in 26% with five, 5% being promised. A p value by counting
-    replicates cannot fall below 2 x pairs / (n_resamples + 1).
+    The pair with the largest gap is selected because it is the largest, so with k groups its interval and p value are
+    corrected for the k(k-1)/2 pairs it was selected from (Bonferroni, as stated in `method`). Without the correction,
+    equal groups would appear to differ in 11% of samples with three groups and in 26% with five, instead of 5%. A p
+    value from replicate counts cannot be smaller than 2 x pairs / (n_resamples + 1).
 
     >>> y, p = [0, 0, 1, 1, 0, 0, 1, 1], [0.1, 0.6, 0.7, 0.9, 0.2, 0.3, 0.4, 0.8]
     >>> measure_subgroups(y, p, list("FFFFMMMM"), threshold=0.5)["gaps"]["tpr"]

@@ -121,12 +121,12 @@ def subgroup_rates(
     rule: str = "nearest",
     weight: ArrayLike | None = None,
 ) -> SubgroupRates:
-    """AUROC, TPR, FPR and J = TPR - FPR of every group at one threshold, with the largest gaps between groups.
+    """AUROC, TPR, FPR and J = TPR - FPR of every subgroup at one threshold, with the largest gaps between subgroups.
 
-    AUROC, TPR and FPR are from 0 to 1, J from -1 to 1; higher is better, for FPR lower. `threshold`: chosen on other
-    data (best), else the one whose FPR over all rows is `fpr` by `rule` of `threshold_at_fpr`. `groups`: any values,
-    compared as text, so 1 and "1" are one group. A row with a null label is left out. NaN with a note in a group
-    without positives or negatives.
+    AUROC, TPR and FPR are from 0 to 1, J from -1 to 1; higher is better, except for FPR. `threshold` is best chosen on
+    other data; by default, it is the one whose FPR over all rows is `fpr` by `rule` of `threshold_at_fpr`. `groups`
+    holds any values, compared as text, so 1 and "1" are the same group. Rows with a null label are excluded. Metrics
+    that a group lacks the positives or negatives for are NaN with a note.
 
     >>> y, p = [0, 0, 1, 1, 0, 0, 1, 1], [0.1, 0.6, 0.7, 0.9, 0.2, 0.3, 0.4, 0.8]
     >>> found = subgroup_rates(y, p, list("FFFFMMMM"), threshold=0.5)

@@ -86,10 +86,10 @@ def corpora(
     *,
     stop: bool = True,
 ) -> Corpora:
-    """Count both reports of every image over the union of their words.
+    """Count the words of the reference and generated report of every image over the union of their words.
 
-    `groups` and `patients` have one entry an image; without `patients` every image is a patient of its own. A missing
-    group is an error, not a group: drop those rows.
+    `groups` and `patients` have one entry per image; without `patients`, every image counts as a patient. A missing
+    group is an error; drop those rows.
     """
     references, predictions = as_texts(reference, "reference"), as_texts(generated, "generated")
     n = len(references)

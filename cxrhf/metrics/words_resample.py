@@ -83,7 +83,7 @@ class WordTest:
 def bootstrap_words(
     texts: Corpora, *, alpha: float = 0.1, n_resamples: int = 1000, seed: int = 0, batch: int | None = None
 ) -> WordBootstrap:
-    """Paired bootstrap over patients, drawn within their group so that group sizes stay as designed."""
+    """Paired patient-level bootstrap, stratified by group so that group sizes stay fixed."""
     two = PatientCounts(texts, alpha, n_resamples, batch)
     streams = _streams(seed, len(two.strata))
 
@@ -114,7 +114,7 @@ def bootstrap_words(
 def permute_groups(
     texts: Corpora, *, alpha: float = 0.1, n_resamples: int = 1000, seed: int = 0, batch: int | None = None
 ) -> WordTest:
-    """Test "no association": group labels permuted across patients (each patient must have one group)."""
+    """Test for no association by permuting group labels across patients. Each patient must have one group."""
     two = PatientCounts(texts, alpha, n_resamples, batch)
     if (two.membership == 3).any():
         who = two.patients[int(np.argmax(two.membership == 3))]
@@ -138,7 +138,7 @@ def permute_groups(
 def swap_corpora(
     texts: Corpora, *, alpha: float = 0.1, n_resamples: int = 1000, seed: int = 0, batch: int | None = None
 ) -> WordTest:
-    """Test "no displacement": reference and generated reports exchanged within a patient by a fair coin."""
+    """Test for no displacement by exchanging reference and generated reports within patients at random."""
     two = PatientCounts(texts, alpha, n_resamples, batch)
     (rng,) = _streams(seed, 1)
     everybody = np.ones((1, two.n_patients))
@@ -159,10 +159,10 @@ def swap_corpora(
 def split_half(
     texts: Corpora, *, alpha: float = 0.1, n_resamples: int = 1000, seed: int = 0, batch: int | None = None
 ) -> dict[str, Floats]:
-    """WAE between two random halves of the references, by patient within groups: its value for faithful text.
+    """WAE between two random halves of the references, split by patient within groups: its value for faithful text.
 
     Returns replicates of each statistic; `wae_prediction` is weighted by the second half, `wae_reference` by the first.
-    Halves hold half the tokens, so rare words weigh in a little less than between two whole corpora.
+    Halves have half the tokens, so rare words count slightly less than between two whole corpora.
     """
     two = PatientCounts(texts, alpha, n_resamples, batch)
     streams = _streams(seed, len(two.strata))

@@ -290,11 +290,11 @@ def test_progress_reports_every_replicate():
         (lambda: draw(np.array(["a", np.nan], dtype=object)), r"clusters\[1\]: .*got nan"),
         (lambda: count_units([0, 1], np.array(["a", np.nan], dtype=object)), r"clusters\[1\]: .*got nan"),
         (lambda: draw(n=3, strata="sex"), r"strata: .*got 'sex'"),
-        (lambda: draw([1, 2], y=[0, 1, 1]), "expected 3 rows .*got 2|expected 2 rows .*got 3"),
+        (lambda: draw([1, 2], y=[0, 1, 1]), r"expected . rows .*got ."),
         (lambda: bootstrap("aurocc", [0, 1], [0, 1], draws=draw(n=2)), r"metric: .*got 'aurocc'"),
         (
             lambda: bootstrap("auroc", [0, 1], [0, 1], draws=draw(n=3)),
-            "expected 2 rows .*got 3|expected 3 rows .*got 2",
+            r"expected . rows .*got .",
         ),
         (lambda: bootstrap("auroc", [0, 1], [0, np.nan], draws=draw(n=2)), r"p\[1\]: .*got nan"),
         (lambda: bootstrap("auroc", [0, 2], [0, 1], draws=draw(n=2)), r"y\[1\]: .*got 2.0"),
@@ -314,7 +314,10 @@ def test_progress_reports_every_replicate():
             lambda: bootstrap("auroc", [[0], [1]], [[0.0], [1]], [[1, 2], [3, 4]], draws=draw(n=2)),
             r"weight: expected shape \(2, 1\)",
         ),
-        (lambda: bootstrap("auroc", [[0], [1]], [[0.0], [1]], [[1.0], [-1]], draws=draw(n=2)), r"weight\[1, 0\] is -1"),
+        (
+            lambda: bootstrap("auroc", [[0], [1]], [[0.0], [1]], [[1.0], [-1]], draws=draw(n=2)),
+            r"weight\[1, 0\]: .*got -1",
+        ),
         (
             lambda: bootstrap("auroc", [[0], [1]], [[0.0], [1]], [[1.0], [np.nan]], draws=draw(n=2)),
             r"weight\[1, 0\]: ",
