@@ -103,7 +103,7 @@ def _metric_file(file: str) -> tuple[str, frozenset[str]]:
     where = f"cxrhf/metrics/{file}.py"
     text, needed = relative_imports(read_source(PACKAGE / "metrics" / f"{file}.py"), where)
     if "evaluate" in _libraries(text):
-        raise StageError(f"{where} imports evaluate, which may then mistake one of its own classes for the metric")
+        raise StageError(f"{where} imports evaluate, which may then mistake a class of evaluate for the metric")
     return text, frozenset(needed)
 
 

@@ -289,7 +289,7 @@ def mean_note(names: Sequence[str], values: Sequence[float], kept: Sequence[int]
     """What a mean is of, and which findings are left out although they have a value. `among`: of how many, if of more.
 
     >>> mean_note(["edema", "hernia", "mass"], [0.8, 0.9, float("nan")], [0])
-    'mean of 1 of 3 findings; left out for fewer than 10 patients of a class: hernia'
+    'mean of 1 of 3 findings; excluded for fewer than 10 patients of a class: hernia'
     """
     rare = [names[k] for k, value in enumerate(values) if np.isfinite(value) and k not in kept]
     more = f" and {len(rare) - 10:,} more" if len(rare) > 10 else ""

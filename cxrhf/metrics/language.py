@@ -163,8 +163,8 @@ def self_bleu(
 
     This is the exact definition (sentence BLEU, n-grams up to `max_order` with equal weights): an n-gram matches at
     most as often as in the other text that has it most often, and the reference length is the closest among the other
-    texts, the shorter one of a tie. This requires only the two largest counts of each n-gram, so the cost is linear in the
-    number of tokens.
+    texts, the shorter one of a tie. This requires only the two largest counts of each n-gram, so the cost is linear in
+    the number of tokens.
 
     An order without a match counts as `smoothing` matches (0.1 is "method 1" of Chen and Cherry 2014); a text without
     a common word scores 0. Orders longer than a text are excluded from its mean, so a corpus of one short template

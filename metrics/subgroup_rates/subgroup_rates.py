@@ -9,34 +9,35 @@ from cxrhf.metrics.subgroup_labels import measure_labels
 
 _DESCRIPTION = """
 Subgroup rates: AUROC, true and false positive rate and Youden's J of every subgroup at one threshold for all, by
-default the one with a false positive rate of .20 on all rows. Gaps between groups are differences of the model only
-when the groups have the same prevalence, age and disease mix: read them as a question, not as the answer.
+default the one with a false positive rate of 0.2 on all rows. Gaps between groups are caused by the model only if the
+groups have the same prevalence and the same mix of age and disease, so a gap is not yet an explanation.
 """
 
 _KWARGS_DESCRIPTION = """
 Inputs:
-    predictions: scores, higher = more likely positive; any finite numbers. One a row, or a list a row (several labels).
-    references: 1, 0 or null (missing, left out for that label), of the same shape.
-    groups: the group of each row (sex, race, age band, ...); call the unknown ones "unknown".
-    sample_weight (optional): one weight >= 0 a row, for example to give all groups the same age and disease mix.
-    clusters (optional): the patient of each row; intervals then draw patients instead of rows.
+    predictions: finite scores, higher = more likely positive. One per row, or a list per row (several labels).
+    references: 1, 0 or null (missing, excluded for that label), in the same shape.
+    groups: the group of each row (sex, race, age band, ...); name unknown groups "unknown".
+    sample_weight (optional): one weight >= 0 per row, for example to give all groups the same mix of age and disease.
+    clusters (optional): the patient of each row; intervals then resample patients instead of rows.
 Options:
-    threshold: one for all groups, for example from validation; one for all labels or a list. None (default): set here.
-    fpr: the false positive rate of all rows that sets the threshold, .2.
+    threshold: one for all groups, for example from validation data; one for all labels or a list. By default, it is
+        chosen on these rows.
+    fpr: the false positive rate of all rows at that threshold (0.2).
     rule: "nearest" (default, the paper's code: among the corners of the ROC curve), "nearest_all" or "conservative".
-    n_resamples: bootstrap replicates behind the intervals; 0 (default) gives none.
-    seed, level: of the intervals (0, .95).
+    n_resamples: number of bootstrap replicates; 0 (default) gives no intervals.
+    seed, level: seed (0) and level (0.95) of the intervals.
     label_names: names of the labels; results by label are then dicts.
 Returns a dict:
     subgroup_rates: {group: {auroc, tpr, fpr, j, n, n_positive, n_patients}}; with n_resamples each of the four with
-        _ci_low, _ci_high, _ci_method. With several labels the means of the four over the labels where they are defined.
-    subgroup_rates_auroc_gap, _tpr_gap, _fpr_gap, _j_gap: largest less smallest group (0 to 1; J: 0 to 2), the mean over
-        labels.
-    subgroup_rates_gaps: {number: {value, highest, lowest}}, with n_resamples ci_low, ci_high, p_value, corrected for
-        the number of pairs that the largest gap was picked from.
-    subgroup_rates_overall: the same numbers for all rows; subgroup_rates_threshold, _threshold_source.
-    subgroup_rates_per_label: all of that for each label, with several labels (instead of the three above).
-    A number is NaN where a group lacks a class; its entry then has a note that says so.
+        _ci_low, _ci_high, _ci_method. With several labels, the means of the four over the labels that define them.
+    subgroup_rates_auroc_gap, _tpr_gap, _fpr_gap, _j_gap: largest minus smallest group (0 to 1; J: 0 to 2); the mean
+        over labels.
+    subgroup_rates_gaps: {metric: {value, highest, lowest}}, with n_resamples also ci_low, ci_high and p_value,
+        which are corrected for the number of pairs that the largest gap was selected from.
+    subgroup_rates_overall: the same metrics for all rows; subgroup_rates_threshold, _threshold_source.
+    subgroup_rates_per_label: all of these for each label, with several labels (instead of the three above).
+    A metric is NaN if a group lacks a class; its entry then has a note with the reason.
 Examples:
     >>> import cxrhf, evaluate
     >>> metric = evaluate.load(cxrhf.metric_path("subgroup_rates"))

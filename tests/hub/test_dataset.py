@@ -204,7 +204,7 @@ def test_nothing_goes_because_it_lies_there(twin, published, tmp_path):
 def test_nih_goes_with_credit_and_without_others_annotations(nih, tmp_path):
     artefact = made(nih, tmp_path / "work")
     assert "attributes.parquet" not in marks(artefact)
-    assert "nobody here knows their terms" in artefact.notes[0]
+    assert "unknown terms" in artefact.notes[0]
     repo = copied(artefact, tmp_path / "repo")
     card = (repo / "README.md").read_text()
     assert "NIH Clinical Center" in card
@@ -233,8 +233,8 @@ def test_covid_rows_go_by_their_licence(covid, tmp_path):
     assert 0 < len(allowed) < images.num_rows
     artefact = made(covid, tmp_path / "work")
     left = images.num_rows - len(allowed)
-    assert f"{left:,} of {images.num_rows:,} images are left out" in artefact.notes[0]
-    assert "not said" in artefact.notes[0]
+    assert f"{left:,} of {images.num_rows:,} images are excluded" in artefact.notes[0]
+    assert "not stated" in artefact.notes[0]
     repo = copied(artefact, tmp_path / "repo")
     loaded = datasets.load_dataset(str(repo), cache_dir=str(tmp_path / "cache"))
     kept = {image for part in loaded.values() for image in part["image_id"]}
@@ -248,8 +248,8 @@ def test_covid_rows_go_by_their_licence(covid, tmp_path):
     assert set(notes["note_id"]) == linked
     assert set(pq.read_table(repo / "attributes.parquet")["image_id"].to_pylist()) == allowed
     card = (repo / "README.md").read_text()
-    assert f"{left:,} of {images.num_rows:,} images are left out" in card
-    assert f"| images whose licence lets others share them | {len(allowed):,} |" in card
+    assert f"{left:,} of {images.num_rows:,} images are excluded" in card
+    assert f"| images whose licence allows sharing | {len(allowed):,} |" in card
     positive = sum(sum(value == 1 for value in part["pneumonia"]) for part in loaded.values())
     assert f"| Pneumonia | {positive:,} |" in card
     for split, part in loaded.items():
@@ -316,7 +316,7 @@ def test_credentialed_builds_are_refused_and_told_what_is_allowed(gated, tmp_pat
             made(folder, tmp_path / "work", to="me/mine")
         said = str(caught.value)
         assert dataset in said
-        assert "no text, no pixels, no labels" in said
+        assert "ids and splits, without text, pixels or labels" in said
         assert f"cxrhf push dataset {folder} --to me/mine --recipe" in said
 
 
@@ -381,7 +381,7 @@ def test_a_recipe_loads_with_its_splits_and_builds_the_same(mimic, twin, tmp_pat
                               no_pixels=True)).folder  # fmt: skip
     assert compare(recipe, other).moved > 0
     assert main([str(recipe), str(other)]) == 1
-    assert "settings that differ: seed" in capsys.readouterr().out
+    assert "differ: seed" in capsys.readouterr().out
     assert main([str(twin), str(other)]) == 2
     (recipe / "recipe.json").write_text("{")
     assert main([str(recipe), str(other)]) == 2
@@ -461,7 +461,7 @@ def test_rows_that_name_an_open_source_and_have_mimics_ids(mimic, nih, tmp_path)
         rewritten(shard, dataset=["covid_chestxray"] * pq.read_metadata(shard).num_rows)
     with pytest.raises(HubError) as caught:
         made(folder, tmp_path / "work")
-    for sign in ("it was made from mimic-cxr-2.0.0-chexpert.csv.gz", "its ids are those of mimic", "MIMIC-IV-Note"):
+    for sign in ("it was built from mimic-cxr-2.0.0-chexpert.csv.gz", "its ids are from mimic", "MIMIC-IV-Note"):
         assert sign in str(caught.value)
 
 

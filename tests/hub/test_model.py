@@ -194,7 +194,7 @@ def test_adapters_from_credentialed_data_are_refused(
     words = ["push", "model", str(run), "--to", "tester/x", "--dry-run"]
     for more in ([], ["--data-agreement-allows"]):
         assert cli.main([*words, *more]) == 2
-        assert "can give back words" in capsys.readouterr().err
+        assert "--data-agreement-allows-words" in capsys.readouterr().err
     assert cli.main([*words, "--data-agreement-allows-words"]) == 0
 
 

@@ -290,8 +290,10 @@ def test_no_secrets(text: str) -> None:
 def test_the_token_of_this_login(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("a.md", "letmein-please") == []
     monkeypatch.setenv("HF_TOKEN", "letmein-please")
-    assert found("a.md", "xletmein-pleasex") == ["the token of this login"]
-    assert found("a.safetensors", safetensors({"x": "letmein-please"}, **WEIGHTS)) == ["the token of this login"]
+    assert found("a.md", "xletmein-pleasex") == ["the token you are logged in with"]
+    assert found("a.safetensors", safetensors({"x": "letmein-please"}, **WEIGHTS)) == [
+        "the token you are logged in with"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -652,11 +654,11 @@ def test_a_recipe_is_ids_and_splits_alone() -> None:
     assert recipe("attrition.parquet", parquet(pa.table({"step": ["all"], "images": [3], "note": ["x"]}))) == []
     assert recipe("recipe.json", json.dumps({"dataset": "m", "ids": ["i-000001"]})) == []
     labelled = IDS.append_column("edema", pa.array([1], pa.int8()))
-    assert recipe("ids/test.parquet", parquet(labelled)) == ["more than a recipe"]
-    assert recipe("labels.parquet", parquet(pa.table({"edema": [1]}))) == ["more than a recipe"]
-    assert recipe("ids/test.csv", "image_id,edema\ni-000001,1\n") == ["more than a recipe"]
-    assert recipe("labels.csv", "edema,fracture\n1,0\n") == ["more than a recipe"]
-    assert recipe("a.jsonl", json.dumps({"image_id": "i-000001", "edema": 1})) == ["more than a recipe"]
+    assert recipe("ids/test.parquet", parquet(labelled)) == ["more than a recipe holds"]
+    assert recipe("labels.parquet", parquet(pa.table({"edema": [1]}))) == ["more than a recipe holds"]
+    assert recipe("ids/test.csv", "image_id,edema\ni-000001,1\n") == ["more than a recipe holds"]
+    assert recipe("labels.csv", "edema,fracture\n1,0\n") == ["more than a recipe holds"]
+    assert recipe("a.jsonl", json.dumps({"image_id": "i-000001", "edema": 1})) == ["more than a recipe holds"]
     assert recipe("ids/test.parquet", parquet(IDS.set_column(1, "study_id", pa.array([SMALL_TALK])))) == [NOTE]
     assert recipe("ids/test.parquet", parquet(IDS.set_column(1, "study_id", pa.array([REPORT])))) == [NOTE]
     assert PICTURE in recipe("ids/test.parquet", parquet(IMAGES))

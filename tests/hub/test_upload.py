@@ -211,7 +211,7 @@ def test_somebody_else_writes_at_the_same_time(hub: LoopbackHub, tmp_path: Path,
     hub.fault("POST", "/commit/", Answer(status))
     done, lines = sent(hub, artefact(tmp_path))
     assert done.changed
-    assert any("somebody else" in line for line in lines)
+    assert any(f"someone else changed {REPO}" in line for line in lines)
     hub.fault("POST", "/commit/", *[Answer(status)] * 3)
     with refused(HubError, REPO, fix="run the same command"):
         sent(hub, artefact(tmp_path, more=b"1"))
@@ -333,7 +333,7 @@ def test_waits_grow_and_end() -> None:
 
 def test_the_listing_shows_every_file_with_its_size(tmp_path: Path) -> None:
     lines = listing(artefact(tmp_path), REPO, private=True)
-    assert lines[0].startswith("tester/network (model, private if it is new): 3 files, 2.0 MB")
+    assert lines[0].startswith("tester/network (model, private if new): 3 files, 2.0 MB")
     assert any(line.split() == ["model.safetensors", "2.0", "MB"] for line in lines)
     assert any(MANIFEST in line for line in lines)
 

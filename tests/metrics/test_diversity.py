@@ -281,7 +281,7 @@ def test_pair_is_undefined_with_the_side_that_is() -> None:
     )
     assert not math.isnan(out["type_token_ratio"])
     assert math.isnan(out["type_token_ratio_ci_low"])
-    with pytest.raises(InputError, match="generated: expected 1 rows as in reference, got 2"):
+    with pytest.raises(InputError, match="reference: expected 2 rows as in generated, got 1"):
         measure_diversity_pair(["a", "b"], ["a"])
     with pytest.raises(InputError, match=r"reference\[0\]: .*got 3"):
         measure_diversity_pair(["a"], [3])  # type: ignore[list-item]
