@@ -235,8 +235,8 @@ def _sharpness(logits: Floats, counts: Floats) -> float:
         if 0 < sharp < np.inf and 1 / sharp < np.inf:
             return sharp
     raise ConfigError(
-        "no temperature improves on always predicting the prevalence",
-        got="scores that rank backwards or are on the wrong side of 0",
+        "no temperature improves on always predicting the prevalence, because the scores rank backwards or are on the "
+        "wrong side of 0",
         next_step="calibrate with platt, which also shifts the mean",
     )
 

@@ -10,8 +10,8 @@ A linear probe on synthetic image features, one of which only reflects the patie
 - Folds by patient: StratifiedGroupKFold(groups = patient). Images of a patient in both training and test would leak.
 - Weights and pre-test probabilities require metadata routing. Without it, `cross_validate(params={"sample_weight":
   ...})` weights the fit but not the score, and GridSearchCV.fit(sample_weight=...) weights both.
-- A fold without positives scores NaN, with a warning that gives the reason. scikit-learn continues: the mean is NaN, and
-  in a grid search every candidate is NaN, all rank first, and `best_params_` is the first of the grid.
+- A fold without positives scores NaN, with a warning that gives the reason. scikit-learn continues: the mean is NaN,
+  and in a grid search every candidate is NaN, all rank first, and `best_params_` is the first of the grid.
 """
 
 from __future__ import annotations
@@ -130,9 +130,7 @@ def main() -> None:
     found = rare()
     value, low, high = found["pooled"]
     print(f"\nrare finding with {found['positives']} positives: in some folds, {'; '.join(found['reasons'])}")
-    print(
-        f"  grid search: means {found['grid_means']}, ranks {found['grid_ranks']}, reported as best: {found['grid_best']}"
-    )
+    print(f"  grid search: means {found['grid_means']}, ranks {found['grid_ranks']}, chosen: {found['grid_best']}")
     print(f"  pooled out-of-fold scores instead: AUROC {value:.3f} (95% interval by patient {low:.2f} to {high:.2f})")
     if given.out:
         lists = {name: each.tolist() for name, each in scores.items()}

@@ -6,9 +6,9 @@ The script generates its images and trains from scratch: no download, less than 
 findings is a trap. The image never shows the pneumothorax, only the drain of patients whose prior notes mention one.
 The model learns the drain and ranks better than chance. With `context` held equal, its AUROC is near 0.5. It shows:
 
-- `make_compute_metrics`: Trainer passes only predictions and labels. Patients, weights and context come from the closure,
-  in the order of the dataset; comparing the labels detects another dataset or order. (`include_for_metrics` would
-  gather all images.)
+- `make_compute_metrics`: Trainer passes only predictions and labels. Patients, weights and context come from the
+  closure, in the order of the dataset; comparing the labels detects another dataset or order. (`include_for_metrics`
+  would gather all images.)
 - `masked_loss`: -100 is Trainer's value for "no label". Trainer counts the other labels over all processes and
   accumulated batches (`num_items_in_batch`), so the loss is the mean over known labels, however they are distributed.
 - `numbers`: loggers accept floats, not lists and sentences.
@@ -93,8 +93,8 @@ def make_compute_metrics(studies: dict[str, np.ndarray], *, n_resamples: int = 0
         references = np.where(prediction.label_ids == MISSING, np.nan, prediction.label_ids)
         if not np.array_equal(references, studies["labels"], equal_nan=True):
             raise ValueError(
-                f"labels: expected those of the dataset in its order, of shape {studies['labels'].shape}, got other labels "
-                f"of shape {references.shape}. Create one compute_metrics for each dataset."
+                f"labels: expected those of the dataset in its order, of shape {studies['labels'].shape}, got other "
+                f"labels of shape {references.shape}. Create one compute_metrics for each dataset."
             )
         probability = 1 / (1 + np.exp(-prediction.predictions.astype(np.float64)))
         shared = {
@@ -125,9 +125,7 @@ def numbers(result: dict) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--studies", type=int, default=400, help="number of images for training, for choosing the epoch and for testing"
-    )
+    parser.add_argument("--studies", type=int, default=400, help="number of images to train, tune and test on")
     parser.add_argument("--n-resamples", type=int, default=1000, help="bootstrap replicates for the intervals")
     parser.add_argument("--out", type=Path, help="write the metrics and their rows to this JSON file")
     given = parser.parse_args()

@@ -100,13 +100,12 @@ def _check_place(out: Path, source: Path, force: bool) -> None:
         raise StageError(f"{out} holds a copy of {name}, not of {source.name}", next_step=elsewhere)
     if foreign := sorted(_files_in(out) - set(written) - {MARKER}):
         raise StageError(
-            f"{out} holds files that are not part of the copy", got=", ".join(foreign), next_step="move them away"
+            f"{out} holds files that are not part of the copy ({', '.join(foreign)})", next_step="move them away"
         )
     edited = [each for each in sorted(_files_in(out) & set(written)) if _sha256(out / each) != written[each]]
     if edited and not force:
         raise StageError(
-            f"{out} was edited after it was staged",
-            got=", ".join(edited),
+            f"{out} was edited after it was staged ({', '.join(edited)})",
             next_step="edit the source instead, then stage with --force",
         )
 

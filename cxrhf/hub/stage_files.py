@@ -67,7 +67,7 @@ def _examples_alone(text: str, name: str, owner: str | None = None) -> str:
     text = text.replace(f'cxrhf.metric_path("{name}")', f'"{owner}/{name}"' if owner else f'"{name}"')
     text = re.sub(r"^( *(?:>>> )?import )cxrhf(?:, (?=\w)|\n)", _kept, text, flags=re.MULTILINE)
     if found := re.search(r"^ *>>> .*\bcxrhf\b.*$", text, flags=re.MULTILINE):
-        raise StageError(f"an example of {name} requires cxrhf, which the copy must not", got=found[0].strip())
+        raise StageError(f"an example of {name} requires cxrhf, which the copy must not ({found[0].strip()})")
     return text
 
 

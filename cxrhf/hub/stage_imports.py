@@ -86,7 +86,7 @@ def _with_module(source: str, node: ast.ImportFrom, module: str, place: str) -> 
     text = b"\n".join(lines)[node.col_offset :].decode()
     found = re.match(rf"from\s+{re.escape(node.module or '')}(?=\s+import\b)", text)
     if not found:
-        raise StageError(f"{place}: an import in this form cannot be staged", got=text)
+        raise StageError(f"{place}: an import in this form cannot be staged ({text})")
     return f"from {module}{text[found.end() :]}"
 
 
@@ -117,7 +117,7 @@ def relative_imports(source: str, where: str) -> tuple[str, set[str]]:
             absent = f"there is no cxrhf/metrics/{file}.py"
             raise StageError(
                 f"{place}: {absent if module.startswith('cxrhf.metrics.') else f'{module} cannot be staged'}",
-                allowed="the files of cxrhf.metrics",
+                allowed="a file of cxrhf.metrics",
                 next_step=did_you_mean(file, known),
             )
     return _edited(source, edits), needed
@@ -207,8 +207,8 @@ def with_all_imports(script: str, files: Mapping[str, str], where: str) -> str:
         script = "\n".join([*lines[:last], *WHY_IMPORTED, *added, *lines[last:]])
     if (seen := seen_by_evaluate(script, where)) != set(files):
         raise StageError(
-            f"{where}: evaluate would not download exactly the files that the script requires",
-            got=f"differences in {', '.join(sorted(seen ^ set(files)))}",
+            f"{where}: evaluate would not download exactly the files that the script requires "
+            f"(differences: {', '.join(sorted(seen ^ set(files)))})",
             next_step='keep imports at the top, and """ in pairs above them',
         )
     return script

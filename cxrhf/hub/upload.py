@@ -208,8 +208,8 @@ def _check(repo: str, pieces: Mapping[str, Piece], found: Mapping[str, RepoFile]
     wrong += [path for path in removed if path in found]
     if wrong:
         raise HubError(
-            f"{len(wrong)} of {len(pieces)} files in {repo} differ from what was uploaded",
-            got=", ".join(sorted(wrong)[:5]),
+            f"{len(wrong)} of {len(pieces)} files in {repo} differ from what was uploaded "
+            f"({', '.join(sorted(wrong)[:5])})",
             next_step="run the same command again; if it fails again, someone else is writing to this repository",
         )
 

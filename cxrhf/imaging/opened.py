@@ -43,7 +43,7 @@ def splits_there(build: str | Path, wanted: Sequence[str], *, all_of: bool = Fal
     if missing and (all_of or len(missing) == len(wanted)):
         raise RunError(
             f'{build} has no split "{missing[0]}"',
-            allowed=", ".join([*there, "all"]) if there else "the build has no images",
+            allowed=", ".join([*there, "all"]) if there else "a build with images",
             next_step=did_you_mean(missing[0], there),
         )
     return [each for each in wanted if each in there]

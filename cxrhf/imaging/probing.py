@@ -226,7 +226,7 @@ def study_of(images: Images, findings: list[str], config: ProbeConfig) -> Study:
     tasks, notes = make_tasks(images.take(learning).table, config.targets, config.findings or findings)
     tasks, more = enough(images.table, tasks, targets(images.table, tasks), learning)
     if config.reduce is not None and all(task.name != "findings" for task in tasks):
-        raise ConfigError("--reduce: no finding can be learned", got="; ".join([*notes, *more]))
+        raise ConfigError(f"--reduce: no finding can be learned ({'; '.join([*notes, *more])})")
     goal = targets(images.table, tasks)
     if config.folds is None:
         parts, said = split_parts(images.table, goal, config.seed)
@@ -267,8 +267,8 @@ def check_earlier(out: Path, config: ProbeConfig, inputs: list[Any]) -> None:
     changed = [name for name in now if name in before and before[name] != now[name]]
     if changed:
         raise RunError(
-            f"{out} holds a probe with other settings",
-            got="; ".join(f"{name} was {before[name]}, is {now[name]}" for name in changed[:4]),
+            f"{out} holds a probe with other settings "
+            f"({'; '.join(f'{name} was {before[name]}, is {now[name]}' for name in changed[:4])})",
             next_step="pass another --out, or --overwrite",
         )
 

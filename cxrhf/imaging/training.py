@@ -173,8 +173,8 @@ def open_training(
         changed = [name for name, each in now.items() if name in before and before[name] != each]
         if changed:
             raise RunError(
-                f"{folder} holds a training run with other settings",
-                got="; ".join(f"{name} was {before[name]}, is {now[name]}" for name in changed[:4]),
+                f"{folder} holds a training run with other settings "
+                f"({'; '.join(f'{name} was {before[name]}, is {now[name]}' for name in changed[:4])})",
                 next_step="pass another --out, or --overwrite to start again",
             )
     if config.overwrite and folder.is_dir():

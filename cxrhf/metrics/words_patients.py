@@ -39,7 +39,9 @@ class PatientCounts:
         self.vocabulary, self.patients, self.alpha = two.vocabulary, two.patients, alpha
         self.n_patients, self.n_words = len(two.patients), len(two.vocabulary)
         if not (self.n_patients and self.n_words):
-            raise InputError(f"expected at least one patient and word, got {self.n_patients} and {self.n_words}")
+            raise InputError(
+                f"counts: expected at least one patient and word, got {self.n_patients} and {self.n_words}"
+            )
         self.reference: list[sp.csr_array] = []
         self.prediction: list[sp.csr_array] = []
         self.membership = np.zeros(self.n_patients, dtype=np.int64)  # 1 first group, 2 second, 3 reports in both

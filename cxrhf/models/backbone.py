@@ -195,27 +195,23 @@ def _create(backbone: str, wanted: dict[str, Any]) -> tuple[nn.Module, dict[str,
 def _refuses(backbone: str, wanted: dict[str, Any], error: Exception) -> ConfigError:
     at = f" for images of {wanted['img_size']} x {wanted['img_size']} pixels" if "img_size" in wanted else ""
     return ConfigError(
-        f"timm cannot create {backbone}{at}", got=_first_line(error), next_step="use another --size or --backbone"
+        f"timm cannot create {backbone}{at} ({_first_line(error)})", next_step="use another --size or --backbone"
     )
 
 
 def _check_taken(backbone: str, model: nn.Module, wanted: dict[str, Any], taken: dict[str, Any]) -> None:
     """Settings that would do nothing are errors."""
     if "in_chans" not in taken and wanted["in_chans"] != 3:
-        raise ConfigError(
-            f"{backbone} reads three channels only", got=wanted["in_chans"], next_step="pass --channels 3"
-        )
+        raise ConfigError("--channels", got=wanted["in_chans"], allowed=f"3, as {backbone} requires")
     parts = list(model.modules())
     rate, path = wanted["drop_rate"], wanted["drop_path_rate"]
     drops = any(isinstance(each, nn.Dropout) and each.p == rate for each in parts)
     if rate and not drops and getattr(model, "drop_rate", 0) != rate:
         raise ConfigError(
-            f"{backbone} has no dropout before its last layer", got=f"--drop-rate {rate}", next_step="--drop-rate 0"
+            "--drop-rate", got=rate, allowed=f"0, because {backbone} has no dropout before its last layer"
         )
     if path and not any("DropPath" in type(each).__name__ for each in parts):
-        raise ConfigError(
-            f"{backbone} has no residual branches to drop", got=f"--drop-path {path}", next_step="--drop-path 0"
-        )
+        raise ConfigError("--drop-path", got=path, allowed=f"0, because {backbone} has no residual branches to drop")
 
 
 def _try(model: nn.Module, backbone: str, channels: int, size: int) -> None:
@@ -244,8 +240,7 @@ def _try(model: nn.Module, backbone: str, channels: int, size: int) -> None:
                 out = model(torch.zeros(1, channels, size, size))
     except Exception as error:  # whatever a network says of a picture that does not fit
         raise ConfigError(
-            f"{backbone} cannot read images of {size} x {size} pixels",
-            got=_first_line(error),
+            f"{backbone} cannot read images of {size} x {size} pixels ({_first_line(error)})",
             next_step="choose another --size",
         ) from None
     finally:

@@ -52,7 +52,7 @@ def read_calibration(folder: str | os.PathLike[str], *, fingerprint: str | None 
             raise RunError(
                 f"{path} was written by a newer cxrhf",
                 got=f"format {number}",
-                allowed=f"up to {FORMAT}",
+                allowed=f"format {FORMAT} or older",
                 next_step="pip install --upgrade cxrhf",
             )
         calibration = _unpacked(kept)
@@ -62,7 +62,7 @@ def read_calibration(folder: str | os.PathLike[str], *, fingerprint: str | None 
         raise RunError(f"{path} cannot be read ({error.strerror or error})", next_step=_AGAIN) from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         said = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise RunError(f"{path} is damaged", got=said, next_step=_AGAIN) from None
+        raise RunError(f"{path} is damaged ({said})", next_step=_AGAIN) from None
     if calibration.fingerprint != (there := _weights_of(home, fingerprint)):
         raise RunError(
             f"{path} was fitted for other weights",

@@ -118,8 +118,7 @@ def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
             said.append(str(error))
     if there:
         raise CxrhfError(
-            f"every checkpoint in {folder} is damaged",
-            got="; ".join(said),
+            f"every checkpoint in {folder} is damaged ({' '.join(said).removesuffix('.')})",
             next_step="pass --overwrite to start again, or restore the folder from a backup",
         )
     return None, said

@@ -121,9 +121,8 @@ def _refused(need: Need, error: Exception) -> CxrhfError:
             f"the Hub has no model {need.hub_id}",
             next_step="check the id; a private model requires `hf auth login`",
         )
-    first = str(error).strip().splitlines()
+    first = str(error).strip().splitlines() or [type(error).__name__]
     return CxrhfError(
-        f"the model {_named(need)} could not be downloaded from the Hub",
-        got=first[0] if first else type(error).__name__,
+        f"the model {_named(need)} could not be downloaded from the Hub ({first[0]})",
         next_step=f"try again, or run {_fetch(need)}" + (f", or {need.instead}" if need.instead else ""),
     )

@@ -39,8 +39,7 @@ def split_parts(table: pa.Table, goal: Targets, seed: int) -> tuple[list[Part], 
         if not len(rows[name]):
             there = ", ".join(sorted({str(each) for each in split if each is not None})) or "none"
             raise RunError(
-                f"the build has no split {name}",
-                got=f"splits: {there}",
+                f"the build has no split {name} (splits: {there})",
                 next_step="pass --folds 5 to cross-validate over all images by patient",
             )
     patients = patients_of(table)
@@ -115,9 +114,7 @@ def enough(table: pa.Table, tasks: list[Task], goal: Targets, learn: Integers) -
             notes.append(f"{task.name} is excluded: only one class remains")
     if not kept:
         raise ConfigError(
-            "--targets",
-            got="; ".join(notes),
-            allowed=f"a target with at least {FEWEST} patients in each of two classes",
+            f"no target has enough training patients ({'; '.join(notes)})",
             next_step="choose other --targets or a larger build",
         )
     return kept, notes

@@ -168,7 +168,7 @@ def _yaml(file: Path) -> Any:
         _refuse_twice(file.name, yaml.compose(text, Loader=yaml.SafeLoader))
         return yaml.safe_load(text)
     except OSError as error:
-        raise ConfigError(f"the prompts file {file} cannot be read", got=error.strerror) from None
+        raise ConfigError(f"the prompts file {file} cannot be read ({error.strerror})") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file.name} is not valid YAML ({' '.join(str(error).split())})") from None
 

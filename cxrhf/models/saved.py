@@ -94,8 +94,7 @@ def load_saved(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
     except ConfigError as error:
         written = about["versions"].get("timm", "?")
         raise RunError(
-            f"{folder}: the installed version of timm cannot create the network",
-            got=error.got or error.what,
+            f"{folder}: the installed version of timm cannot create the network ({error.got or error.what})",
             next_step=f"pip install timm=={written}",
         ) from None
     model.load_state_dict(read_tensors(weights, AGAIN))
@@ -115,12 +114,11 @@ def read_about(folder: Path) -> dict[str, Any]:
     if isinstance(number, int) and number > FORMAT:
         raise RunError(
             f"{folder} was written by a newer cxrhf",
-            got=f"format {number}", allowed=f"up to {FORMAT}", next_step="pip install --upgrade cxrhf",
+            got=f"format {number}", allowed=f"format {FORMAT} or older", next_step="pip install --upgrade cxrhf",
         )  # fmt: skip
     if number != FORMAT or (wrong := _wrong_field(about)):
         raise RunError(
-            f"{folder / ABOUT} is damaged", got="a bad format" if number != FORMAT else f"a bad {wrong}",
-            next_step=AGAIN,
+            f"{folder / ABOUT} is damaged: bad {'format' if number != FORMAT else wrong}", next_step=AGAIN,
         )  # fmt: skip
     return about
 
@@ -183,7 +181,7 @@ def check_fit(
         shapes = f"{tuple(given[first].shape)} instead of {tuple(wanted[first].shape)}"
         said.append(f"{len(other):,} with another shape ({_few(other)}: {shapes})")
     if said:
-        raise CxrhfError(f"the weights of {source} do not match the network", got="; ".join(said), next_step=next_step)
+        raise CxrhfError(f"the weights of {source} do not match the network: {'; '.join(said)}", next_step=next_step)
 
 
 def _few(names: set[str]) -> str:

@@ -60,7 +60,7 @@ class Strategy:
         ):  # fmt: skip
             within(f"{where}: {name}", getattr(self, name), low, high)
         if self.do_sample and self.num_beams > 1:
-            raise ConfigError(where, got="both do_sample and num_beams > 1", allowed="one of them")
+            raise ConfigError(where, got="both", allowed="either do_sample or num_beams > 1")
         idle = (() if self.do_sample else _OF_SAMPLING) + (() if self.num_beams > 1 else _OF_BEAMS)
         for each in fields(self):
             if each.name in idle and getattr(self, each.name) != each.default:

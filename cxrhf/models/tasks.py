@@ -77,8 +77,7 @@ def make_tasks(table: pa.Table, wanted: Sequence[str], findings: Sequence[str]) 
             tasks.append(Task(name, "classes", tuple(classes)))
     if not tasks:
         raise ConfigError(
-            "no task can be learned from these images",
-            got="; ".join(notes) or "no findings",
+            f"no task can be learned from these images ({'; '.join(notes) or 'no findings'})",
             next_step="choose other --tasks or --findings, exclude less with --only, or use a build with more labels",
         )
     return tasks, notes

@@ -62,7 +62,7 @@ def read_tensors(path: Path, next_step: str) -> dict[str, torch.Tensor]:
     except (SafetensorError, OSError, ValueError) as error:
         said = str(error).strip().splitlines()
         raise CxrhfError(
-            f"{path} cannot be read as safetensors", got=said[0] if said else None, next_step=next_step
+            f"{path} cannot be read as safetensors{f' ({said[0]})' if said else ''}", next_step=next_step
         ) from None
 
 
@@ -76,7 +76,7 @@ def read_shapes(path: Path, next_step: str) -> dict[str, torch.Tensor]:
         return {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise CxrhfError(
-            f"{path} cannot be read as safetensors", got=" ".join(str(error).split()), next_step=next_step
+            f"{path} cannot be read as safetensors ({' '.join(str(error).split())})", next_step=next_step
         ) from None
 
 

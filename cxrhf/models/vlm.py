@@ -119,8 +119,8 @@ def checked_facts(path: Path) -> dict[str, Any]:
     size, wrong = said.get("size", SIZE), wrong_field(said)
     if wrong is not None or not SMALLEST <= size <= LARGEST:
         raise CxrhfError(
-            f"{path} is damaged", got=wrong or f"size {size}",
-            allowed=None if wrong else f"a size from {SMALLEST} to {LARGEST}", next_step=_AGAIN,
+            f"{path} is damaged: bad {wrong or f'size {size} (images have {SMALLEST} to {LARGEST} pixels a side)'}",
+            next_step=_AGAIN,
         )  # fmt: skip
     return said
 
@@ -139,7 +139,7 @@ def base_of(folder: Path, said: Mapping[str, Any]) -> Place:
     except ConfigError:
         raise CxrhfError(
             f"the base model of the adapter {said.get('name') or folder.name} was not found",
-            got=source or "no name of it in the adapter's record",
+            got=source or "no name in the adapter's record",
             next_step="pass the base model's folder or id as --model and this folder as --adapter",
         ) from None
 
@@ -148,15 +148,14 @@ def same_base(said: Mapping[str, Any], facts: Mapping[str, str], folder: Path, p
     """An error if an adapter was trained on another model than this one."""
     trained = said.get("base", {})
     words = {
-        "architecture": "another architecture", "shapes": "layers with other shapes",
-        "weights": "the same architecture with other weights",
+        "architecture": "another architecture", "shapes": "a model with other shapes",
+        "weights": "a model with other weights",
     }  # fmt: skip
     for key, what in words.items():
         if trained.get(key) is not None and trained[key] != facts[key]:
-            shown = f" ({facts[key]}, trained on {trained[key]})" if key == "architecture" else ""
+            shown = f" ({trained[key]}, not {facts[key]})" if key == "architecture" else ""
             raise CxrhfError(
-                f"the adapter {said.get('name') or folder.name} was not trained on {place.name}",
-                got=f"{what}{shown}",
+                f"the adapter {said.get('name') or folder.name} was not trained on {place.name} but on {what}{shown}",
                 next_step=f"use its base model: {trained.get('source') or 'see its adapter_config.json'}",
             )
 
@@ -169,7 +168,7 @@ def with_adapter(model: Any, folder: Path) -> Any:
         from cxrhf.models.tensor_files import read_shapes
 
     wrong = CxrhfError(
-        f"the adapter {folder.name} does not match the model", got="layers with other names or shapes",
+        f"the adapter {folder.name} does not match the model: its layers have other names or shapes",
         next_step="use the model that its adapter_config.json names",
     )  # fmt: skip
     there = read_shapes(folder / ADAPTER_WEIGHTS, _AGAIN)

@@ -131,7 +131,7 @@ def _shapes(files: tuple[Path, ...], name: str) -> str:
                 lines += [f"{key} {list(file.get_slice(key).get_shape())}" for key in file.keys()]  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise CxrhfError(
-            f"the weights of the model {name} cannot be read as safetensors", got=str(error).splitlines()[0],
+            f"the weights of the model {name} cannot be read as safetensors ({str(error).splitlines()[0]})",
             next_step="download or copy it again",
         ) from None  # fmt: skip
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()

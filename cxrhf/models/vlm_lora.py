@@ -37,7 +37,7 @@ def language_layers(model: Any) -> list[str]:
     ]
     if not found:
         raise CxrhfError(
-            "the language model has no linear layers to adapt", got=type(model).__name__,
+            f"the language model of {type(model).__name__} has no linear layers to adapt",
             next_step="use another model, such as Qwen/Qwen3-VL-8B-Instruct",
         )  # fmt: skip
     return found
@@ -59,7 +59,7 @@ def _decoder(model: Any) -> tuple[str, torch.nn.Module]:
         if module is decoder and path and not _inside(vision_tower(model)) & {id(decoder)}:
             return path, module
     raise CxrhfError(
-        "the model does not separate its language model from its vision tower", got=type(model).__name__,
+        f"{type(model).__name__} does not separate its language model from its vision tower",
         next_step="use another model, such as Qwen/Qwen3-VL-8B-Instruct",
     )  # fmt: skip
 

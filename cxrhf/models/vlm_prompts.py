@@ -24,7 +24,9 @@ def check_template(template: str) -> None:
         names = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
     except ValueError as error:
         raise ConfigError(
-            "--prompt", got=str(error), allowed="text with fields such as {indication}; write {{ for a brace"
+            f"--prompt is not a valid template ({error})",
+            allowed="text with fields such as {indication}",
+            next_step="write {{ for a brace",
         ) from None
     if not template.strip():
         raise ConfigError("--prompt", got="nothing", allowed="text")

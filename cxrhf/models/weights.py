@@ -222,12 +222,10 @@ def _fitted(model: nn.Module, found: Found, backbone: str, channels: int) -> dic
     except Exception as error:  # of timm's loader, or of what it does with names it does not know
         check_fit(_below(model, model.state_dict()), _below(model, found.tensors), found.source, found.again)
         raise CxrhfError(
-            f"the weights of {found.source} do not match {backbone}", got=str(error), next_step=found.again
+            f"the weights of {found.source} do not match {backbone} ({error})", next_step=found.again
         ) from error
     if missing := [each for each in said if each.startswith(("Missing", "Unable"))]:
-        raise CxrhfError(
-            f"the weights of {found.source} do not match {backbone}", got=missing[0], next_step=found.again
-        )
+        raise CxrhfError(f"the weights of {found.source} do not match {backbone}: {missing[0]}", next_step=found.again)
     state: dict[str, torch.Tensor] = donor.state_dict()
     return state
 

@@ -243,8 +243,7 @@ def _refuse_mixture(
     ]  # fmt: skip
     if other:
         raise RunError(
-            f"{folder} holds reports of {name} made with other settings",
-            got="another " + ", ".join(other),
+            f"{folder} holds reports of {name} with other settings ({', '.join(other)})",
             next_step="pass another --out, --model NAME for a second entry in this run, or --overwrite to start again",
         )
 

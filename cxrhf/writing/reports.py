@@ -73,8 +73,7 @@ def open_reports(config: FinetuneConfig, split: str) -> tuple[Reports, Reports |
     train = _with_reports(config, split, notes)
     if not len(train):
         raise RunError(
-            f'{config.build}: no image of the split "{split}" has a report to train on',
-            got="; ".join(notes) or "no images",
+            f'{config.build}: no image of split "{split}" has a report to train on ({"; ".join(notes) or "no images"})',
             next_step="build a dataset with reports: rexgradient, mimic_cxr_context or synthetic",
         )
     train = _mixed(train, config, notes)
@@ -118,8 +117,8 @@ def _mixed(reports: Reports, config: FinetuneConfig, notes: list[str]) -> Report
     else:
         rows = sex_mix(reports.images.table, config.female, config.max_examples, config.seed)
         if not len(rows):
-            raise ConfigError("--female: the build has images of one sex only", got=config.female,
-                              next_step="choose another share")  # fmt: skip
+            raise ConfigError("the build has images of one sex only", got=f"--female {config.female}",
+                              next_step="choose another --female")  # fmt: skip
         reports = _taken(reports, rows)
     if len(reports) < before:
         counts = reports.counts()

@@ -258,7 +258,7 @@ def test_every_module_of_the_repository_can_be_staged(name: str, tmp_path: Path)
     [
         ("import cxrhf.metrics.matching", ["line 7", "`import cxrhf.metrics.matching`"]),
         ("import numpy, cxrhf", ["`import cxrhf`"]),
-        ("from cxrhf import metrics", ["cxrhf", "the files of cxrhf.metrics"]),
+        ("from cxrhf import metrics", ["cxrhf", "a file of cxrhf.metrics"]),
         ("from cxrhf.metrics import matching", ['"matching"', "from cxrhf.metrics.<file>"]),
         ("from cxrhf.metrics import matched_auorc", ["did you mean 'matched_auroc'?"]),
         ("from cxrhf.metrics.matchin import match_pairs", ["did you mean 'matching'?"]),
@@ -378,7 +378,7 @@ def test_staging_again_gives_the_same(source: Path, tmp_path: Path) -> None:
 def test_edited_files_are_not_lost(source: Path, tmp_path: Path) -> None:
     out = stage(source, tmp_path / "out").path
     (out / "matching.py").write_text("# mine\n")
-    with refused(StageError, str(out), got="matching.py", fix="--force"):
+    with refused(StageError, str(out), "matching.py", fix="--force"):
         stage(source, out)
     assert (out / "matching.py").read_text() == "# mine\n"
     stage(source, out, force=True)
@@ -386,7 +386,7 @@ def test_edited_files_are_not_lost(source: Path, tmp_path: Path) -> None:
     (out / "notes").mkdir()
     (out / "notes" / "mine.txt").write_text("mine")
     for force in (False, True):
-        with refused(StageError, got="notes/mine.txt", fix="move them"):
+        with refused(StageError, "notes/mine.txt", fix="move them"):
             stage(source, out, force=force)
     assert (out / "notes" / "mine.txt").read_text() == "mine"
 

@@ -270,7 +270,7 @@ def test_what_came_back_otherwise_is_no_success(hub: LoopbackHub, tmp_path: Path
         return real(repo, [each for each in operations if each.path_in_repo != "README.md"], **more)
 
     mine.api.create_commit = loses  # type: ignore[method-assign]
-    with refused(HubError, "1 of 3 files", got="README.md"):
+    with refused(HubError, "1 of 3 files", "README.md"):
         push(mine, artefact(tmp_path), REPO, private=True, said=lambda line: None)
 
 

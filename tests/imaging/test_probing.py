@@ -178,7 +178,7 @@ def test_folds_score_everybody_once(twin: Path, tmp_path: Path) -> None:
     probe_run(config, lambda _: None)
     assert read_table(tmp_path / "run/results.parquet", RESULT).equals(first)
     other = ProbeConfig(str(twin), ("random",), str(tmp_path / "run"), ("sex",), folds=3, **SMALL)
-    with refused(RunError, "other settings", got="targets was"):
+    with refused(RunError, "other settings", "targets was"):
         probe_run(other, lambda _: None)
     replaced = ProbeConfig(
         str(twin), ("random",), other.out, ("findings",), ("edema",), folds=3, overwrite=True, **SMALL

@@ -139,7 +139,7 @@ def test_drop_rates_do_something_or_are_refused() -> None:
     assert not torch.equal(model(pixels(4)), model(pixels(4)))
     still = make_model("swin_tiny_patch4_window7_224", 1, size=64)  # timm's own default leaves out a tenth
     assert not any("DropPath" in type(each).__name__ for each in still.modules())
-    with refused(CxrhfError, "densenet121", got="--drop-path 0.1", fix="--drop-path 0"):
+    with refused(CxrhfError, "--drop-path", "densenet121", got="0.1"):
         make_model("densenet121", 1, size=64, drop_path=0.1)
     make_model("densenet121", 1, size=64, drop_rate=0.1)
     with refused(CxrhfError, got="0 outputs and 2 channels"):

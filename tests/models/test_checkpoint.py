@@ -70,7 +70,7 @@ def test_a_damaged_one_is_noticed_and_the_one_before_is_taken(tmp_path: Path, ho
 def test_none_intact_is_an_error_and_none_at_all_is_a_start(tmp_path: Path) -> None:
     assert newest(tmp_path) == (None, [])
     (write_checkpoint(tmp_path, "step", made(5)) / "model.safetensors").write_bytes(b"")
-    with refused(CxrhfError, str(tmp_path), got="step-00000005", fix="--overwrite"):
+    with refused(CxrhfError, str(tmp_path), "step-00000005", fix="--overwrite"):
         newest(tmp_path)
 
 

@@ -302,7 +302,7 @@ def test_scarce_classes_are_left_out() -> None:
     assert kept[1].outputs == ("Black", "White")
     assert any(note.startswith("race=Asian is excluded") for note in notes)
     assert any(note.startswith("edema is excluded: 2 training patients with it") for note in notes)
-    with refused(ConfigError, "--targets", got="edema"):
+    with refused(ConfigError, "edema", fix="--targets"):
         enough(table, [EDEMA], targets(table, [EDEMA]), np.arange(200))
 
 

@@ -126,7 +126,7 @@ def test_misspelt_names_are_guessed(tmp_path: Path) -> None:
 
 
 def test_no_file_and_bytes(tmp_path: Path) -> None:
-    with refused(ConfigError, "none.yaml", got="No such file"):
+    with refused(ConfigError, "none.yaml", "No such file"):
         read_prompts(tmp_path / "none.yaml")
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     with refused(ConfigError, "bytes.yaml", "YAML"):

@@ -61,7 +61,7 @@ def test_other_tables_may_lack_columns_and_have_other_classes() -> None:
 
 
 def test_nothing_to_learn_is_an_error() -> None:
-    with refused(ConfigError, got="hernia", fix="--findings"):
+    with refused(ConfigError, "hernia", fix="--findings"):
         make_tasks(TABLE, ("findings",), ("hernia",))
     with refused(ConfigError, fix="did you mean 'edema'"):
         check_findings(["edma"], ["edema", "mass"])

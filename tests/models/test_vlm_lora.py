@@ -123,9 +123,9 @@ def test_an_adapter_for_another_base_is_refused(tiny: Path, tmp_path: Path) -> N
     for base, what in (
         (other, "other weights"),
         (wide, "other shapes"),
-        (llava(tmp_path / "llava"), "LlavaForConditionalGeneration, trained on Qwen3VL"),
+        (llava(tmp_path / "llava"), "LlavaForConditionalGeneration"),
     ):
-        with refused(CxrhfError, "mine", base.name, got=what):
+        with refused(CxrhfError, "mine", base.name, what):
             load_vlm(str(base), adapter=adapter)
 
 

@@ -209,7 +209,7 @@ def test_what_does_not_fit_is_counted_and_named(tmp_path: Path) -> None:
         "2 missing (bn1.bias, conv_stem.weight); 1 unexpected (extra.weight); 1 with another shape (bn1.weight: (3,) "
         "instead of (16,))"
     )
-    with refused(CxrhfError, "a.safetensors", got=said):
+    with refused(CxrhfError, "a.safetensors", said):
         load_weights(model, str(tmp_path / "a.safetensors"), backbone=SMALL, channels=3)
     assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
 
@@ -229,7 +229,7 @@ def test_what_timm_would_take_silently_is_an_error(tmp_path: Path) -> None:
     del tensors["Conv2d_1a_3x3.conv.weight"]
     save_file(tensors, tmp_path / "a.safetensors")
     model = make_model("inception_v3", 1)
-    with refused(CxrhfError, got="Conv2d_1a_3x3.conv.weight"):
+    with refused(CxrhfError, "Conv2d_1a_3x3.conv.weight"):
         load_weights(model, str(tmp_path / "a.safetensors"), backbone="inception_v3", channels=3)
 
 
