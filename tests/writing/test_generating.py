@@ -222,7 +222,7 @@ def test_images_without_a_reference_or_a_sex_are_counted(twin: Path, tmp_path: P
     sample = sample_images(folder, split="all", n=0)
     assert all(sample.references)
     assert any("without a reference report are excluded" in note for note in sample.notes)
-    assert any("sex that is not known" in note for note in sample.notes)
+    assert any("sex is not F or M" in note for note in sample.notes)
 
 
 def fails(capsys: pytest.CaptureFixture[str], *args: str) -> str:

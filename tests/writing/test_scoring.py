@@ -291,7 +291,9 @@ def test_chexbert_from_the_command_line(bert: str, capsys: pytest.CaptureFixture
     model = plain(Path(bert))[0]
     torch.save({"model_state_dict": {f"module.bert.{k}": v for k, v in model.state_dict().items()}}, "weights.pth")
     assert main(["score", str(folder), "--encoder", "chexbert=weights.pth"]) == 2
-    assert "needs the config and tokenizer of bert-base-uncased. Next: --tokenizer FOLDER" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "bert-base-uncased" in said
+    assert "--tokenizer FOLDER" in said
     for cache in ("kept", "off"):
         assert (
             main(["score", str(folder), "--encoder", "chexbert=weights.pth", "--tokenizer", bert, "--cache", cache])
@@ -310,15 +312,15 @@ def test_chexbert_from_the_command_line(bert: str, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["runs/nowhere"], "runs/nowhere is not a run folder. Next: cxrhf generate MODEL --build BUILD"),
-        (["runs/words", "--encoder", "chexbert"], "chexbert has no id on the Hub"),
-        (["runs/words", "--encoder", "chexbert=gone.pth"], "encoder chexbert has no weights: gone.pth does not exist"),
-        (["runs/words", "--encoder", "no/such-model"], "the encoder no/such-model is not on this machine"),
-        (["runs/words", "--encoder", "./no such"], "no such encoder"),
-        (["runs/words", "--metrics", "bertscor"], "metrics: not known. Got: bertscor. Allowed: bertscore, semantic"),
-        (["runs/words", "--metrics", ","], "metrics is empty"),
-        (["runs/words", "--layer", "-1"], "layer is out of range"),
-        (["runs/words", "--layer", "7", "--metrics", "bertscore"], "the encoder minilm has 6 layers. Got: --layer 7"),
+        (["runs/nowhere"], "cxrhf generate MODEL --build BUILD"),
+        (["runs/words", "--encoder", "chexbert"], "chexbert"),
+        (["runs/words", "--encoder", "chexbert=gone.pth"], "gone.pth"),
+        (["runs/words", "--encoder", "no/such-model"], "no/such-model"),
+        (["runs/words", "--encoder", "./no such"], "./no such"),
+        (["runs/words", "--metrics", "bertscor"], "bertscore, semantic"),
+        (["runs/words", "--metrics", ","], "metrics"),
+        (["runs/words", "--layer", "-1"], "layer"),
+        (["runs/words", "--layer", "7", "--metrics", "bertscore"], "6 layers"),
     ],
 )  # fmt: skip
 def test_what_goes_wrong(
@@ -339,7 +341,8 @@ def test_runs_without_reports(capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "generations.parquet").unlink()
     assert main(["score", str(folder)]) == 2
     said = capsys.readouterr().err
-    assert "runs/words has no generations.parquet. Got: tables (none). Next: cxrhf generate MODEL" in said
+    assert "runs/words has no generations.parquet" in said
+    assert "cxrhf generate MODEL" in said
 
 
 @pytest.mark.slow
@@ -355,5 +358,5 @@ def test_settings() -> None:
     assert ScoreConfig("run", encoder="chexbert=a=b.pth").named() == ("chexbert", "a=b.pth")
     assert ScoreConfig("run", encoder="org/model").named() == (None, "org/model")
     assert ScoreConfig("run", metrics=("semantic,semantic", "a.b:c")).metrics == ("semantic", "a.b:c")
-    with pytest.raises(ConfigError, match="device: not known"):
+    with pytest.raises(ConfigError, match="device"):
         ScoreConfig("run", device="gpu")
