@@ -217,7 +217,7 @@ def test_a_model_folder_is_calibrated_too(
         (["predict", "{run}", "--build", "{twin}", "--seeds", "7"], "--seeds 7"),
         (["predict", "{run}"], "ame the build: cxrhf predict"),
         (["calibrate", "{run}"], "ame the build: cxrhf calibrate"),
-        (["calibrate", "{run}", "--split", "test"], "test"),
+        (["calibrate", "{run}", "--split", "test"], "split"),
         (["train", "{twin}", "--out", "{run}", *TINY], "holds a training run with other settings"),
     ],
 )
@@ -266,7 +266,7 @@ def test_a_finding_without_positives_is_left_out_and_said(
     _, about = load_saved(tmp_path / "run/models/seed-0")
     assert about["outputs"] == ["support_devices"]
     assert run("train", folder, "--out", tmp_path / "other", *TINY, "--findings", "edema") == 2
-    assert "nothing can be learned" in capsys.readouterr().err
+    assert "edema is excluded" in capsys.readouterr().err
 
 
 def test_a_validation_split_without_labels_chooses_nothing(
@@ -283,7 +283,7 @@ def test_a_validation_split_without_labels_chooses_nothing(
     words = ["--findings", "edema", "--epochs", "1", "--labels", "masked"]
     assert run("train", folder, "--out", tmp_path / "run", *FEW, *words) == 0
     said = capsys.readouterr().out
-    assert "note: no validation image has a label of what is learned: the last epoch is kept" in said
+    assert "note: no validation image is labelled" in said
     assert "kept the last weights" in said
 
 

@@ -163,7 +163,7 @@ def test_mixes_have_the_share_asked_for(twin: Path, share: float) -> None:
     sexes = Counter(train.images.table["sex"].to_pylist())
     assert sum(sexes.values()) == len(train) <= 40
     assert abs(sexes["F"] / len(train) - share) <= 0.5 / len(train) + 1e-9
-    assert any("examples are learned from" in note for note in notes)
+    assert any("examples are used for training" in note for note in notes)
     again, _, _ = open_reports(config(twin, female=share, max_examples=40), "train")
     assert again.images.ids == train.images.ids
     other, _, _ = open_reports(config(twin, female=share, max_examples=40, seed=1), "train")

@@ -93,7 +93,7 @@ def test_from_the_command_line(bert: str, capsys: pytest.CaptureFixture[str]) ->
     assert main(["score", "runs/words", "--encoder", bert]) == 0
     told = capsys.readouterr().out
     assert "\nnext: cxrhf audit runs/words\nruns/words\n" in told
-    assert "note: 1 generated reports are empty: BERTScore 0" in told
+    assert any("1 generated reports are empty" in line for line in told)
     assert any("2 of 12 references are empty" in line for line in told)
     assert any("2 reports or references without words" in line for line in told)
 
@@ -205,7 +205,7 @@ def test_a_plug_in_of_ones_own(bert: str, capsys: pytest.CaptureFixture[str]) ->
     for row, reference, made in zip(found, table["reference"].to_pylist(), table["generated"].to_pylist(), strict=True):
         shared = len(set(reference.split()) & set(made.split()))
         assert row["value"] == (shared if reference and made.strip() else None)
-    assert "note: own_scores:words gives no number for 1 pairs of reports" in capsys.readouterr().out
+    assert "own_scores:words returned no score for 1 pairs" in capsys.readouterr().out
     assert not (folder / "report_vectors.parquet").exists()
     # Beside an encoder; rows of earlier calls stay.
     score_run(ScoreConfig(str(folder), metrics=("bertscore", "own_scores:words"), encoder=bert), lambda line: None)
