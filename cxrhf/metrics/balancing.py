@@ -27,8 +27,10 @@ AGE_BINS = ("<=20", *(f"{int(low) + 1}-{int(low) + 10}" for low in AGE_EDGES[:-1
 
 
 class Balancing(NamedTuple):
-    """`weight` of each row, 0 where it has no group, label or bin; `covered` (groups, 2, bins): which ages a group has;
-    `target` (2, bins): P(a | d) of the population. Both by label, negatives first."""
+    """Weights that balance groups.
+
+    `weight` of each row is 0 without a group, label or bin. `covered` (groups, 2, bins) marks the ages that a group
+    has, and `target` (2, bins) is P(a | d) of the population, both by label with negatives first."""
 
     weight: Floats
     covered: NDArray[np.bool_]
@@ -36,7 +38,7 @@ class Balancing(NamedTuple):
 
     @property
     def share(self) -> Floats:
-        """How much of the target's ages each group covers, for negatives and positives: 1 = all, NaN = no such rows."""
+        """Share of the target's ages that each group covers, for negatives and positives; NaN without such rows."""
         return np.where(self.covered.any(axis=2), (self.covered * self.target).sum(axis=2), np.nan)
 
 

@@ -24,7 +24,7 @@ _SMALL = 1_000_000
 
 
 class Band(NamedTuple):
-    """A curve on a grid with its limits, as the CURVE table holds it."""
+    """A curve on a grid with its confidence limits, as in the CURVE table."""
 
     x: Floats
     y: Floats

@@ -24,7 +24,7 @@ ENOUGH = 50  # permutations beyond the observed difference after which a p value
 
 
 class MeanGap(NamedTuple):
-    """Mean with less mean without; `t`: in standard errors."""
+    """Mean with minus mean without the attribute; `t` is the difference in standard errors."""
 
     value: float
     low: float

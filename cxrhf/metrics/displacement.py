@@ -55,12 +55,12 @@ def log_ratio(a: Floats, b: Floats, alpha: float) -> Association:
 
 @dataclass(frozen=True, slots=True)
 class Displacement:
-    """Every word of the vocabulary: counts [group, word], scores, tests, category; and the settings that made them.
+    """Counts [group, word], scores, tests and category of every word in the vocabulary, and the settings.
 
-    p and q values: `p_value`, `q_value` of z_disp; `p_reference` of z_ref, `p_exact` of the exact test of the same
-    association (on patients with the word if counted from texts, else on tokens), `q_reference` of the one the rule
-    uses; `p_omission`, `q_omission` of the pooled test. A q value is NaN for words outside its family. `rate_ratio` is
-    a word's share of the predicted over its share of the reference tokens.
+    `p_value` and `q_value` are for z_disp; `p_reference` is for z_ref; `p_exact` is for the exact test of the same
+    association (on patients with the word if counted from texts, otherwise on tokens); `q_reference` is for the one
+    that the rule uses; `p_omission` and `q_omission` are for the pooled test. A q value is NaN for words outside its
+    family. `rate_ratio` is a word's share of the predicted tokens over its share of the reference tokens.
     """
 
     groups: tuple[str, str]

@@ -29,7 +29,7 @@ STRATA = ("auto", "positive", "label", "none")
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Who is drawn: `unit` is the patient of each row. Units are listed stratum after stratum in `members`."""
+    """A bootstrap plan: `unit` is the patient of each row, and `members` lists the units stratum by stratum."""
 
     unit: NDArray[np.int32]
     members: NDArray[np.int32]

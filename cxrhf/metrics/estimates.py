@@ -79,10 +79,10 @@ _VARIANT = {"sensitivity_at_specificity": "rule", "adaptive_calibration_error": 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One metric of every label: values, replicates on shared draws (none: no interval), the patients behind them.
+    """A metric of every label: values, replicates on common resamples (None without intervals), numbers of patients.
 
-    `details` of each label: the operating point of a sensitivity, the shares of a matching, the sorted rows of a
-    calibration error, else the value again.
+    `details` holds for each label the operating point of a sensitivity, the shares of a matching, the sorted rows of a
+    calibration error, and otherwise the value again.
     """
 
     metric: str
@@ -95,7 +95,7 @@ class Study:
     difference: bool = False
 
     def minus(self, other: Study) -> Study:
-        """This metric less another on the same draws; what is only rounding is 0."""
+        """This metric minus another on the same resamples; differences within rounding are 0."""
         replicates = None
         if self.replicates is not None and other.replicates is not None:
             replicates = settled(self.replicates - other.replicates)
@@ -298,7 +298,7 @@ def mean_note(names: Sequence[str], values: Sequence[float], kept: Sequence[int]
 
 
 class Mean(NamedTuple):
-    """Replicates of a mean over findings, and the patients its interval rests on."""
+    """Replicates of a mean over findings, and the numbers of patients for its interval."""
 
     replicates: Floats
     units: UnitCount

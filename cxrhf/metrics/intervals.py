@@ -55,8 +55,9 @@ _NOISE_FLOOR = frozenset(
 
 
 class UnitCount(NamedTuple):
-    """Patients with a positive, with a negative, in all; and their effective numbers (patients with many images
-    count for more than one image but less than many patients)."""
+    """Numbers of patients with a positive, with a negative and in total, and their effective numbers.
+
+    In the effective numbers, a patient with many images counts for more than one image but less than many patients."""
 
     positive: int
     negative: int
@@ -67,7 +68,7 @@ class UnitCount(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """`method` names how it was made, `n_undefined` counts replicates that lacked a class."""
+    """An interval with its `method`; `n_undefined` counts replicates without one of the classes."""
 
     low: float
     high: float
@@ -76,7 +77,7 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Interval of a difference with the two-sided p value for "no difference"."""
+    """Interval of a difference, with the two-sided p value for no difference."""
 
     low: float
     high: float

@@ -38,7 +38,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Checked matrices (rows x labels); `single` when the caller gave one column."""
+    """Checked matrices (rows x labels); `single` if the input had one column."""
 
     y: Floats
     p: Floats

@@ -59,7 +59,7 @@ def tokenize(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class DocumentTerms:
-    """Word counts: matrix[document, word], and the words of the columns."""
+    """Word counts matrix[document, word], and the words of its columns."""
 
     matrix: sp.csr_array
     vocabulary: list[str]
@@ -225,10 +225,10 @@ def _closest(length: NDArray[Any]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class VocabularyShift:
-    """Words of the references that the generated texts keep or lose, and words only they have.
+    """Words of the references that the generated texts keep or lose, and words that only the generated texts have.
 
-    Words are ordered by count (of the corpus that has them; the reference for kept), ties by alphabet. `lost_mass` is
-    the share of reference tokens that belong to lost words, `new_mass` the share of generated tokens in new ones.
+    Words are ordered by count (of the corpus that has them; the references for kept words), ties alphabetically.
+    `lost_mass` is the share of reference tokens in lost words, `new_mass` the share of generated tokens in new words.
     """
 
     kept: tuple[str, ...]
@@ -286,7 +286,7 @@ def semantic_diversity(vectors: ArrayLike) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LexicalDiversity:
-    """The diversity measures of one corpus side by side; `n_empty` counts texts without a single word."""
+    """Diversity metrics of a corpus; `n_empty` counts texts without words."""
 
     n_texts: int
     n_empty: int

@@ -32,14 +32,14 @@ TIE = 1e-12
 
 
 class MatchedPairs(NamedTuple):
-    """Row numbers; positives[k] is paired with negatives[k]. Ordered by the positive's pre-test probability."""
+    """Row indices; positives[k] is matched with negatives[k]. Ordered by the positive's pre-test probability."""
 
     positives: Indices
     negatives: Indices
 
 
 class PairSummary(NamedTuple):
-    """What a reader must know of a matched set before believing its AUROC."""
+    """Facts about a matched set that its AUROC must be read with."""
 
     n_pairs: int
     total_difference: float

@@ -15,7 +15,7 @@ from cxrhf.metrics.checks import Floats, InputError, as_fraction
 
 
 class Bands(NamedTuple):
-    """Simultaneous limits: all values lie within theirs at the stated level; `critical` replaces 1.96."""
+    """Simultaneous limits, which contain all values at the stated level; `critical` replaces 1.96."""
 
     low: Floats
     high: Floats

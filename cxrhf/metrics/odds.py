@@ -19,7 +19,7 @@ from cxrhf.metrics.intervals import patient_numbers
 
 
 class Enrichment(NamedTuple):
-    """Odds ratio with its interval; `p_value` of "not more frequent inside"; shares inside and outside; rows."""
+    """Odds ratio with its interval, p value for "not more frequent inside", and shares and rows inside and outside."""
 
     odds_ratio: float
     low: float

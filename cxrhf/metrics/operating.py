@@ -31,7 +31,7 @@ class OperatingPoint(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Rates at one threshold; each is NaN where its denominator is empty."""
+    """Rates at one threshold; each is NaN if its denominator is empty."""
 
     tpr: float
     fpr: float

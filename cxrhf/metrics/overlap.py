@@ -32,7 +32,7 @@ _WORD = 64  # bits that the kernel moves at once
 
 @dataclass(frozen=True, slots=True)
 class OverlapScores:
-    """One number a report in each array, in the order of the reports; `corpus_bleu` is of all together."""
+    """Arrays with one value per report, in the order of the reports; `corpus_bleu` is for all reports together."""
 
     rouge1: Floats
     rouge1_precision: Floats

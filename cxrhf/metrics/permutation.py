@@ -20,7 +20,7 @@ from cxrhf.metrics.sums import row_sums, unit_sums, value_of
 
 
 class PermutationTest(NamedTuple):
-    """The observed difference, its two-sided p value, and what the shuffling held fixed and broke."""
+    """The observed difference, its two-sided p value, and the null hypothesis."""
 
     difference: float
     p_value: float

@@ -26,7 +26,7 @@ class Ranked(NamedTuple):
 
 
 class RocCurve(NamedTuple):
-    """Points from (0, 0) to (1, 1), one per distinct score; `score >= threshold` is called positive."""
+    """Points from (0, 0) to (1, 1), one per distinct score; rows with `score >= threshold` are predicted positive."""
 
     fpr: Floats
     tpr: Floats

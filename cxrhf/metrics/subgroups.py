@@ -36,7 +36,7 @@ NUMBERS = ("auroc", *RATES)
 
 
 class GroupRates(NamedTuple):
-    """One group: rows that weigh something, positives among them, the four numbers, and why one of them is NaN."""
+    """One group: rows with weight, positives among them, the four metrics, and the reason if one of them is NaN."""
 
     n: int
     n_positive: int
@@ -48,7 +48,7 @@ class GroupRates(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Largest minus smallest value over the groups that have one; NaN with a note below two such groups."""
+    """Largest minus smallest value over the groups that define it; NaN with a note if fewer than two do."""
 
     value: float
     highest: str | None
@@ -57,7 +57,7 @@ class Gap(NamedTuple):
 
 
 class SubgroupRates(NamedTuple):
-    """`rates` by group, `gaps` by number (auroc, tpr, fpr, j)."""
+    """`rates` by group, and `gaps` by metric (auroc, tpr, fpr, j)."""
 
     threshold: float
     threshold_source: str
@@ -142,7 +142,7 @@ def rates_of(rows: GroupRows, threshold: float | None, fpr: float, rule: str) ->
     at, source, lost = threshold, "given", None
     if at is None:
         at = threshold_at_fpr(whole[0], whole[1], fpr, whole[2], rule)
-        source = f"fpr {fpr:g} of the whole sample, {rule}".replace(" 0.", " .")
+        source = f"fpr {fpr:g} of the whole sample, {rule}"
         lost = undefined("threshold_at_fpr", whole[0], whole[2])
     found = [_group(rows, rows.of(k), at, lost) for k in range(len(rows.names) + 1)]
     gaps = {name: _gap(name, rows.names, [getattr(each, name) for each in found[:-1]]) for name in NUMBERS}

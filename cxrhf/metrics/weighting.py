@@ -29,7 +29,7 @@ LEAST_ROWS = 100
 
 
 class EffectiveSize(NamedTuple):
-    """Kish's effective number of rows, in all and in each class; a pooled value hides a collapsed class."""
+    """Kish's effective number of rows, in total and per class; the total alone hides the collapse of a class."""
 
     total: float
     positive: float
@@ -37,7 +37,7 @@ class EffectiveSize(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """How alike the pre-test probabilities of positives and negatives are (after weighting)."""
+    """Similarity of the pre-test probabilities of positives and negatives (after weighting)."""
 
     mean_positive: float
     mean_negative: float
@@ -47,7 +47,7 @@ class Balance(NamedTuple):
 
 
 class QuantileGroups(NamedTuple):
-    """Masks of the rows with low, middling and high pre-test probability; `shares` is what they reached."""
+    """Masks of the rows with low, medium and high pre-test probability; `shares` is the achieved shares."""
 
     bottom: NDArray[np.bool_]
     middle: NDArray[np.bool_]

@@ -15,7 +15,7 @@ from cxrhf.metrics.checks import InputError, as_count
 
 @dataclass(frozen=True, slots=True)
 class Weat:
-    """`statistic` is the sum form, `effect_size` from -2 to 2, `p_value` one-sided by permutation of the targets."""
+    """`statistic` (the sum form), `effect_size` (-2 to 2) and `p_value` (one-sided, by permuting the targets)."""
 
     statistic: float
     effect_size: float

@@ -18,9 +18,9 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Corpora:
-    """Row i of both matrices is one image: its reference and its generated report. Codes index the names.
+    """Word counts of the reference and the generated report of each image, one image per row of both matrices.
 
-    `group` holds positions in `groups`, `patient` positions in `patients`.
+    `group` holds indices of `groups`, and `patient` indices of `patients`.
     """
 
     reference: sp.csr_array
@@ -32,7 +32,7 @@ class Corpora:
     patients: tuple[Any, ...]
 
     def pair(self, groups: tuple[str, str] | None = None) -> Corpora:
-        """Only the rows of two groups, the first of them positive; words that neither uses go."""
+        """Select the rows of two groups, of which the first is positive; drop words that neither uses."""
         if groups is None and len(self.groups) == 2:
             return self
         first, second = pair_of(set(self.groups), groups)
@@ -40,19 +40,19 @@ class Corpora:
         return self.split(code, (first, second))
 
     def against_rest(self, group: str) -> Corpora:
-        """Two groups: the named one (positive), and all others together."""
+        """Compare the named group (positive) with all others together."""
         if group not in self.groups:
             raise InputError(f"group: expected {' or '.join(map(repr, self.groups))}, got {group!r}")
         code = np.where(self.group == self.groups.index(group), 0, 1)
         return self.split(code, (group, f"not {group}"))
 
     def counts(self) -> tuple[Counts, Counts]:
-        """Tokens [group, word] of the references and of the predictions."""
+        """Count tokens [group, word] of the references and of the predictions."""
         member = np.equal.outer(np.arange(len(self.groups)), self.group).astype(np.int64)
         return member @ self.reference, member @ self.prediction
 
     def presence(self) -> Counts:
-        """Patients [group, word] whose references hold the word."""
+        """Count patients [group, word] whose references contain the word."""
         out = []
         for code in range(len(self.groups)):
             here = np.flatnonzero(self.group == code)
@@ -62,7 +62,7 @@ class Corpora:
         return np.array(out, dtype=np.int64)
 
     def split(self, code: NDArray[np.int64], groups: tuple[str, str]) -> Corpora:
-        """Two groups by the code of each row: 0 the first of them, 1 the second, -1 neither; unused words go."""
+        """Split into two groups by the code of each row: 0 first, 1 second, -1 neither; drop unused words."""
         rows = np.flatnonzero(code >= 0)
         reference, prediction = self.reference[rows], self.prediction[rows]
         used = np.flatnonzero(np.asarray(reference.sum(axis=0) + prediction.sum(axis=0)).ravel())

@@ -37,9 +37,9 @@ _TWO_SIDED = ("delta_wae_prediction", "delta_wae_reference", "delta_dir")
 
 @dataclass(frozen=True, slots=True)
 class WordBootstrap:
-    """Observed value and replicates of each statistic (`STATISTICS`); standard errors of each word's log ratios.
+    """Observed value and replicates of each statistic (`STATISTICS`), and standard errors of each word's log ratios.
 
-    `se_disp` is that of s_pred - s_ref with both corpora from the same patients: it counts what they share.
+    `se_disp` is that of s_pred - s_ref with both corpora from the same patients, so it includes their covariance.
     """
 
     vocabulary: list[str]
@@ -65,10 +65,10 @@ class WordBootstrap:
 
 @dataclass(frozen=True, slots=True)
 class WordTest:
-    """A named null hypothesis, the observed statistics, their values under it, and p values (1 + #) / (1 + R).
+    """A null hypothesis, the observed statistics, their values under it, and p values (1 + #) / (1 + R).
 
-    WAE is tested upwards, differences in both directions. `word_p` holds the two-sided p values of z_ref, z_pred and
-    z_disp of each word, as far as the null says something about them; they are not corrected for the number of words.
+    The test of WAE is one-sided (larger values), those of differences are two-sided. `word_p` holds the two-sided p
+    values of z_ref, z_pred and z_disp of each word for which the null applies, not corrected for the number of words.
     """
 
     null: str

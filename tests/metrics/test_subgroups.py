@@ -72,7 +72,7 @@ def test_planted_rates_lie_in_their_intervals(shift):
         found = measure_subgroups(data.y, data.score, data.race, n_resamples=400, level=0.99, seed=seed)
         truth = data.truth
         assert found["threshold"] == pytest.approx(truth.threshold, abs=0.06)
-        assert found["threshold_source"] == "fpr .2 of the whole sample, nearest"
+        assert found["threshold_source"] == "fpr 0.2 of the whole sample, nearest"
         assert found["overall"]["fpr"] == pytest.approx(0.2, abs=2e-3)  # corners are a few negatives apart
         expected = {"auroc": truth.auroc, "tpr": truth.tpr, "fpr": truth.fpr, "j": truth.tpr - truth.fpr}
         for race in range(3):
