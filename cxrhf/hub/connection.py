@@ -90,7 +90,7 @@ def again(hub: Hub, what: str, call: Callable[[], T], said: Said) -> T:
                 raise
             wait = max(waits.pop(0), _asked_to_wait(error))
             why = "the connection was lost" if status is None else f"the server returned {status}"
-            said(f"{what}: {why}; trying again in {wait:.3g} s ({len(waits)} attempts left after that)")
+            said(f"{what}: {why}; trying again in {wait:.3g} s ({len(waits)} more attempts after that)")
             time.sleep(wait)
 
 

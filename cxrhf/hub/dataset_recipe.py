@@ -141,7 +141,8 @@ def _chosen_by(config: BuildConfig) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 where the build has the recipe's images in its splits, 1 where it has not, 2 where one cannot tell."""
-    parser = argparse.ArgumentParser(prog="python -m cxrhf.hub.dataset_recipe", description=__doc__.split("\n")[0])
+    about = "Check that a build has the images and splits of a recipe."
+    parser = argparse.ArgumentParser(prog="python -m cxrhf.hub.dataset_recipe", description=about)
     parser.add_argument("recipe", type=Path, metavar="RECIPE", help="folder with a downloaded recipe")
     parser.add_argument("build", type=Path, metavar="BUILD", help="folder written by cxrhf build")
     given = parser.parse_args(arguments)

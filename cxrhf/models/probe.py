@@ -103,7 +103,7 @@ def probe(
         mine = []
         for task, place in columns(tasks):
             layer = fit_layer(vectors, ids, goal[:, place], task, part, config, scale=scale, reduce=reduce)
-            say(f"{where}{task.name}: best of {layer.facts['epochs']} epochs {layer.facts['best_epoch']}")
+            say(f"{where}{task.name}: best epoch {layer.facts['best_epoch']} of {layer.facts['epochs']}")
             logits[part.asked, place] = layer.logits(vectors[part.asked])
             cut = _thresholds(layer, vectors[part.held], goal[part.held, place])
             layer.facts["thresholds"] = [None if np.isnan(each) else float(each) for each in cut]

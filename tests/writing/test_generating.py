@@ -246,7 +246,7 @@ def test_what_is_wrong_is_said_in_one_line(
     shutil.copytree(tiny, held / "adapter")
     (held / "run.json").write_text('{"verb": "finetune"}')
     for model, more in ((held / "adapter", ()), (tiny, ("--adapter", str(held / "adapter")))):
-        assert "would remove it" in fails(capsys, *words(model, twin, held, "--overwrite", *more))
+        assert "which --overwrite would delete" in fails(capsys, *words(model, twin, held, "--overwrite", *more))
     assert (held / "adapter" / "config.json").is_file()
 
 
