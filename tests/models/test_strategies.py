@@ -64,7 +64,7 @@ def test_one_strategy_alone(tmp_path: Path) -> None:
         ("name: a\nlength_penalty: 2.0", ("length_penalty", "num_beams")),
         ("name: a\ndo_sample: 1", ("do_sample",)),
         ("name: a\ndo_sample: true\ntop_p: 0", ("top_p",)),
-        ("name: a\ndo_sample: true\nnum_beams: 4", ("both do_sample and num_beams > 1",)),
+        ("name: a\ndo_sample: true\nnum_beams: 4", ("either do_sample or num_beams > 1",)),
         ("do_sample: true", ("mine.yaml", "`name: mine`")),
         ("name: greedy\nnum_beams: 2", ("mine.yaml", '"greedy"', "rename")),
         ("name: reference", ("reference", "another name")),
