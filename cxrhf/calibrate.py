@@ -85,11 +85,11 @@ def fit_calibrator(score: ArrayLike, y: ArrayLike, method: Calibration, weight: 
     method_of(method)
     labels, scores, weights = binary_input(y, score, weight)
     if np.abs(scores).max(initial=0) > LARGEST:
-        raise ConfigError("a score is too large to be calibrated", allowed=f"-{LARGEST:g} to {LARGEST:g}")
+        raise ConfigError("a score is too large to calibrate", allowed=f"scores from -{LARGEST:g} to {LARGEST:g}")
     positive, negative = weights * labels, weights * (1 - labels)
     if not (positive.sum() > 0 and negative.sum() > 0):
         raise ConfigError(
-            "scores cannot be calibrated with one class",
+            "calibration",
             got=f"{int((positive > 0).sum()):,} rows with label 1 and {int((negative > 0).sum()):,} with label 0",
             allowed="both classes with a weight above 0",
         )
@@ -104,7 +104,7 @@ def method_of(name: str) -> Calibration:
         if each == name:
             return each
     raise ConfigError(
-        "no such calibration", got=name, allowed=", ".join(known), next_step=did_you_mean(str(name), known)
+        "calibration method", got=name, allowed=", ".join(known), next_step=did_you_mean(str(name), known)
     )
 
 
@@ -195,15 +195,15 @@ def fit_temperature(logits: ArrayLike, classes: ArrayLike, weight: ArrayLike | N
     """
     scores, given = np.asarray(logits, dtype=np.float64), np.asarray(classes)
     if scores.ndim != 2 or given.shape != (len(scores),):
-        raise InputError(f"logits have the shape {scores.shape} and classes {given.shape}, allowed: (n, K) and (n,)")
+        raise InputError(f"logits and classes: expected shapes (n, K) and (n,), got {scores.shape} and {given.shape}")
     if not (np.isfinite(scores).all() and np.abs(scores).max(initial=0) <= LARGEST):
-        raise InputError(f"a logit is not a number between -{LARGEST:g} and {LARGEST:g}")
+        raise InputError(f"logits must be numbers between -{LARGEST:g} and {LARGEST:g}")
     places = np.arange(scores.shape[1])
     if not np.isin(given, places).all():
-        raise InputError(f"a class is none of 0 to {scores.shape[1] - 1}")
+        raise InputError(f"classes must be integers from 0 to {scores.shape[1] - 1}")
     counts = (given[:, None] == places) * as_weights(weight, len(scores))[:, None]
     if (counts.sum(axis=0) > 0).sum() < 2:
-        raise ConfigError("a temperature cannot be fitted with one class", allowed="two classes with a weight above 0")
+        raise ConfigError("temperature scaling", got="one class", allowed="two classes with a weight above 0")
     return 1 / _sharpness(scores, counts)
 
 
@@ -235,9 +235,9 @@ def _sharpness(logits: Floats, counts: Floats) -> float:
         if 0 < sharp < np.inf and 1 / sharp < np.inf:
             return sharp
     raise ConfigError(
-        "no temperature helps: these log odds are no better than none",
-        got="scores that rank backwards, or lie on the wrong side of 0",
-        next_step="calibrate with platt, which also moves the mean",
+        "no temperature improves on always predicting the prevalence, because the scores rank backwards or are on the "
+        "wrong side of 0",
+        next_step="calibrate with platt, which also shifts the mean",
     )
 
 

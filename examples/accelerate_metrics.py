@@ -1,20 +1,20 @@
-"""An Accelerate evaluation loop -> the same metrics from one process or several, to the last digit.
+"""An Accelerate evaluation loop -> identical metrics from one process or several.
 
     python examples/accelerate_metrics.py
     torchrun --standalone --nproc_per_node 2 examples/accelerate_metrics.py --cpu
     accelerate launch --num_processes 2 examples/accelerate_metrics.py            (on two GPUs)
 
-Look at the number of processes it prints: `accelerate launch --cpu --num_processes 2` starts one, without a word,
-unless MPI is set up (Accelerate 1.15). Two ways, and when to take which:
+Check the number of processes it prints: `accelerate launch --cpu --num_processes 2` starts one without a warning,
+unless MPI is set up (Accelerate 1.15). There are two ways:
 
-- `gathered`: every process gets the results of every batch (`gather_for_metrics`), the main one computes. The usual
-  way. When rows do not divide evenly, Accelerate repeats some to fill the last batches and drops them again. Row
-  numbers travel along to prove it, and to put rows back in order, so that sums are added up alike however many
-  processes there are. (A filled batch is larger. Where a model's output for a row depends on the size of its batch, as
-  matrix products of one or two rows may in their last bit, so will the last digit here.)
-- `by_files`: every process hands its own rows to `evaluate`, which keeps them in files that the first process reads.
-  No rows are sent between processes and texts of any length fit, but all machines must share the cache folder. Nobody
-  drops repeated rows here, so rows are dealt out without padding, in stretches that keep their order.
+- `gathered` is the usual one. Every process gets the results of every batch (`gather_for_metrics`), and the main
+  process computes the metrics. If rows do not divide evenly, Accelerate repeats some to fill the last batches and drops
+  them again. Row numbers are gathered too, to verify this and to restore the order of rows, so that sums do not depend
+  on the number of processes. (If a model's output for a row depends on the batch size, as small matrix products may in
+  the last bit, so does the last digit here.)
+- `by_files`: every process passes its rows to `evaluate`, which stores them in files that the first process reads.
+  Processes exchange no rows, and texts may have any length, but all machines must share the cache folder. Repeated rows
+  are not dropped here, so rows are split without padding, in contiguous blocks.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def gathered(accelerator: Accelerator, model, studies, **options) -> dict | None
         return None
     row, logits, labels, context = (torch.cat(each) for each in zip(*parts, strict=True))
     if sorted(row.tolist()) != list(range(len(studies["labels"]))):
-        raise RuntimeError(f"{len(row)} rows arrived, {len(row.unique())} different, of {len(studies['labels'])}")
+        raise RuntimeError(f"{len(row)} rows gathered ({len(row.unique())} distinct) of {len(studies['labels'])}")
     order = row.argsort()
     shared = {
         "predictions": sigmoid(logits[order]),
@@ -130,10 +130,10 @@ def by_files(accelerator: Accelerator, model, studies, **options) -> dict | None
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--studies", type=int, default=333, help="images to evaluate; need not divide evenly")
-    parser.add_argument("--n-resamples", type=int, default=1000, help="bootstrap replicates behind the intervals")
-    parser.add_argument("--cpu", action="store_true", help="needed for several processes without GPUs")
-    parser.add_argument("--out", type=Path, help="write both results and the rows behind them to this JSON file")
+    parser.add_argument("--studies", type=int, default=333, help="number of images to evaluate; need not divide evenly")
+    parser.add_argument("--n-resamples", type=int, default=1000, help="bootstrap replicates for the intervals")
+    parser.add_argument("--cpu", action="store_true", help="required for several processes without GPUs")
+    parser.add_argument("--out", type=Path, help="write both results and their rows to this JSON file")
     given = parser.parse_args()
 
     accelerator = Accelerator(cpu=given.cpu)

@@ -1,11 +1,11 @@
-"""A predictions file -> its audit: how much of the AUROC is the image, what to beware of, and the page.
+"""A predictions file -> its audit: how much of the AUROC comes from the image, the warnings, and the page.
 
     python examples/audit_predictions.py
     python examples/audit_predictions.py --predictions yours.csv
 
-A row an image: who the patient is, the label and the probability of each finding, and what was known before the image
-(`pretest_<finding>`; without it, say `pretest="from:age,sex"`). The file made up here has a trap: the model sees
-cardiomegaly in the image, and of pneumothorax only what the chart had said. Both have a fair AUROC.
+The file has one row per image: the patient, the label and probability of each finding, and the pre-test probability
+(`pretest_<finding>`; without it, pass `pretest="from:age,sex"`). The synthetic file here has a trap: the model detects
+cardiomegaly in the image, but pneumothorax only from the context. Both have a fair AUROC.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def write_predictions(path: Path, patients: int = 800, seed: int = 0) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--predictions", type=Path, help="a file of your own (CSV, Parquet, JSON lines)")
+    parser.add_argument("--predictions", type=Path, help="your own file (CSV, Parquet or JSON lines)")
     parser.add_argument("--out", type=Path, default=Path("runs/example"), help="folder for the page and the tables")
     given = parser.parse_args()
     file = given.predictions or given.out.with_suffix(".csv")
@@ -52,8 +52,10 @@ def main() -> None:
         if (row["metric"], row["versus"]) == ("auroc_drop", "auroc_att") and row["finding"] != "macro":
             rest = found.value("auroc_att", finding=row["finding"])
             ends = f"{row['ci_low']:.3f} to {row['ci_high']:.3f}"
-            print(f"{row['finding']}: {row['value']:.3f} ({ends}) of its AUROC is the chart; {rest:.3f} is left")
-    print("the page:", found.save(given.out, overwrite=True))
+            print(
+                f"{row['finding']}: {row['value']:.3f} ({ends}) of its AUROC comes from the context; {rest:.3f} remains"
+            )
+    print("page:", found.save(given.out, overwrite=True))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""scikit-learn's cross_validate and GridSearchCV -> our metrics, with folds, weights and context kept by patient.
+"""scikit-learn's cross_validate and GridSearchCV -> cxrhf metrics, with folds, weights and context by patient.
 
     python examples/sklearn_scorers.py
 
-A linear probe on made-up image features, one of which only betrays the patient's history. What to take along:
+A linear probe on synthetic image features, one of which only reflects the patient's context. It shows:
 
-- `cxrhf.metrics.scorer(name)` knows the sign (scikit-learn maximises: lower is better comes back negative) and whether
-  to ask the model for probabilities. Metrics disagree about the best model; do not choose by balanced_brier, which is
-  not a proper score.
-- Folds by patient: StratifiedGroupKFold(groups = patient). Images of one patient on both sides would leak.
-- Weights and pre-test probabilities go through metadata routing. Without it, `cross_validate(params={"sample_weight":
-  ...})` weights the fit but not the score, and GridSearchCV.fit(sample_weight=...) weights both: say what you want.
-- A fold without positives scores NaN, with a warning that says why. scikit-learn carries on: the mean is NaN, and in a
-  grid search every candidate is NaN, all rank first, and `best_params_` is simply the first of the grid.
+- `cxrhf.metrics.scorer(name)` sets the sign (scikit-learn maximises, so metrics for which lower is better are negated)
+  and uses probabilities where the metric requires them. Metrics disagree about the best model; do not choose by
+  balanced_brier, which is not a proper scoring rule.
+- Folds by patient: StratifiedGroupKFold(groups = patient). Images of a patient in both training and test would leak.
+- Weights and pre-test probabilities require metadata routing. Without it, `cross_validate(params={"sample_weight":
+  ...})` weights the fit but not the score, and GridSearchCV.fit(sample_weight=...) weights both.
+- A fold without positives scores NaN, with a warning that gives the reason. scikit-learn continues: the mean is NaN,
+  and in a grid search every candidate is NaN, all rank first, and `best_params_` is the first of the grid.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ def main() -> None:
 
     found = rare()
     value, low, high = found["pooled"]
-    print(f"\na rare finding, {found['positives']} positives: in some folds {'; '.join(found['reasons'])}")
-    print(f"  grid search: means {found['grid_means']}, ranks {found['grid_ranks']}, called best: {found['grid_best']}")
-    print(f"  instead, out-of-fold scores pooled: AUROC {value:.3f}, 95% interval by patient {low:.2f} - {high:.2f}")
+    print(f"\nrare finding with {found['positives']} positives: in some folds, {'; '.join(found['reasons'])}")
+    print(f"  grid search: means {found['grid_means']}, ranks {found['grid_ranks']}, chosen: {found['grid_best']}")
+    print(f"  pooled out-of-fold scores instead: AUROC {value:.3f} (95% interval by patient {low:.2f} to {high:.2f})")
     if given.out:
         lists = {name: each.tolist() for name, each in scores.items()}
         given.out.write_text(json.dumps({"scores": lists, "best": best, "rare": found}))

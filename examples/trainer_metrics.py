@@ -1,18 +1,17 @@
-"""transformers.Trainer -> metrics of several findings with missing labels, weights and patients, by compute_metrics.
+"""transformers.Trainer -> metrics for several findings with missing labels, weights and patients in compute_metrics.
 
     python examples/trainer_metrics.py
 
-Images are drawn in this file and the model starts from nothing: no download, less than 30 seconds on a CPU. One of the
-three findings is a trap. Nothing in the image shows the pneumothorax, only the drain of patients whose chart mentions
-one. The model learns the drain and ranks better than chance; with `context` (what the chart knew) held equal, it tosses
-a coin. What to take along:
+The script generates its images and trains from scratch: no download, less than 30 seconds on a CPU. One of the three
+findings is a trap. The image never shows the pneumothorax, only the drain of patients whose prior notes mention one.
+The model learns the drain and ranks better than chance. With `context` held equal, its AUROC is near 0.5. It shows:
 
-- `make_compute_metrics`: Trainer hands over predictions and labels only. Patients, weights and context come in by
-  closure, in the order of the dataset; comparing the labels catches another dataset or another order.
-  (`include_for_metrics` would gather all images.)
-- `masked_loss`: -100 is Trainer's own sign for "no label". It counts the others over all processes and accumulated
-  batches (`num_items_in_batch`), so the loss is the mean over known labels, however unevenly they are spread.
-- `numbers`: loggers want floats, not lists and sentences.
+- `make_compute_metrics`: Trainer passes only predictions and labels. Patients, weights and context come from the
+  closure, in the order of the dataset; comparing the labels detects another dataset or order. (`include_for_metrics`
+  would gather all images.)
+- `masked_loss`: -100 is Trainer's value for "no label". Trainer counts the other labels over all processes and
+  accumulated batches (`num_items_in_batch`), so the loss is the mean over known labels, however they are distributed.
+- `numbers`: loggers accept floats, not lists and sentences.
 """
 
 from __future__ import annotations
@@ -94,8 +93,8 @@ def make_compute_metrics(studies: dict[str, np.ndarray], *, n_resamples: int = 0
         references = np.where(prediction.label_ids == MISSING, np.nan, prediction.label_ids)
         if not np.array_equal(references, studies["labels"], equal_nan=True):
             raise ValueError(
-                f"these are not the rows of the dataset in its order: got labels of shape {references.shape}, "
-                f"the dataset has {studies['labels'].shape}. Make one compute_metrics for each dataset"
+                f"labels: expected those of the dataset in its order, of shape {studies['labels'].shape}, got other "
+                f"labels of shape {references.shape}. Create one compute_metrics for each dataset."
             )
         probability = 1 / (1 + np.exp(-prediction.predictions.astype(np.float64)))
         shared = {
@@ -126,9 +125,9 @@ def numbers(result: dict) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--studies", type=int, default=400, help="images to train on, to choose the epoch, and to test")
-    parser.add_argument("--n-resamples", type=int, default=1000, help="bootstrap replicates behind the intervals")
-    parser.add_argument("--out", type=Path, help="write the metrics and the rows behind them to this JSON file")
+    parser.add_argument("--studies", type=int, default=400, help="number of images to train, tune and test on")
+    parser.add_argument("--n-resamples", type=int, default=1000, help="bootstrap replicates for the intervals")
+    parser.add_argument("--out", type=Path, help="write the metrics and their rows to this JSON file")
     given = parser.parse_args()
 
     disable_progress_bar()

@@ -12,6 +12,7 @@ from cxrhf.calibrate import LEAST, Calibrator, calibrated, fit_calibrator, fit_t
 from cxrhf.errors import ConfigError
 from cxrhf.metrics import adaptive_calibration_error, auroc, brier, calibration_line, expected_ace
 from cxrhf.metrics.checks import InputError
+from tests.refusals import refused
 
 METHODS = ("platt", "isotonic")  # of any score; a temperature needs log odds
 EVERY = (*METHODS, "temperature")
@@ -214,7 +215,7 @@ def test_bad_input_stops_at_the_door(method, score, y, weight, said):
 
 
 def test_other_refusals():
-    with pytest.raises(ConfigError, match="did you mean 'isotonic'"):
+    with refused(ConfigError, got="isotnic", fix="did you mean 'isotonic'"):
         fit_calibrator([1, 2], [0, 1], "isotnic")
     made = Calibrator("platt", np.array([1.0]), np.array([0.0]))
     for bad in (np.nan, np.inf):
@@ -396,11 +397,11 @@ def test_two_classes_are_a_label():
     [
         ([[1, 2], [2, 1]], [0, 0], "one class"),
         ([[1], [2]], [0, 0], "one class"),
-        ([[1, 2], [2, 1]], [0, 2], "none of 0 to 1"),
-        ([[1, 2], [2, 1]], [0, 0.5], "none of 0 to 1"),
+        ([[1, 2], [2, 1]], [0, 2], "from 0 to 1"),
+        ([[1, 2], [2, 1]], [0, 0.5], "from 0 to 1"),
         ([[1, 2], [2, 1]], [0], "shape"),
         ([1, 2], [0, 1], "shape"),
-        ([[1, np.nan], [2, 1]], [0, 1], "not a number"),
+        ([[1, np.nan], [2, 1]], [0, 1], "must be numbers"),
         ([[1, 2], [2, 1]], [0, 1], "platt"),  # backwards
     ],
 )

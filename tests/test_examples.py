@@ -101,7 +101,7 @@ def test_audit_of_a_predictions_file(tmp_path):
         y, p, q = (np.array([float(row[f"{name}{finding}"]) for row in rows]) for name in ("", "prob_", "pretest_"))
         overall, held = auroc(y, p), auroc(y, p, att_weights(y, q))
         said = re.search(
-            rf"^{finding}: (\S+) \((\S+) to (\S+)\) of its AUROC is the chart; (\S+) is left$", printed, re.M
+            rf"^{finding}: (\S+) \((\S+) to (\S+)\) of its AUROC comes from the context; (\S+) remains$", printed, re.M
         )
         assert said is not None
         drop, low, high, rest = map(float, said.groups())
@@ -110,7 +110,7 @@ def test_audit_of_a_predictions_file(tmp_path):
         assert re.search(rf"^{finding} .* {overall:.3f} \(", printed, re.MULTILINE)
     # Planted: the chart is all that the model knows of pneumothorax.
     assert rest == pytest.approx(0.5, abs=0.05)
-    assert printed.endswith("the page: runs/example/report.html\n")
+    assert printed.endswith("page: runs/example/report.html\n")
     assert (tmp_path / "runs" / "example" / "report.html").is_file()
 
 

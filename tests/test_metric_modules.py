@@ -308,7 +308,7 @@ def test_combine() -> None:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         whole = both.compute(**plain)
-    assert any("balanced_brier does not use groups" in str(each.message) for each in said)
+    assert any("balanced_brier ignores groups" in str(each.message) for each in said)
     assert {"weighted_auroc", "balanced_brier", "subgroup_rates", "matched_auroc"} <= set(whole)
     for start, stop in ((0, 60), (60, 120), (120, len(data["predictions"]))):
         both.add_batch(**{key: value[start:stop] for key, value in plain.items()})
@@ -331,26 +331,26 @@ def bad(name: str) -> list[tuple[dict[str, Any], str]]:
     n = len(data["predictions"])
     out: list[tuple[dict[str, Any], str]] = [
         ({"predictions": data["predictions"][:-1]}, "rows|shape"),
-        ({"predictions": None}, "needs predictions"),
-        ({"n_resample": 5}, "takes no 'n_resample'.*Did you mean 'n_resamples'"),
-        ({"n_resamples": -1}, "n_resamples is -1, allowed"),
-        ({"clusters": [None, *range(n - 1)]}, r"clusters\[0\] is None"),
+        ({"predictions": None}, "requires predictions"),
+        ({"n_resample": 5}, "got 'n_resample'.*Did you mean 'n_resamples'"),
+        ({"n_resamples": -1}, "n_resamples: expected .*got -1"),
+        ({"clusters": [None, *range(n - 1)]}, r"clusters\[0\]: .*got None"),
     ]
     if name in TEXTS:
         return [
             *out,
-            ({"predictions": ["clear", 7, *["clear"] * (n - 2)]}, r"predictions\[1\] is 7 \(int\), allowed: str"),
-            ({"predictions": "clear lungs"}, "allowed: a list of str"),
+            ({"predictions": ["clear", 7, *["clear"] * (n - 2)]}, r"predictions\[1\]: expected str, got 7 \(int\)"),
+            ({"predictions": "clear lungs"}, "expected a list of str"),
         ]
     labels, scores = data["references"].tolist(), data["predictions"].tolist()
     return [
         *out,
-        ({"references": [2.0, *labels[1:]]}, r"references\[0\] is 2.0, allowed: 0, 1 or null"),
-        ({"references": ["yes", *labels[1:]]}, r"references\[0\] is .*yes.*allowed: numbers"),
-        ({"predictions": [float("nan"), *scores[1:]]}, r"predictions\[0\] is nan, allowed"),
-        ({"predictions": "0.5"}, "predictions is '0.5'"),
-        ({"predictions": [[0.1, 0.2], [0.1]] + [[0.1]] * (n - 2)}, "predictions has rows of"),
-        ({"level": 95}, "level is 95, allowed: a number between 0 and 1"),
+        ({"references": [2.0, *labels[1:]]}, r"references\[0\]: expected 0, 1 or null, got 2.0"),
+        ({"references": ["yes", *labels[1:]]}, r"references\[0\]: expected a number, got .*yes"),
+        ({"predictions": [float("nan"), *scores[1:]]}, r"predictions\[0\]: .*got nan"),
+        ({"predictions": "0.5"}, "predictions: .*got '0.5'"),
+        ({"predictions": [[0.1, 0.2], [0.1]] + [[0.1]] * (n - 2)}, "predictions: expected the same number of labels"),
+        ({"level": 95}, "level: expected a number between 0 and 1, got 95"),
     ]
 
 
@@ -368,7 +368,7 @@ def test_bad_input_is_refused_in_plain_words(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted({"balanced_brier", "brier_skill_score", "adaptive_calibration_error"}))
 def test_logits_are_no_probabilities(name: str) -> None:
-    with pytest.raises(InputError, match=r"predictions\[1\] is 2.5, allowed: probabilities from 0 to 1"):
+    with pytest.raises(InputError, match=r"predictions\[1\]: expected a probability from 0 to 1, got 2.5"):
         loaded(name).add_batch(predictions=[0.2, 2.5], references=[0, 1])
 
 
@@ -378,7 +378,7 @@ def test_one_row_at_a_time_with_missing_labels() -> None:
         module.add(prediction=p, reference=y)
     assert len(module) == 5
     assert module.compute() == {"weighted_auroc": 1.0}
-    with pytest.raises(InputError, match="needs references: got predictions"):
+    with pytest.raises(InputError, match="requires references, got predictions"):
         module.add(prediction=0.5)
 
 
@@ -387,9 +387,9 @@ def test_a_mistake_costs_no_rows() -> None:
     module.add_batch(predictions=[0.1, 0.9], references=[0, 1])
     with pytest.raises(InputError, match="weighting"):
         module.compute(weightin="att")
-    with pytest.raises(InputError, match="was given for some batches"):
+    with pytest.raises(InputError, match=r"sample_weight: .*batches"):
         module.add_batch(predictions=[0.3], references=[0], sample_weight=[1])
-    with pytest.raises(InputError, match="rows of shape"):
+    with pytest.raises(InputError, match="expected rows of shape"):
         module.add_batch(predictions=[[0.3, 0.1]], references=[[0, 1]])
     module.add_batch(predictions=[0.3], references=[0])
     assert module.compute() == {"weighted_auroc": 1.0}
@@ -460,12 +460,12 @@ def test_a_group_without_words_is_undefined() -> None:
 def test_more_than_two_groups() -> None:
     data = case("cad")
     groups = np.where(np.arange(len(data["groups"])) % 3 == 0, "X", data["groups"]).astype(object)
-    with pytest.raises(InputError, match=r"3 groups \(F, M, X\), allowed: 2. Next: pair="):
+    with pytest.raises(InputError, match=r"groups: expected 2, got 3 \(F, M, X\).*pair="):
         loaded("cad").compute(**(data | {"groups": groups}))
     out = loaded("cad").compute(**(data | {"groups": groups}), group="X")
     assert out["cad_groups"] == ["X", "not X"]
     assert loaded("wae").compute(**(data | {"groups": groups}), pair=("M", "F"))["wae_groups"] == ["M", "F"]
-    with pytest.raises(InputError, match="both given"):
+    with pytest.raises(InputError, match="pair and group"):
         two_groups(data["references"], data["predictions"], groups, pair=("F", "M"), group="X")
 
 
@@ -601,7 +601,7 @@ def test_wheel_carries_the_modules(tmp_path: Path) -> None:
 def test_unknown_metric_is_named() -> None:
     from cxrhf.errors import CxrhfError
 
-    with pytest.raises(CxrhfError, match=r"no 'weighted_auc' in metrics.*did you mean 'weighted_auroc'"):
+    with pytest.raises(CxrhfError, match=r"weighted_auc.*[Dd]id you mean 'weighted_auroc'"):
         cxrhf.metric_path("weighted_auc")
 
 

@@ -17,7 +17,7 @@ from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from cxrhf.errors import CxrhfError
+from cxrhf.errors import CxrhfError, shorten
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -51,8 +51,8 @@ def connect(waits: Sequence[float] = WAITS) -> Hub:
     endpoint = shown_endpoint(constants.ENDPOINT)
     if constants.HF_HUB_OFFLINE:
         raise HubError(
-            "HF_HUB_OFFLINE is set: nothing may be sent",
-            next_step="unset HF_HUB_OFFLINE, or look at what would be sent with --dry-run",
+            "HF_HUB_OFFLINE is set, so nothing can be uploaded",
+            next_step="unset HF_HUB_OFFLINE, or pass --dry-run to list what would be uploaded",
         )
     token = get_token()
     if not token:
@@ -72,7 +72,7 @@ def shown_endpoint(endpoint: str) -> str:
 
 
 def _token_from(endpoint: str) -> str:
-    return f"make one with write access at {endpoint}/settings/tokens, then set HF_TOKEN or run: hf auth login"
+    return f"create one with write access at {endpoint}/settings/tokens, then set HF_TOKEN or run hf auth login"
 
 
 def again(hub: Hub, what: str, call: Callable[[], T], said: Said) -> T:
@@ -89,8 +89,8 @@ def again(hub: Hub, what: str, call: Callable[[], T], said: Said) -> T:
             if not (status in PASSING or (status is None and _lost(error))) or not waits or _was_repeated(error):
                 raise
             wait = max(waits.pop(0), _asked_to_wait(error))
-            why = "the connection was lost" if status is None else f"the server said {status}"
-            said(f"{what}: {why}; trying again in {wait:.3g} s ({len(waits)} more after that)")
+            why = "the connection was lost" if status is None else f"the server returned {status}"
+            said(f"{what}: {why}; trying again in {wait:.3g} s ({len(waits)} more attempts after that)")
             time.sleep(wait)
 
 
@@ -153,35 +153,35 @@ def told(error: Exception, hub: Hub, repo: str, kept: str) -> HubError | None:
     from huggingface_hub.errors import HFValidationError
 
     status, said = status_of(error), _server_said(error, hub)
+    why = f" ({shorten(said)})" if said else ""
     if isinstance(error, HFValidationError):
-        return HubError(f"{repo!r} cannot be the name of a repository", got=said, allowed="user/name",
-                        next_step="choose another --to")  # fmt: skip
+        return HubError("--to", got=f"{repo} ({said})", allowed="user/name")
     if status == 401:
         return HubError(f"{hub.endpoint} does not accept this token. {kept}", next_step=_token_from(hub.endpoint))
     if status in (402, 403):
-        return HubError(f"this token may not write to {repo} at {hub.endpoint}. {kept}", got=said or None,
-                        next_step="take a token with write access to it, or --to another name")  # fmt: skip
+        return HubError(f"this token cannot write to {repo} at {hub.endpoint}{why}. {kept}",
+                        next_step="use a token with write access, or another --to")  # fmt: skip
     if status == 404:
-        return HubError(f"{hub.endpoint} has no {repo}, or no such service. {kept}", got=said or None,
+        return HubError(f"{repo} was not found at {hub.endpoint}{why}. {kept}",
                         next_step="check --to and HF_ENDPOINT")  # fmt: skip
     if status in CHANGED:
-        return HubError(f"{repo} was changed by somebody else at the same time. {kept}", got=said or None,
+        return HubError(f"someone else changed {repo} during the upload{why}. {kept}",
                         next_step="run the same command again")  # fmt: skip
     if status == 429:
-        return HubError(f"{hub.endpoint} asks for fewer requests (429). {kept}",
-                        next_step="wait some minutes, then run the same command again")  # fmt: skip
+        return HubError(f"{hub.endpoint} received too many requests (429). {kept}",
+                        next_step="wait a few minutes, then run the same command again")  # fmt: skip
     if status is not None and status >= 500:
-        return HubError(f"{hub.endpoint} failed ({status}), also when asked again. {kept}",
-                        next_step="run the same command again later: what has arrived is not sent again")  # fmt: skip
+        return HubError(f"{hub.endpoint} keeps failing ({status}). {kept}",
+                        next_step="run the same command again later: uploaded files are not sent again")  # fmt: skip
     if status is not None:
-        return HubError(f"{hub.endpoint} refused {repo} ({status}). {kept}", got=said or None)
+        return HubError(f"{hub.endpoint} refused {repo} with status {status}{why}. {kept}")
     if _lost(error):
         return HubError(f"the connection to {hub.endpoint} was lost. {kept}",
-                        next_step="check network and HF_ENDPOINT, then run the same command again: what has arrived "
-                        "is not sent again")  # fmt: skip
+                        next_step="check the network and HF_ENDPOINT, then run the same command again: uploaded files "
+                        "are not sent again")  # fmt: skip
     theirs = type(error).__module__.startswith(("huggingface_hub", "hf_xet"))
     if theirs or isinstance(error, (ValueError, RuntimeError)):
-        return HubError(f"{repo} could not be published. {kept}", got=said or type(error).__name__)
+        return HubError(f"{repo} could not be published ({shorten(said or type(error).__name__)}). {kept}")
     return None
 
 

@@ -56,8 +56,8 @@ def _shared(build: Build, work: Path) -> tuple[Build, list[str], list[str]]:
 
         return shared_rows(build, work)
     if build.dataset == "nih_chestxray14" and build.tables.attributes is not None:
-        left = f"{build.record['attributes']:,} attributes are left out: they are not the NIH's, and nobody here knows "
-        left += "their terms"
+        left = f"{build.record['attributes']:,} attributes are excluded: they are third-party annotations with "
+        left += "unknown terms"
         steps = [row for row in build.steps if row["step"] != "attributes"]
         return replace(build, tables=replace(build.tables, attributes=None), steps=steps), [], [left]
     return build, [], []
@@ -70,10 +70,10 @@ def _about(build: Build, repo: str, said: Sequence[str], truth: Sequence[Piece],
     labels = counted_labels(build.tables.image_columns(findings), findings) if build.ids.num_rows and findings else None
     paragraphs = list(said)
     if build.config.no_pixels:
-        paragraphs.append("Tables only: the pictures were not read, column `image` is empty.")
+        paragraphs.append("Tables only: the images were not read, and the column `image` is empty.")
     if truth:
-        paragraphs.append("`truth.json` holds the population values that audits must find, `planted` what is true of "
-                          "every image. A test of an audit holds its numbers against them.")  # fmt: skip
+        paragraphs.append("`truth.json` holds the true population values of the audits' metrics, and `planted` the "
+                          "ground truth of every image. Tests compare the results of an audit with them.")  # fmt: skip
     published = Published(repo, dataset_info(_files(build, record, truth)), paragraphs)
     text = card(build.dataset, record, build.steps, labels, published)
     steps = table_of(list(build.steps), ATTRITION, source="attrition")

@@ -67,13 +67,13 @@ def tables_of(folder: Path, record: Mapping[str, Any]) -> Tables:
     for path in sorted((folder / "images").glob("*.parquet")):
         split = path.name.split("-")[0]
         if split not in images:
-            raise TableError(f"{path.name} in {folder / 'images'} is no shard of this build", next_step="move it away")
+            raise TableError(f"{folder / 'images' / path.name} is not a shard of this build", next_step="move it away")
         _check(path, schema, record["fingerprint"])
         images[split].append(path)
     for split, files in images.items():
         names = [f"{split}-{number:05d}-of-{len(files):05d}.parquet" for number in range(len(files))]
         if [path.name for path in files] != names:
-            raise TableError(f"{folder / 'images'}: a shard of {split} is missing, or one too many is there",
+            raise TableError(f"{folder / 'images'}, shards of {split}", allowed=", ".join(names),
                              got=", ".join(path.name for path in files), next_step=_AGAIN)  # fmt: skip
     notes = sorted(path for path in (folder / "notes").glob("*.parquet") if _NOTES.fullmatch(path.name))
     for path in notes:
@@ -84,7 +84,7 @@ def tables_of(folder: Path, record: Mapping[str, Any]) -> Tables:
     made = Tables(images, notes, attributes if record["attributes"] and attributes.is_file() else None)
     for what, here in made.rows().items():
         if here != record[what]:
-            raise TableError(f"{folder} is not whole: {what} differ from build.json", got=f"{here}, not {record[what]}",
+            raise TableError(f"{folder}, {what}", got=here, allowed=f"{record[what]}, as in build.json",
                              next_step=_AGAIN)  # fmt: skip
     return made
 
@@ -95,10 +95,10 @@ def _check(path: Path, schema: pa.Schema, fingerprint: str | None = None) -> Non
         found = pq.read_schema(path)
     except (pa.ArrowException, OSError) as error:
         raise TableError(
-            f"{path.name} is damaged ({str(error).splitlines()[0]}): nothing was sent", next_step=_AGAIN
+            f"{path.name} is damaged ({str(error).splitlines()[0]}), so nothing was uploaded", next_step=_AGAIN
         ) from None
     if fingerprint is not None and not finished(path, fingerprint):
-        raise TableError(f"{path.name} is a shard of another build than its build.json speaks of", next_step=_AGAIN)
+        raise TableError(f"{path.name} is a shard of another build than its build.json", next_step=_AGAIN)
     now = stored_schema(schema)  # builds made before times were stored as text have `schema` itself
     strange = [
         each.name
@@ -106,7 +106,7 @@ def _check(path: Path, schema: pa.Schema, fingerprint: str | None = None) -> Non
         if each.name not in schema.names or each.type not in (schema.field(each.name).type, now.field(each.name).type)
     ]
     if strange:
-        raise TableError(f"{path.name}: column {strange[0]!r} is none that a build writes", next_step=_AGAIN)
+        raise TableError(f'{path.name}: cxrhf build does not write the column "{strange[0]}"', next_step=_AGAIN)
 
 
 def _rows(files: Sequence[Path]) -> int:
@@ -121,7 +121,7 @@ def check_record(record: Mapping[str, Any], folder: Path) -> None:
     }  # fmt: skip
     for name, kind in kinds.items():
         if not isinstance(record.get(name), kind):
-            raise RunError(f"{folder / 'build.json'} does not say {name!r} as cxrhf build does", next_step=_AGAIN)
+            raise RunError(f'{folder / "build.json"}: the field "{name}" is missing or damaged', next_step=_AGAIN)
 
 
 def dataset_info(tables: Mapping[str, Mapping[str, Sequence[Path]]]) -> dict[str, Any]:

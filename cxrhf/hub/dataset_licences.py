@@ -31,7 +31,7 @@ from cxrhf.schema import write_table
 _SHARED = re.compile(
     r"(CC-)?BY(-NC)?(-SA)?(-\d(\.\d)?)?(-(INTERNATIONAL|UNPORTED|IGO))?|CC-?0(-1\.0)?(-UNIVERSAL)?|APACHE(-LICEN[CS]E)?-2(\.0)?"
 )
-_NONE = "not said"
+_NONE = "not stated"
 
 
 def may_be_shared(licence: str | None) -> bool:
@@ -54,20 +54,20 @@ def shared_rows(build: Build, work: Path) -> tuple[Build, list[str], list[str]]:
     inside = Counter(licence[image] for image in images if image in kept)
     outside = Counter(licence.get(image) or _NONE for image in images if image not in kept)
     if not kept:
-        raise HubError(f"{build.folder}: none of its {len(images):,} pictures has a licence that lets others share it",
-                       got=_counted(outside), allowed="CC BY, CC BY-SA, CC BY-NC, CC BY-NC-SA, CC0, Apache 2.0",
+        raise HubError(f"{build.folder}: licences of its {len(images):,} images", got=_counted(outside),
+                       allowed="at least one of CC BY, CC BY-SA, CC BY-NC, CC BY-NC-SA, CC0 and Apache 2.0",
                        next_step="publish its recipe: cxrhf push dataset "
                        f"{shlex.quote(str(build.folder))} --recipe --to USER/NAME")  # fmt: skip
-    said = [_TABLE, "Pictures by licence (attribute `licence` says it for each): " + _counted(inside) + "."]
+    said = [_TABLE, "Images by licence (see the attribute `licence` of each image): " + _counted(inside) + "."]
     if not outside:
         return build, said, []
-    left = f"{len(images) - len(kept):,} of {len(images):,} images are left out, their licence does not let others " \
-           f"share them: {_counted(outside)}"  # fmt: skip
+    left = f"{len(images) - len(kept):,} of {len(images):,} images are excluded because their licence does not allow " \
+           f"sharing: {_counted(outside)}"  # fmt: skip
     made = _without(build, kept, work / "shared")
     return replace(made, steps=_steps(made, left)), [*said, f"{left}."], [left]
 
 
-_TABLE = "Labels, days and notes come from the collection's table, which its authors released under CC BY-NC-SA 4.0."
+_TABLE = "Labels, days and notes come from the collection's metadata, released by its authors under CC BY-NC-SA 4.0."
 
 
 def _licences(build: Build) -> Mapping[str, str]:
@@ -122,7 +122,7 @@ def _filtered(path: Path, column: str, kept: set[str], work: Path) -> Path:
 def _steps(build: Build, left: str) -> list[dict[str, Any]]:
     """The attrition with one more step, and the splits counted after it."""
     steps = Steps(build.dataset, [dict(row) for row in build.steps if not row["step"].startswith("split ")])
-    _add(steps, "images whose licence lets others share them", build.ids, left)
+    _add(steps, "images whose licence allows sharing", build.ids, left)
     for split in build.tables.images:
         _add(steps, f"split {split}", build.ids.filter(pc.equal(build.ids["split"], split)))
     return steps.rows

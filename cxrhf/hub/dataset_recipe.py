@@ -41,8 +41,8 @@ def recipe_artefact(build: Build, to: str, work: Path) -> Artefact:
     from cxrhf.hub.scan_known import known_of
 
     if not build.ids.num_rows:
-        raise RunError(f"{build.folder} has no images: a recipe lists images and their splits",
-                       next_step="share the cxrhf build command itself")  # fmt: skip
+        raise RunError(f"{build.folder} has no images, so there is no recipe to publish",
+                       next_step="share the cxrhf build command instead")  # fmt: skip
     files = _write_ids(build, work / "ids")
     pieces = [
         json_piece(RECIPE, _recipe(build)),
@@ -54,8 +54,8 @@ def recipe_artefact(build: Build, to: str, work: Path) -> Artefact:
         pieces.append(Piece("split.csv", write_table(_split_file(build.ids), work / "split.csv")))
     chosen = _chosen_by(build.config)
     text = recipe_card(build, to, files, chosen)
-    notes = ["ids and splits go out: check that your agreement with the source lets you share ids"]
-    notes += [f"the choice of images says something about each: {chosen}"] if chosen else []
+    notes = ["this publishes ids and splits; check that your agreement with the source lets you share ids"]
+    notes += [f"the list of ids reveals how images were selected: {chosen}"] if chosen else []
     return Artefact(
         "dataset",
         to.rsplit("/", 1)[-1],
@@ -79,7 +79,7 @@ def compare(recipe: Path, folder: Path) -> Compared:
     """The images of a downloaded recipe against those of a build."""
     files = sorted((recipe / "ids").glob("*.parquet"))
     if not (recipe / RECIPE).is_file() or not files:
-        raise RunError(f"{recipe} is no recipe: it has no {RECIPE} and ids/",
+        raise RunError(f"{recipe} is not a recipe: {RECIPE} or ids/ is missing",
                        next_step=_download(recipe))  # fmt: skip
     listed = _rows(pa.concat_tables([pq.ParquetFile(path).read(columns=list(IDS)) for path in files]))
     built = _rows(opened(folder).ids)
@@ -133,7 +133,7 @@ def _chosen_by(config: BuildConfig) -> str:
         "without support devices": config.exclude_devices,
         "White, Asian and Black patients with one race each": config.sample == "encoding",
         f"a share of women of {config.female}": config.female is not None,
-        f"one image a patient, positive ones first: {config.finding}": config.images_per_patient == "positive_first",
+        f"one image per patient, positive for {config.finding} if any": config.images_per_patient == "positive_first",
         "patients with an annotated image in test": config.withhold_annotated,
     }
     return "; ".join(name for name, there in found.items() if there)
@@ -141,9 +141,10 @@ def _chosen_by(config: BuildConfig) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 where the build has the recipe's images in its splits, 1 where it has not, 2 where one cannot tell."""
-    parser = argparse.ArgumentParser(prog="python -m cxrhf.hub.dataset_recipe", description=__doc__.split("\n")[0])
-    parser.add_argument("recipe", type=Path, metavar="RECIPE", help="folder of a downloaded recipe")
-    parser.add_argument("build", type=Path, metavar="BUILD", help="folder of cxrhf build")
+    about = "Check that a build has the images and splits of a recipe."
+    parser = argparse.ArgumentParser(prog="python -m cxrhf.hub.dataset_recipe", description=about)
+    parser.add_argument("recipe", type=Path, metavar="RECIPE", help="folder with a downloaded recipe")
+    parser.add_argument("build", type=Path, metavar="BUILD", help="folder written by cxrhf build")
     given = parser.parse_args(arguments)
     try:
         found = compare(given.recipe, given.build)
@@ -153,13 +154,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if found.same and not (found.missing or found.more or found.moved):
-        print(f"the same: {found.same:,} images in the same splits")
+        print(f"identical: {found.same:,} images in the same splits")
         return 0
-    print(f"not the same: {found.same:,} images agree, {found.moved:,} have another split, study or patient, "
-          f"{found.missing:,} are in the recipe alone, {found.more:,} in the build alone")  # fmt: skip
+    print(f"different: {found.same:,} images agree, {found.moved:,} have another split, study or patient, "
+          f"{found.missing:,} are only in the recipe, {found.more:,} only in the build")  # fmt: skip
     asked = recipe.get("settings", {})
     if differ := [name for name in {**asked, **built} if asked.get(name) != built.get(name)]:
-        print(f"settings that differ: {', '.join(differ)}. The recipe's command: {recipe.get('command')}")
+        print(f"these settings differ: {', '.join(differ)}. The recipe's command: {recipe.get('command')}")
     return 1
 
 

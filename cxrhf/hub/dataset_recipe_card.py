@@ -15,8 +15,8 @@ from cxrhf.hub.dataset_source import IDS, Build
 RECIPE = "recipe.json"
 _HERE = "recipe"  # the folder that the commands download it to
 _ABOUT = (
-    "Settings, ids and splits of a dataset that cxrhf built. There are no pictures, no texts, no labels and nothing "
-    "else about any patient in it. Who has access to the source builds the same from it."
+    "The settings, ids and splits of a dataset built with cxrhf. It contains no images, texts, labels or other patient "
+    "data. With access to the source, you can rebuild the same dataset from it."
 )
 
 
@@ -44,23 +44,23 @@ def recipe_card(build: Build, repo: str, files: Mapping[str, Path], chosen: str)
     more = dataset_info({"ids": {published_split(split): [path] for split, path in files.items()}})
     lines = front(build.dataset, f"{terms.name} (recipe)", tables, build.ids.num_rows, more)
     lines += [f"# {terms.name}: recipe", "", _ABOUT, ""]
-    lines += [f"The choice of images says something about each: {chosen}.", ""] if chosen else []
-    lines += ["## What you need", ""]
+    lines += [f"The list of ids reveals how images were selected: {chosen}.", ""] if chosen else []
+    lines += ["## Requirements", ""]
     if build.dataset == "synthetic":
-        lines += ["Nothing: the source is made up.", ""]
+        lines += ["None: the source is synthetic.", ""]
     else:
-        access = "with your own access under its terms" if terms.credentialed else "as it is published"
-        lines += [f"{terms.name}, {access}: {terms.link}", "", f"`{RECIPE}` names its files with size and hash.", ""]
-    lines += ["## Build the same", "", "```bash", f"pip install cxrhf=={__version__}"]
+        access = "with your own access under its terms" if terms.credentialed else "as published"
+        lines += [f"{terms.name}, {access}: {terms.link}", "", f"`{RECIPE}` lists its files with size and hash.", ""]
+    lines += ["## Rebuild the dataset", "", "```bash", f"pip install cxrhf=={__version__}"]
     lines += [f"hf download {repo} --repo-type dataset --local-dir {_HERE}", command(build.config)]
     lines += [f"python -m cxrhf.hub.dataset_recipe {_HERE} data/{build.dataset}", "```", ""]
-    lines += ["The last line says whether your build has these images in these splits. Where settings, source files "
-              "and version are the same, its build.json has the same fingerprint: "
+    lines += ["The last command checks that your build has the same images in the same splits. If settings, source "
+              "files and version match, its build.json has the same fingerprint: "
               f"`{build.record['fingerprint']}`.", ""]  # fmt: skip
     lines += ["## Load the ids", "", "```python", "from datasets import load_dataset", ""]
     lines += [*loading(repo, tables), "```", "", "| split | images |", "|---|---|"]
     lines += [f"| {split} | {count:,} |" for split, count in build.tables.rows()["splits"].items()]
     lines += ["", "Columns: " + ", ".join(f"`{name}`" for name in IDS) + ".", ""]
     lines += ["## Settings", "", *setting_lines(build.config.content()), ""]
-    lines += ["## Attrition", "", "Published counts stand in brackets where there are any.", ""]
+    lines += ["## Attrition", "", "Published counts, where available, are in brackets.", ""]
     return "\n".join([*lines, *attrition_lines(build.steps, notes=False), ""])

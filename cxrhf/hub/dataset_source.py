@@ -46,7 +46,7 @@ _SHAPES = {
 }
 _MIMIC_NOTE = r"^\d{8}-[A-Z]{2}-\d+$"
 _NIH = r"^\d{8}_\d{3}$"
-_ALLOWED = "its recipe: the settings of the build, ids and splits; no text, no pixels, no labels"
+_ALLOWED = "a recipe (the settings of the build, ids and splits, without text, pixels or labels)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +78,19 @@ def opened(folder: Path) -> Build:
     check_record(record, folder)
     dataset = record["dataset"]
     if dataset not in TERMS:
-        raise HubError(f"{folder}: nobody here knows the terms of {dataset!r}", allowed=", ".join(TERMS),
-                       next_step="publish only what cxrhf build makes of a source it knows")  # fmt: skip
+        raise HubError(f"{folder}, dataset", got=dataset, allowed=f"one whose terms cxrhf knows ({', '.join(TERMS)})",
+                       next_step="publish only builds of these sources")  # fmt: skip
     tables = tables_of(folder, record)
     ids = tables.image_columns(IDS)
     named = set(pc.unique(ids["dataset"]).to_pylist()) if ids.num_rows else {dataset}
     if named != {dataset} or record["settings"].get("dataset") != dataset:
         said = sorted(str(each) for each in {*named, record["settings"].get("dataset")} - {dataset})
-        raise HubError(f"{folder}: build.json names {dataset}, its rows and settings name {', '.join(said)}: nobody "
-                       "can tell whose data these are", allowed="a folder as cxrhf build wrote it",
+        raise HubError(f"{folder}: build.json names {dataset} but its rows and settings name {', '.join(said)}, so the "
+                       "source of the data is unclear",
                        next_step=f"build it again: cxrhf build {said[0]} --root FOLDER")  # fmt: skip
     if not (folder / "attrition.parquet").is_file():
         raise RunError(
-            f"{folder} has no attrition.parquet: it is not whole", next_step="build it again with --overwrite"
+            f"{folder} is incomplete: it has no attrition.parquet", next_step="build it again with --overwrite"
         )
     steps = read_table(folder / "attrition.parquet", ATTRITION).to_pylist()
     found = Build(folder, record, _settings(record, folder), tables, ids, steps)
@@ -103,9 +103,8 @@ def refuse_credentialed(build: Build, to: str) -> None:
         return
     words = ["cxrhf", "push", "dataset", str(build.folder), "--to", to, "--recipe", "--dry-run"]
     raise HubError(
-        f"{build.folder} holds credentialed data and stays here ({'; '.join(build.signs)}). {build.terms.said} "
-        "Nothing was sent",
-        allowed=f"{_ALLOWED}, where your agreement lets you share ids",
+        f"{build.folder} holds credentialed data and cannot be published ({'; '.join(build.signs)}). "
+        f"{build.terms.said} Nothing was uploaded. If your agreement lets you share ids, you can publish {_ALLOWED}",
         next_step=shlex.join(words),
     )
 
@@ -119,22 +118,22 @@ def refuse_unknown(build: Build) -> None:
     right = pc.and_(right, pc.equal(patient, pc.utf8_ltrim(build.ids["patient_id"], characters="0")))
     strange = right.length() - (pc.sum(right).as_py() or 0)
     if strange:
-        raise HubError(f"{build.folder}: {strange:,} of {right.length():,} image ids are not NIH's (00000001_000 of "
-                       "patient 1): these are not the films that the NIH handed out",
-                       allowed="ChestX-ray14 as published", next_step="publish your own films by other means, after "
-                       "those who answer for the patients' privacy agreed")  # fmt: skip
+        raise HubError(f"{build.folder}: {strange:,} of {right.length():,} image ids are not NIH ids (such as "
+                       "00000001_000 for patient 1)",
+                       allowed="ChestX-ray14 as published", next_step="publish your own images by other means, with "
+                       "the approval of those responsible for patient privacy")  # fmt: skip
 
 
 def _no_build(folder: Path) -> None:
     inside = next((each.parent for each in sorted(folder.glob("*/build.json"))), None)
     if inside is not None:
-        raise RunError(f"{folder} is not a build folder, {inside} is", next_step=f"cxrhf push dataset {inside} ...")
+        raise RunError(f"{folder} is not a build folder, but {inside} is", next_step=f"cxrhf push dataset {inside} ...")
     if (folder / ".build").is_dir():
-        raise RunError(f"{folder} holds a build that was begun and not finished",
-                       next_step="give the same cxrhf build command again: it goes on where it was")  # fmt: skip
+        raise RunError(f"{folder} holds an unfinished build",
+                       next_step="run the same cxrhf build command again to resume")  # fmt: skip
     what = "has no build.json" if folder.is_dir() else "is not a folder"
-    raise RunError(f"{folder} {what}: only what cxrhf build made is published, for nobody can tell the terms of "
-                   "anything else", next_step=f"cxrhf build DATASET --root FOLDER --out {folder}")  # fmt: skip
+    raise RunError(f"{folder} {what}. cxrhf publishes only its own builds, because the terms of other data are unknown",
+                   next_step=f"cxrhf build DATASET --root FOLDER --out {folder}")  # fmt: skip
 
 
 def _settings(record: Mapping[str, Any], folder: Path) -> BuildConfig:
@@ -145,7 +144,7 @@ def _settings(record: Mapping[str, Any], folder: Path) -> BuildConfig:
     try:
         return BuildConfig(**given)
     except (TypeError, ConfigError) as error:
-        raise RunError(f"{folder / 'build.json'}: these are not settings of cxrhf build ({error})",
+        raise RunError(f"{folder / 'build.json'}: the settings are not valid ({error})",
                        next_step="build it again with --overwrite") from None  # fmt: skip
 
 
@@ -155,19 +154,19 @@ def _signs(build: Build) -> list[str]:
     if build.terms.credentialed:
         said.append(f"build.json and the rows name {build.dataset}")
     if build.record.get("credentialed") is not False and not build.terms.credentialed:
-        said.append("build.json says credentialed")
+        said.append("build.json marks it as credentialed")
     if build.dataset == "synthetic":  # has MIMIC's names and ids on purpose; dataset_twin asks for more
         return said
     secret = [each for each, terms in TERMS.items() if terms.credentialed and each != build.dataset]
     names = [str(each.get("name", "")) for each in build.record["inputs"]]
     # A name that this dataset has too, such as an annotation file's, tells nothing.
     strange = [name for name in names if not _is_of(name, build.dataset) and any(_is_of(name, each) for each in secret)]
-    said += [f"it was made from {name}" for name in strange]
+    said += [f"it was built from {name}" for name in strange]
     for each, shape in _SHAPES.items():
         if build.ids.num_rows and pc.any(pc.match_substring_regex(build.ids["image_id"], shape)).as_py():
-            said.append(f"its ids are those of {each}")
+            said.append(f"its ids are from {each}")
     if not build.terms.credentialed and _mimic_notes(build.tables.notes):
-        said.append("its notes have the ids of MIMIC-IV-Note")
+        said.append("its notes have MIMIC-IV-Note ids")
     return said
 
 

@@ -42,11 +42,10 @@ def truth_pieces(build: Build, work: Path) -> list[Piece]:
         said = ", ".join(f"{count:,} {what}" for what, count in strange.items() if count)
         command = f"cxrhf build synthetic --n-patients {config.n_patients} --seed {config.seed}"
         raise HubError(
-            f"{build.folder} says it is made up, but {said} are none that the twin with {config.n_patients:,} patients "
-            f"and seed {config.seed} has: they may be real. Nothing was sent",
-            allowed="a twin as this version makes it",
-            next_step=f"{command} --out NEW; if --root named real files, build them as what they are: "
-            "cxrhf build mimic_cxr_context --root FOLDER",
+            f"{build.folder} is marked as synthetic, but its {said} differ from the synthetic twin with "
+            f"{config.n_patients:,} patients and seed {config.seed}, so they may be real. Nothing was uploaded",
+            next_step=f"build the twin again ({command} --out NEW), or if --root named real files, build them as real "
+            "data: cxrhf build mimic_cxr_context --root FOLDER",
         )
     return [Piece("planted.parquet", twin / "planted.parquet"), Piece("truth.json", twin / "truth.json")]
 

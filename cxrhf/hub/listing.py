@@ -16,7 +16,7 @@ def listing(artefact: Artefact, repo: str, *, private: bool) -> list[str]:
     sizes = [shown_size(piece.size) for piece in pieces]
     wide = max(len(piece.path) for piece in pieces)
     seen = "private" if private else "public"
-    lines = [f"{repo} ({_CALLED[artefact.repo_type]}, {seen} if it is new): {len(pieces)} files, "
+    lines = [f"{repo} ({_CALLED[artefact.repo_type]}, {seen} if new): {len(pieces)} files, "
              f"{shown_size(sum(piece.size for piece in pieces))}"]  # fmt: skip
     lines += [f"  {piece.path:<{wide}}  {size:>10}" for piece, size in zip(pieces, sizes, strict=True)]
     return [*lines, *(f"  note: {each}" for each in artefact.notes)]

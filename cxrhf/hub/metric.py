@@ -23,12 +23,14 @@ def chosen(names: Sequence[str], every: bool) -> list[str]:
 
     known = shipped("metrics")
     if every and names:
-        raise ConfigError("give names of metrics, or --all, not both", got=", ".join(names))
+        raise ConfigError("metrics", got=f"--all and {', '.join(names)}", allowed="either names or --all")
     if every:
         return list(known)
     if not names:
-        raise ConfigError("no metric is named", allowed=", ".join(known), next_step="cxrhf push metric --all --to USER")
+        raise ConfigError(
+            "no metric is named", next_step=f"name one of {', '.join(known)}, or run cxrhf push metric --all --to USER"
+        )
     for name in names:
         if "/" not in name and name not in known:
-            raise ConfigError("no such metric", got=name, allowed=", ".join(known), next_step=did_you_mean(name, known))
+            raise ConfigError("metric", got=name, allowed=", ".join(known), next_step=did_you_mean(name, known))
     return list(dict.fromkeys(names))

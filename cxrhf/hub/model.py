@@ -77,10 +77,10 @@ def _notes(data: Seen, source: Path, config: PushModelConfig) -> tuple[str, ...]
 
     notes = [
         f"results from {public_path(str(source))}",
-        f"learned from: {', '.join(data.names) or 'unknown data'} ({data.standing})",
+        f"trained on: {', '.join(data.names) or 'unknown data'} ({data.standing})",
     ]
     if data.standing != "open":
-        notes.append("you say that the data agreement allows sharing it")
+        notes.append("you confirmed that the data agreement allows sharing")
     return tuple(notes)
 
 
@@ -97,7 +97,7 @@ def find(run: Path) -> Weights:
     below = sorted({each.parent for pattern in ("models", "adapter") for depth in ("*", "*/*")
                     for each in run.glob(f"{depth}/{pattern}") if each.is_dir() and _has(each.parent)})  # fmt: skip
     raise HubError(
-        f"{run} has no weights of its own",
+        f"{run} has no weights",
         allowed="a run of cxrhf train (models/seed-0), finetune (adapter) or context fit (models/context)",
         next_step=" or ".join(f"cxrhf push model {shlex.quote(str(each))} --to USER/NAME" for each in below)
         or _writer_of(run)
@@ -113,7 +113,7 @@ def _writer_of(run: Path) -> str | None:
     source = given.get("source") if isinstance(given, dict) else None
     writer = shlex.quote(source) if isinstance(source, str) and _has(Path(source)) else "WRITER"
     return (
-        f"publish the fine-tuned model that wrote its reports: cxrhf push model {writer} "
+        f"publish the fine-tuned model that generated its reports: cxrhf push model {writer} "
         f"--results {shlex.quote(str(run))} --to USER/NAME"
     )
 
@@ -187,7 +187,7 @@ def _context(run: Path) -> Weights | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return read_object(path, next_step="make the run again, or copy it again", error=HubError)
+    return read_object(path, next_step="copy the run again, or repeat it", error=HubError)
 
 
 def _json(values: Mapping[str, Any]) -> bytes:
@@ -215,12 +215,12 @@ def results_of(run: Path, given: str | None, model: str) -> tuple[Path, list[dic
             return place, rows
     if seen_names:
         place, names = next(iter(seen_names.items()))
-        raise HubError(f"{place} has no results of the model {model!r}", got=", ".join(names),
-                       next_step=f"say which: --model NAME, or audit it: {_audited(run)}")  # fmt: skip
+        raise HubError(f'{place} has no results of the model "{model}"', got=f"results of {', '.join(names)}",
+                       next_step=f"pass --model NAME, or audit the model: {_audited(run)}")  # fmt: skip
     where = Path(given) if given else run
     raise HubError(
-        f"{where} has no results, and a card is written from results",
-        next_step=f"{_audited(where)}; or name the audited run with --results",
+        f"{where} has no results, which the model card requires",
+        next_step=f"pass the audited run as --results, or run {_audited(where)}",
     )
 
 
@@ -231,7 +231,9 @@ def _audited(run: Path) -> str:
         return f"cxrhf audit {typed}"
     if (run / "adapter").is_dir():
         reports = shlex.quote(f"{run}-reports")
-        return f"cxrhf generate {typed} --build BUILD --out {reports}, cxrhf audit {reports}, then --results {reports}"
+        return (
+            f"cxrhf generate {typed} --build BUILD --out {reports}, cxrhf audit {reports}, and pass --results {reports}"
+        )
     if (run / "models" / "context").is_dir():
         return f"cxrhf context fit BUILD --out {typed} --overwrite"
     if (run / "models").is_dir():

@@ -63,8 +63,9 @@ class ScanError(CxrhfError):
         listed = [str(leak) for leak in leaks[:_LISTED]] + more
         places = "1 place" if len(leaks) == 1 else f"{len(leaks)} places"
         super().__init__(
-            f"nothing was sent: this {artefact.kind} holds what must not leave, in {places}:\n  " + "\n  ".join(listed),
-            next_step="take it out where it comes from and push again; revoke a token that was written down",
+            f"nothing was uploaded, because this {artefact.kind} holds sensitive content in {places}:\n  "
+            + "\n  ".join(listed),
+            next_step="remove it at the source and push again; revoke any token that is listed",
         )
 
 
@@ -108,9 +109,9 @@ def _allowed(piece: Piece, artefact: Artefact) -> frozenset[str]:
 def _leaks(piece: Piece, artefact: Artefact, watch: Watch) -> Iterator[Leak]:
     """What one file must not hold, its name included."""
     shown = _shown(piece.path, watch)
-    name = View(piece.path.encode("utf-8", "replace"), lambda _at: "its name", prose=False)
+    name = View(piece.path.encode("utf-8", "replace"), lambda _at: "file name", prose=False)
     for found in _found_in(name, frozenset(), watch):
-        yield Leak(shown, found.what, "its name", found.why)
+        yield Leak(shown, found.what, "file name", found.why)
     allowed = _allowed(piece, artefact)
     seen: set[tuple[str, str]] = set()
     count: Counter[str] = Counter()
@@ -167,7 +168,7 @@ def _found_in(view: View, allowed: frozenset[str], watch: Watch) -> Iterator[Fou
         yield from addresses(view.data)
         for span, decoded in decoded_runs(view.data):
             if content := content_of(decoded):
-                yield Found(*span, content.what, f"written as text; {content.why}")
+                yield Found(*span, content.what, f"encoded as text; {content.why}")
     if "ids" not in allowed:
         yield from ids(view.data, prose=view.prose)
     if view.prose and "rows" not in allowed:
@@ -204,7 +205,7 @@ def _plain_file(piece: Piece, path: str, allowed: frozenset[str], artefact: Arte
     if content and piece.drawn and content.format == "PNG":
         for chunk, words in drawing_text(piece.read()):
             if words is None:
-                yield Structure(f"chunk {chunk}", PICTURE, "more than a drawing of numbers")
+                yield Structure(f"chunk {chunk}", PICTURE, "more than a figure holds")
             else:
                 yield View(words, lambda _at, chunk=chunk: f"chunk {chunk}")  # type: ignore[misc]
         return
@@ -213,7 +214,7 @@ def _plain_file(piece: Piece, path: str, allowed: frozenset[str], artefact: Arte
         return
     text = as_text(piece.read())
     if text is None:
-        yield Structure("the whole file", UNREADABLE, "a format that is not known here")
+        yield Structure("the whole file", UNREADABLE, "an unknown format")
         return
     if artefact.may_hold == RECIPE and allowed:
         yield from _recipe_text(path, text)
@@ -245,7 +246,7 @@ def _recipe_columns(columns: list[str]) -> Iterator[Structure]:
     more = sorted(set(columns) - RECIPE_COLUMNS)
     if more and not set(columns) <= set(ATTRITION.names):
         yield Structure(
-            f"column {more[0]}", "more than a recipe", f"of rows it has {', '.join(sorted(RECIPE_COLUMNS))}"
+            f"column {more[0]}", "more than a recipe holds", f"its columns are {', '.join(sorted(RECIPE_COLUMNS))}"
         )
 
 

@@ -128,7 +128,7 @@ def known_in(data: bytes, watch: Watch, texts: bool = True, ids: bool = True) ->
         return
     words = words_of(data)
     if texts:
-        why = f"{ROW_OF_WORDS} words in a row, or a whole short text, stand in a note or report behind it"
+        why = f"{ROW_OF_WORDS} words in a row, or a whole short text, are in a note or report of the source data"
         rows = np.flatnonzero(_among(watch.texts, windows(words.hash, ROW_OF_WORDS)))
         for first, last in _runs(rows):
             yield Found(int(words.start[first]), int(words.end[last + ROW_OF_WORDS - 1]), NOTE, why)
@@ -141,7 +141,7 @@ def known_in(data: bytes, watch: Watch, texts: bool = True, ids: bool = True) ->
         for at in np.flatnonzero(_among(hashes, windows(words.hash, length))):
             start, end = int(words.start[at]), int(words.end[at + length - 1])
             if not _is_number(data, start, end):
-                yield Found(start, end, ID, "it is an id of the data behind it")
+                yield Found(start, end, ID, "it is an id of the source data")
 
 
 def _is_number(data: bytes, start: int, end: int) -> bool:

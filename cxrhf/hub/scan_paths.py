@@ -17,7 +17,7 @@ from pathlib import Path
 from cxrhf.hub.scan_secrets import Found
 
 WHAT = "an absolute path"
-_WHY = "it tells of the computer it was made on, and leads nowhere elsewhere"
+_WHY = "it reveals details of this computer"
 # What stands before a path: the pattern begins with the slash itself, which is quick to find.
 _FRESH = rb"(?<![\w.:/~<>)\]}&%@+*\\-]/)"
 _PART = rb"[\w.@+~%#=-]+"
@@ -74,7 +74,7 @@ def paths(data: bytes, bare: bool = False) -> Iterator[Found]:
         yield from map(_found, _SHARE.finditer(data))
     for pattern in own_names():
         for match in pattern.finditer(data):
-            yield Found(*match.span(), "a name of this computer or its user", _WHY)
+            yield Found(*match.span(), "the name of this computer or its user", _WHY)
 
 
 def _found(match: re.Match[bytes]) -> Found:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from cxrhf.hub.scan_secrets import Found, begin
 from cxrhf.tables.columns import SYNONYMS, column_key
 
-ID, ROWS = "an id of a patient, study or image", "rows of single patients"
-_ID_WHY = "it points at one person"
+ID, ROWS = "an id of a patient, study or image", "rows of individual patients"
+_ID_WHY = "it identifies one person"
 # Names that columns of ids go by, compared without case, spaces and signs.
 ID_COLUMNS = frozenset(
     column_key(name)
@@ -133,11 +133,11 @@ def why_rows(columns: Sequence[str]) -> str | None:
     """Why a table with these columns has rows of single patients, or None."""
     named = [name for name in columns if is_id_column(name)]
     if named:
-        return f"column {named[0]!r} names single patients, studies, images or notes"
+        return f'column "{named[0]}" identifies individual patients, studies, images or notes'
     keys = {column_key(name) for name in columns}
     people = {_PEOPLE_COLUMNS[key] for key in keys if key in _PEOPLE_COLUMNS}
     if len(people) > 1 and not keys & _COUNT_COLUMNS:
-        return f"its rows have {' and '.join(sorted(people))}, and no count: they are people"
+        return f"its rows have {' and '.join(sorted(people))} but no count, so they are individual people"
     return None
 
 
@@ -147,9 +147,9 @@ def rows_in(value: Any, where: str = "") -> Iterator[tuple[str, str]]:
         for name, held in value.items():
             here = f"{where}.{name}" if where else f"{name}"
             if is_id_column(str(name)) and _holds_ids(held):
-                yield here, f"{str(name)!r} names single patients, studies, images or notes"
+                yield here, f'"{name}" identifies individual patients, studies, images or notes'
             elif _key(str(name)) in _WEAK_COLUMNS and _holds_ids(held, 4):
-                yield here, f"{str(name)!r} has values like ids"
+                yield here, f'the values of "{name}" look like ids'
             elif isinstance(held, dict | list):
                 yield from rows_in(held, here)
         columns = {str(name): held for name, held in value.items() if isinstance(held, list) and len(held) > 1}
@@ -227,7 +227,7 @@ def tables_in(data: bytes) -> Iterator[Found]:
         for row in data[end + 1 : end + 1 + 3 * _LONGEST_LINE].split(b"\n")[:3]:
             cells = _cells(row, sign)
             if len(cells) == len(header) and any(_holds_ids(cells[place]) for place in named):
-                yield Found(first, end, ROWS, f"column {header[named[0]]!r} names single patients")
+                yield Found(first, end, ROWS, f'column "{header[named[0]]}" identifies individual patients')
                 break
 
 

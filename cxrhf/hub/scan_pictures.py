@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from cxrhf.hub.scan_secrets import Found
 
-PICTURE, ARCHIVE = "a picture", "an archive or a pickle"
-_WHY_PICTURE = "a picture may be of a patient"
-_WHY_ARCHIVE = "it cannot be looked into"
+PICTURE, ARCHIVE = "an image", "an archive or a pickle"
+_WHY_PICTURE = "it may show a patient"
+_WHY_ARCHIVE = "its content cannot be checked"
 _BEGINNINGS: tuple[tuple[bytes, int, str, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", 0, PICTURE, "PNG"),
     (b"\xff\xd8\xff", 0, PICTURE, "JPEG"),
@@ -106,10 +106,10 @@ def addresses(data: bytes) -> Iterator[Found]:
     """Pictures that a text holds as `data:image/png;base64,...`."""
     if b"data:" in data or b"DATA:" in data:
         for match in _DATA_ADDRESS.finditer(data):
-            yield Found(*match.span(), PICTURE, "a picture written into the text")
+            yield Found(*match.span(), PICTURE, "it is embedded in the text")
     for begin in (rb"\x89PNG", rb"\xff\xd8\xff"):  # as Python shows bytes
         if (at := data.find(begin)) >= 0:
-            yield Found(at, at + len(begin), PICTURE, "a picture written into the text")
+            yield Found(at, at + len(begin), PICTURE, "it is embedded in the text")
 
 
 def decoded_runs(data: bytes) -> Iterator[tuple[tuple[int, int], bytes]]:
@@ -181,4 +181,4 @@ def _chunk_text(kind: bytes, body: bytes) -> bytes:
 def pictures_in_drawing(data: bytes) -> Iterator[Found]:
     """What an SVG drawing may not hold: pictures and code."""
     for match in _SVG_PICTURE.finditer(data):
-        yield Found(*match.span(), PICTURE, "a drawing of numbers has no pictures, pages or code in it")
+        yield Found(*match.span(), PICTURE, "a figure contains no images, pages or code")

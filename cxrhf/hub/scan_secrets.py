@@ -145,10 +145,10 @@ def secrets(data: bytes, bare: bool = False) -> Iterator[Found]:
     for token in own_tokens():
         at = data.find(token)
         if at >= 0:
-            yield Found(at, at + len(token), "the token of this login", _WHY)
+            yield Found(at, at + len(token), "the token you are logged in with", _WHY)
 
 
-_WHY = "whoever reads it can act in its owner's name"
+_WHY = "anyone who reads it can act as its owner"
 
 
 def _found(form: _Form, span: tuple[int, int]) -> Found:

@@ -43,7 +43,7 @@ def metadata_views(piece: Piece) -> Iterator[View]:
         return
     schema, more, _ = opened
     names = "\x1f\n".join(name for field in schema for name, _ in _leaves(field.name, field.type))
-    yield View(names.encode(), lambda _at: "the name of a column", prose=False)
+    yield View(names.encode(), lambda _at: "a column name", prose=False)
     said = {**(schema.metadata or {}), **more}
     for field in schema:
         said |= {field.name.encode() + b"." + key: value for key, value in (field.metadata or {}).items()}
@@ -57,7 +57,7 @@ def cell_views(piece: Piece, pixels: bool, numbers: bool) -> Iterator[View | Str
     """The cells of a table. `pixels`: pictures may be in it. `numbers`: whole numbers are looked through too."""
     opened = _open(piece)
     if opened is None:
-        yield Structure("the whole file", UNREADABLE, "not a readable table")
+        yield Structure("the whole file", UNREADABLE, "the table cannot be read")
         return
     told: set[str] = set()
     row = 0
@@ -141,7 +141,7 @@ def _cells(name: str, held: Any, row: int, pixels: bool, numbers: bool) -> Itera
 
     cells, length = held
     kind = cells.type
-    where = f"column {name}, row {row + 1} and after"
+    where = f"column {name}, from row {row + 1}"
     if pa.types.is_union(kind):
         yield Structure(where, UNREADABLE, "a union of types")
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -150,7 +150,7 @@ def _cells(name: str, held: Any, row: int, pixels: bool, numbers: bool) -> Itera
         yield from _binaries(name, cells.cast(pa.large_binary()), row, pixels)
     elif pa.types.is_integer(kind):
         if kind.bit_width == 8 and length >= _SMALLEST_PICTURE and not pixels:
-            yield Structure(where, PICTURE, f"lists of some {length:,.0f} bytes")
+            yield Structure(where, PICTURE, f"lists of about {length:,.0f} bytes")
         elif numbers and kind.bit_width >= 32 and len(cells):
             large = pc.unique(cells.filter(pc.greater_equal(cells, pa.scalar(1_000_000, kind))))
             if len(large):
@@ -174,7 +174,7 @@ def _texts(name: str, cells: Any, row: int, length: float) -> Iterator[View]:
         def place(at: int, part: Any = part, starts: Any = starts) -> str:
             text = part[int(np.searchsorted(starts, at, "right")) - 1]
             first = pc.index(cells, text).as_py()
-            return f"column {name}, {'some row from' if length else 'row'} {row + 1 + (0 if length else first)}"
+            return f"column {name}, {'a row from' if length else 'row'} {row + 1 + (0 if length else first)}"
 
         yield View(data, place)
 
@@ -200,11 +200,11 @@ def _binaries(name: str, cells: Any, row: int, pixels: bool) -> Iterator[View | 
             yield View(whole, lambda _at, where=where: where)  # type: ignore[misc]
         elif content is None:
             if not pixels:
-                yield Structure(where, UNREADABLE, "bytes that are neither text nor a picture")
+                yield Structure(where, UNREADABLE, "bytes that are neither text nor an image")
         elif content.what == ARCHIVE or not pixels:
             yield Structure(where, content.what, content.why)
     # Words in the bytes themselves (a comment in a JPEG): looked through for secrets and paths.
     for begin, end in _parts(np.asarray(pc.fill_null(pc.binary_length(cells), 0))):
         data = b"\x1f".join(each for each in cells[begin:end].to_pylist() if each)
-        here = f"column {name}, row {row + begin + 1} and after, inside the bytes"
+        here = f"column {name}, from row {row + begin + 1}, inside the bytes"
         yield View(data, lambda _at, here=here: here, prose=False, bare=True)  # type: ignore[misc]

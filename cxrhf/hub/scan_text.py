@@ -27,7 +27,7 @@ _INVISIBLE = dict.fromkeys([0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF])
 _MOST_YAML = 1 << 20
 _SMALLEST_PICTURE = 28  # rows and columns of numbers that could be one
 _UNIT_END = "\x1f\n"
-UNREADABLE = "what cannot be looked into"
+UNREADABLE = "content that cannot be checked"
 
 
 class View(NamedTuple):
@@ -79,7 +79,9 @@ def views(name: str, data: bytes) -> Iterator[View | Structure]:
     """Every view of a text file, and what its structure tells."""
     read = _read_json(name, data)
     if isinstance(read, _Twice):
-        yield Structure("the whole file", UNREADABLE, "a key that stands twice in one object hides the first")
+        yield Structure(
+            "the whole file", UNREADABLE, "an object has the same key twice, and the second hides the first"
+        )
         read = None
     elif read is not None:
         yield from _structure(read)
@@ -107,16 +109,16 @@ def _unfolded(raw: View) -> Iterator[View]:
     if data.count(b"&#") > 8:
         yield View(html.unescape(data.decode("utf-8", "replace")).encode("utf-8", "replace"), _somewhere("entities"))
     if len(re.findall(rb"%[0-9A-Fa-f]{2}", data)) > 8:
-        yield View(unquote_to_bytes(data), _somewhere("percent signs"))
+        yield View(unquote_to_bytes(data), _somewhere("percent encoding"))
     if not data.isascii():
         text = data.decode("utf-8", "replace")
         plain = unicodedata.normalize("NFKC", text.translate(_INVISIBLE))
         if plain != text:
-            yield View(plain.encode("utf-8", "replace"), _somewhere("unusual letters"), raw.prose, raw.markup)
+            yield View(plain.encode("utf-8", "replace"), _somewhere("unusual characters"), raw.prose, raw.markup)
     for span, decoded in decoded_runs(data):
         if is_text(decoded):
             place = raw.place(span[0])
-            yield View(decoded, lambda _at, place=place: f"{place}, written as base64 or hexadecimal digits")  # type: ignore[misc]
+            yield View(decoded, lambda _at, place=place: f"{place}, encoded as base64 or hexadecimal digits")  # type: ignore[misc]
 
 
 def _somewhere(how: str) -> Callable[[int], str]:
@@ -238,7 +240,7 @@ def _structure(read: Any) -> Iterator[Structure]:
         for where in _number_pictures(read, ""):
             yield Structure(f"key {where or 'at the top'}", PICTURE, "rows of numbers from 0 to 255")
     except RecursionError:
-        yield Structure("the whole file", UNREADABLE, "hundreds of lists in lists")
+        yield Structure("the whole file", UNREADABLE, "hundreds of nested lists")
 
 
 def _read_yaml(name: str, data: bytes) -> Any:

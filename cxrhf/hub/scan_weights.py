@@ -63,16 +63,16 @@ def safetensors_views(piece: Piece) -> Iterator[View | Structure]:
         size = int.from_bytes(file.read(8), "little")
         header = _header(file.read(size)) if 0 < size <= min(_LONGEST_HEADER, piece.size) else None
         if header is None:
-            yield Structure("the header", UNREADABLE, "not a safetensors file")
+            yield Structure("the header", UNREADABLE, "it is not a safetensors file")
             return
         metadata, tensors = header
         for name, value in metadata.items():
             yield View(f"{name}\x1f\n{value}".encode("utf-8", "replace"), _metadata_place(name))
         names = "\x1f\n".join(tensor.name for tensor in tensors)
-        yield View(names.encode("utf-8", "replace"), lambda _at: "the name of a tensor", prose=False)
+        yield View(names.encode("utf-8", "replace"), lambda _at: "a tensor name", prose=False)
         yield from _odd_tensors(tensors)
         if _unowned(tensors, piece.size - 8 - size):
-            yield Structure("between the tensors or after the last", UNREADABLE, "bytes that no tensor owns")
+            yield Structure("between or after the tensors", UNREADABLE, "bytes that belong to no tensor")
         for tensor in tensors:
             if tensor.dtype in _INTEGERS and 1 < math.prod(tensor.shape) <= 1 << 24:
                 file.seek(8 + size + tensor.begin)
@@ -108,11 +108,11 @@ def _odd_tensors(tensors: list[Tensor]) -> Iterator[Structure]:
         own = re.split(r"[./]", tensor.name)[-1].lower()
         count = math.prod(tensor.shape)
         if is_id_column(own) or own in _TEXT_NAMES:
-            yield Structure(f"tensor {tensor.name}", ROWS, "it is called like ids or texts of patients")
+            yield Structure(f"tensor {tensor.name}", ROWS, "its name suggests ids or texts of patients")
         elif own in _PICTURE_NAMES and count > 1:
-            yield Structure(f"tensor {tensor.name}", PICTURE, "it is called like pictures")
+            yield Structure(f"tensor {tensor.name}", PICTURE, "its name suggests images")
         elif tensor.dtype in {"U8", "I8"} and count >= _FEW_BYTES:
-            why = "an 8-bit tensor may be a picture or a text; weights of our models are floats"
+            why = "an 8-bit tensor may be an image or text; weights of cxrhf models are floats"
             yield Structure(f"tensor {tensor.name}", PICTURE, why)
 
 
@@ -149,7 +149,7 @@ def _readable_runs(file: IO[bytes]) -> Iterator[View]:
             if run:
                 whole = _RUN.match(data, run.start())
                 done = whole.end() if whole else run.end()
-                yield View(data[run.start() : done], lambda _at: "letters between the numbers")
+                yield View(data[run.start() : done], lambda _at: "text between the numbers")
         tail = data[-256:]
 
 
@@ -157,10 +157,10 @@ def ubj_views(piece: Piece) -> Iterator[View | Structure]:
     """The words of an XGBoost model: names, parameters and whatever else is readable in it."""
     data = piece.read()
     if not data.startswith(b"{"):
-        yield Structure("the whole file", UNREADABLE, "not an XGBoost model")
+        yield Structure("the whole file", UNREADABLE, "it is not an XGBoost model")
         return
     runs = [run[0] for run in re.finditer(rb"[\t\n\r -~]{4,}", data)]
-    yield View(b"\x1f\n".join(runs), lambda _at: "letters between the numbers")
+    yield View(b"\x1f\n".join(runs), lambda _at: "text between the numbers")
 
 
 def skops_views(piece: Piece) -> Iterator[View | Structure]:
@@ -168,9 +168,9 @@ def skops_views(piece: Piece) -> Iterator[View | Structure]:
     try:
         with open_piece(piece) as file, zipfile.ZipFile(file) as packed:
             if packed.comment:
-                yield View(packed.comment, lambda _at: "comment of the archive")
+                yield View(packed.comment, lambda _at: "the comment of the archive")
             for member in packed.infolist():
-                yield View(member.filename.encode(), lambda _at: "the name of a member", prose=False)
+                yield View(member.filename.encode(), lambda _at: "a file name in the archive", prose=False)
                 with packed.open(member) as stream:
                     data = stream.read(_SKOPS_GROWTH + 1)  # what the archive says of its sizes proves nothing
                 if max(len(data), member.file_size) > _SKOPS_GROWTH:
@@ -178,7 +178,7 @@ def skops_views(piece: Piece) -> Iterator[View | Structure]:
                     continue
                 yield from _member(member.filename, data)
     except (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError, EOFError):
-        yield Structure("the whole file", UNREADABLE, "not a skops file")
+        yield Structure("the whole file", UNREADABLE, "it is not a skops file")
 
 
 def _member(name: str, data: bytes) -> Iterator[View | Structure]:
@@ -193,7 +193,7 @@ def _member(name: str, data: bytes) -> Iterator[View | Structure]:
         if array.dtype.kind in "US":
             yield View("\x1f\n".join(map(str, array.ravel().tolist())).encode("utf-8", "replace"), lambda _at: name)
         elif array.dtype.kind in "ui" and array.dtype.itemsize == 1 and array.ndim > 1 and array.size >= _FEW_BYTES:
-            yield Structure(name, PICTURE, "an 8-bit array may be a picture")
+            yield Structure(name, PICTURE, "an 8-bit array may be an image")
         elif array.dtype.kind in "ui":
             yield View(_numbers(array.ravel().astype(np.int64)), lambda _at: name, prose=False)
     elif (text := as_text(data)) is not None:

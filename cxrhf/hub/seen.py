@@ -74,7 +74,7 @@ def _said_in(path: Path) -> dict[str, Any]:
     """What a record says; a damaged one may have said that the data are credentialed."""
     if not path.is_file():
         return {}
-    return read_object(path, next_step="copy it again, or make it again", error=HubError)
+    return read_object(path, next_step="copy it again, or create it again", error=HubError)
 
 
 def check_allowed(what: Seen, *, words: bool, allows: bool, allows_words: bool) -> None:
@@ -86,19 +86,16 @@ def check_allowed(what: Seen, *, words: bool, allows: bool, allows_words: bool) 
         return
     names = ", ".join(what.names)
     who = f"{names}: credentialed data" if what.standing == "credentialed" else (
-        f"{names}: not known as open data" if names else "nobody says whose data it learned from"
+        f"{names}: not known to be open data" if names else "its training data are not recorded"
     )  # fmt: skip
     if words and not allows_words:
         raise HubError(
-            f"this model can give back words of notes or reports, and its data are not open ({who})",
-            allowed="models from open or made-up data; results and card alone; a recipe of the data (cxrhf push "
-            "dataset --recipe)",
-            next_step="keep it where the data are. Only if your data agreement says that models of text may be "
-            "shared: --data-agreement-allows-words",
+            f"this model can reproduce text of notes or reports, and its training data are not open ({who})",
+            next_step="keep the model with the data, and publish results and a recipe instead (cxrhf push dataset "
+            "--recipe). If your data agreement allows sharing text models, pass --data-agreement-allows-words.",
         )
     if not words and not allows:
         raise HubError(
-            f"this network learned from data that are not open ({who})",
-            allowed="sharing weights where the data agreement lets you",
-            next_step="read the agreement; if it allows it, say --data-agreement-allows",
+            f"the training data of this network are not open ({who})",
+            next_step="read the data agreement, and if it allows sharing weights, pass --data-agreement-allows",
         )

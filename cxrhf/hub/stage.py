@@ -69,9 +69,9 @@ def find_folder(folder: str | Path) -> Path:
         hint = did_you_mean(path.name, known or shipped("metrics"))
         raise StageError(f"there is no folder {path}", next_step=hint)
     if (path / MARKER).exists():
-        raise StageError(f"{path} is a staged copy itself", next_step="give the folder that it was made from")
+        raise StageError(f"{path} is itself a staged copy", next_step="name the source folder")
     if not (path / f"{path.name}.py").is_file():
-        raise StageError(f"{path} is not the folder of a module: it has no {path.name}.py")
+        raise StageError(f"{path} is not a module folder: it has no {path.name}.py")
     return path
 
 
@@ -84,13 +84,13 @@ def _check_place(out: Path, source: Path, force: bool) -> None:
     """Only a new or empty folder, or an earlier copy that nobody has worked in, may be written over."""
     elsewhere = "choose another folder"
     if out == source or source in out.parents:
-        raise StageError(f"{out} lies inside the source {source}", next_step=elsewhere)
+        raise StageError(f"{out} is inside the source {source}", next_step=elsewhere)
     if out.exists() and not out.is_dir():
         raise StageError(f"{out} is a file", next_step=elsewhere)
     if not out.exists() or not any(out.iterdir()):
         return
     if not (out / MARKER).is_file():
-        raise StageError(f"{out} is not empty and holds no staged copy", next_step=elsewhere)
+        raise StageError(f"{out} is not empty and is not a staged copy", next_step=elsewhere)
     try:
         marker = json.loads(read_source(out / MARKER))
         name, written = str(marker["name"]), dict(marker["sha256"])
@@ -100,14 +100,13 @@ def _check_place(out: Path, source: Path, force: bool) -> None:
         raise StageError(f"{out} holds a copy of {name}, not of {source.name}", next_step=elsewhere)
     if foreign := sorted(_files_in(out) - set(written) - {MARKER}):
         raise StageError(
-            f"{out} holds files that are not of the copy", got=", ".join(foreign), next_step="move them away"
+            f"{out} holds files that are not part of the copy ({', '.join(foreign)})", next_step="move them away"
         )
     edited = [each for each in sorted(_files_in(out) & set(written)) if _sha256(out / each) != written[each]]
     if edited and not force:
         raise StageError(
-            f"{out} was edited by hand since it was staged",
-            got=", ".join(edited),
-            next_step="make the change in the source, then stage with --force",
+            f"{out} was edited after it was staged ({', '.join(edited)})",
+            next_step="edit the source instead, then stage with --force",
         )
 
 
@@ -118,11 +117,11 @@ def _sha256(path: Path) -> str:
 # --- command line --------------------------------------------------------------------------------------------------
 
 ABOUT = """\
-Write a copy of an evaluate module that loads where cxrhf is not installed, and gives the same numbers.
+Write a copy of an evaluate module that loads without cxrhf and returns the same numbers.
 
-In the repository metrics/<name>/<name>.py imports cxrhf.metrics. People who load it from the Hub do not have cxrhf, so
-the copy carries the files it needs beside it, an app.py, a requirements.txt and the README: the content of a Space.
-Edit the repository, never the copy."""
+In the repository, metrics/<name>/<name>.py imports cxrhf.metrics. Users who load it from the Hub may not have cxrhf, so
+the copy includes the files it needs, an app.py, a requirements.txt and the README: the content of a Space.
+Edit the repository, not the copy."""
 
 EXAMPLES = """\
 examples:
@@ -140,26 +139,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         "python -m cxrhf.hub.stage", None, ABOUT, EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", nargs="*", help="folder of a module, or its name; several go into OUT/<name> each")
-    parser.add_argument("out", metavar="OUT", help="where the copy goes: a new folder, or an earlier copy to renew")
-    parser.add_argument("--all", action="store_true", help="every module of metrics/, into OUT/<name>")
-    parser.add_argument("--force", action="store_true", help="write over files of the copy that were edited by hand")
+    parser.add_argument("folder", nargs="*", help="folder or name of a module; several go to OUT/<name>")
+    parser.add_argument("out", metavar="OUT", help="folder of the copy: a new one, or an earlier copy to update")
+    parser.add_argument("--all", action="store_true", help="stage every module of metrics/ to OUT/<name>")
+    parser.add_argument("--force", action="store_true", help="overwrite files of the copy that were edited")
     args = parser.parse_args(argv)
     if args.all == bool(args.folder):
-        parser.error("give the folder of a module and OUT, or --all and OUT")
+        parser.error("pass the folder of a module and OUT, or --all and OUT")
     folders = [metric_path(name) for name in shipped("metrics")] if args.all else args.folder
     # The shell's metrics/* also gives metrics/README.md.
     wanted = [each for each in folders if len(folders) == 1 or Path(each).suffix == ".py" or not Path(each).is_file()]
     several = args.all or len(folders) > 1
     try:
         if not wanted:
-            raise StageError("there is no module to stage", next_step="run it in the repository, or name a folder")
+            raise StageError("there is no module to stage", next_step="run this in the repository, or name a folder")
         for folder in wanted:
             out = Path(args.out, find_folder(folder).name) if several else args.out
             done = stage(folder, out, args.force)
             print(f'{done.name}: {len(done.files)} files. evaluate.load("{done.path / done.name}.py")')
             if done.left_out:
-                print(f"  left out: {', '.join(done.left_out)}")
+                print(f"  excluded: {', '.join(done.left_out)}")
     except CxrhfError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -44,7 +44,7 @@ def contents(folder: Path, owner: str | None = None) -> dict[str, bytes]:
     siblings = _needed(first)
     # A Space runs app.py in this folder: a file called like a library would be imported in its place.
     for file in {name, "app", *widget_files(), *sys.stdlib_module_names, *_declared()} & set(siblings):
-        raise StageError(f"cxrhf/metrics/{file}.py cannot stand beside {name}.py: the name {file!r} is taken")
+        raise StageError(f'cxrhf/metrics/{file}.py cannot be staged with {name}.py: the name "{file}" is taken')
     made = {f"cxrhf/metrics/{file}.py": text for file, text in siblings.items()}
     made[where] = _examples_alone(with_all_imports(script, siblings, where), name, owner)
     made.update(_app(folder))
@@ -67,8 +67,7 @@ def _examples_alone(text: str, name: str, owner: str | None = None) -> str:
     text = text.replace(f'cxrhf.metric_path("{name}")', f'"{owner}/{name}"' if owner else f'"{name}"')
     text = re.sub(r"^( *(?:>>> )?import )cxrhf(?:, (?=\w)|\n)", _kept, text, flags=re.MULTILINE)
     if found := re.search(r"^ *>>> .*\bcxrhf\b.*$", text, flags=re.MULTILINE):
-        raise StageError(f"an example of {name} needs cxrhf, which whoever loads the copy does not have",
-                         got=found[0].strip())  # fmt: skip
+        raise StageError(f"an example of {name} requires cxrhf, which the copy must not ({found[0].strip()})")
     return text
 
 
@@ -104,14 +103,14 @@ def _metric_file(file: str) -> tuple[str, frozenset[str]]:
     where = f"cxrhf/metrics/{file}.py"
     text, needed = relative_imports(read_source(PACKAGE / "metrics" / f"{file}.py"), where)
     if "evaluate" in _libraries(text):
-        raise StageError(f"{where} imports evaluate, which may then take a class of it for the metric")
+        raise StageError(f"{where} imports evaluate, which may then mistake a class of evaluate for the metric")
     return text, frozenset(needed)
 
 
 def _app(folder: Path) -> dict[str, str]:
     """The demonstration page and the files of the shared widget that it uses, however far down."""
     if not (folder / "app.py").is_file():
-        raise StageError(f"{folder} has no app.py, which its Space runs")
+        raise StageError(f"{folder} has no app.py for its Space to run")
     where = f"metrics/{folder.name}/app.py"
     app, waiting = widget_imports(read_source(folder / "app.py"), where)
     made = {where: app}
@@ -141,7 +140,7 @@ def requirements(files: Mapping[str, str]) -> list[str]:
         for library in _libraries(text) - local - GIVEN_BY_THE_SPACE - sys.stdlib_module_names:
             distribution = DISTRIBUTIONS.get(library, library).lower().replace("_", "-")
             if declared and distribution not in declared:
-                raise StageError(f"{file} imports {library}, which is not among the dependencies of cxrhf")
+                raise StageError(f"{file} imports {library}, which is not a dependency of cxrhf")
             lines.add(declared.get(distribution, distribution))
     return sorted(lines)
 
@@ -194,12 +193,12 @@ def _check_card(folder: Path) -> None:
 
     path = folder / "README.md"
     if not path.is_file():
-        raise StageError(f"{folder} has no README.md, the page of its Space")
+        raise StageError(f"{folder} has no README.md for the page of its Space")
     found = re.match(r"---\n(.*?)\n---\s*(?:\n|$)", read_source(path), re.DOTALL)
     try:
         card = yaml.safe_load(found.group(1)) if found else {}
     except yaml.YAMLError as error:
-        raise StageError(f"{path}: the block at the top is not YAML", got=" ".join(str(error).split())) from None
+        raise StageError(f"{path}: the front matter is not valid YAML ({' '.join(str(error).split())})") from None
     card = card if isinstance(card, dict) else {}
     tags = given if isinstance(given := card.get("tags"), list) else []
     lacking = [key for key in ("title", "sdk_version") if not card.get(key)]
@@ -208,4 +207,4 @@ def _check_card(folder: Path) -> None:
     ]
     lacking += [f"tag {tag}" for tag in ("evaluate", "metric") if tag not in tags]
     if lacking:
-        raise StageError(f"{path}: the YAML at its top lacks {', '.join(lacking)}")
+        raise StageError(f"{path}: the front matter lacks {', '.join(lacking)}")

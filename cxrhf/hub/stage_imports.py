@@ -18,7 +18,7 @@ from cxrhf.errors import CxrhfError, did_you_mean
 
 PACKAGE = Path(cxrhf.__file__).parent
 WHY_IMPORTED = (
-    "# evaluate fetches only the files that this script imports; those below are needed by the ones above.",
+    "# evaluate downloads only the files that this script imports; the files above require those below.",
     "# ruff: noqa: F401, I001, RUF100",
 )
 
@@ -37,7 +37,7 @@ def _parse(source: str, where: str) -> ast.Module:
     try:
         return ast.parse(source)
     except SyntaxError as error:
-        raise StageError(f"{where}, line {error.lineno}: this is not Python: {error.msg}") from None
+        raise StageError(f"{where}, line {error.lineno}: not valid Python ({error.msg})") from None
 
 
 def is_ours(module: str) -> bool:
@@ -63,7 +63,7 @@ def imports_of(source: str, where: str) -> Iterator[tuple[ast.Import | ast.Impor
         elif isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if called in ("import_module", "__import__"):
-                raise StageError(f"{place}: {called}() cannot be followed", next_step="write an import statement")
+                raise StageError(f"{place}: {called}() cannot be staged", next_step="use an import statement")
 
 
 def _edited(source: str, edits: Iterable[_Edit]) -> str:
@@ -86,7 +86,7 @@ def _with_module(source: str, node: ast.ImportFrom, module: str, place: str) -> 
     text = b"\n".join(lines)[node.col_offset :].decode()
     found = re.match(rf"from\s+{re.escape(node.module or '')}(?=\s+import\b)", text)
     if not found:
-        raise StageError(f"{place}: an import in this form cannot be staged", got=text)
+        raise StageError(f"{place}: an import in this form cannot be staged ({text})")
     return f"from {module}{text[found.end() :]}"
 
 
@@ -117,7 +117,7 @@ def relative_imports(source: str, where: str) -> tuple[str, set[str]]:
             absent = f"there is no cxrhf/metrics/{file}.py"
             raise StageError(
                 f"{place}: {absent if module.startswith('cxrhf.metrics.') else f'{module} cannot be staged'}",
-                allowed="the files of cxrhf.metrics",
+                allowed="a file of cxrhf.metrics",
                 next_step=did_you_mean(file, known),
             )
     return _edited(source, edits), needed
@@ -134,10 +134,10 @@ def _by_file(names: Iterable[ast.alias], place: str) -> dict[str, list[str]]:
     files: dict[str, list[str]] = {}
     for each in names:
         if each.name not in _WHERE:
-            what = "a file, not a name in one" if each.name in _metric_files() else "no name of cxrhf.metrics"
+            what = "a file, not a name in a file" if each.name in _metric_files() else "not a name in cxrhf.metrics"
             hint = "write `from cxrhf.metrics.<file> import <name>`"
             raise StageError(
-                f"{place}: {each.name!r} is {what}",
+                f'{place}: "{each.name}" is {what}',
                 next_step=hint if what.startswith("a file") else did_you_mean(each.name, _WHERE) or hint,
             )
         files.setdefault(_WHERE[each.name], []).append(each.name + (f" as {each.asname}" if each.asname else ""))
@@ -158,7 +158,7 @@ def widget_imports(source: str, where: str) -> tuple[str, set[str]]:
             edits.append(_Edit(node, _with_module(source, node, file, place)))
             needed.add(file)
         elif is_ours(module):
-            raise StageError(f"{place}: {module} does not exist in a Space", allowed="cxrhf.hub.widget")
+            raise StageError(f"{place}: {module} is not available in a Space", allowed="cxrhf.hub.widget")
     return _edited(source, edits), needed
 
 
@@ -180,7 +180,7 @@ def seen_by_evaluate(script: str, where: str) -> set[str]:
         found = None if quoted else re.match(r"from\s+\.([^\s.]+)\S*\s+import\s+[^#]*(#?)", line)
         if found and found.group(2):
             raise StageError(
-                f"{where}, line {number}: evaluate takes a comment after an import for an address",
+                f"{where}, line {number}: evaluate reads a comment after an import as an address",
                 next_step="put the comment on the line above, in the source",
             )
         if found:
@@ -207,8 +207,8 @@ def with_all_imports(script: str, files: Mapping[str, str], where: str) -> str:
         script = "\n".join([*lines[:last], *WHY_IMPORTED, *added, *lines[last:]])
     if (seen := seen_by_evaluate(script, where)) != set(files):
         raise StageError(
-            f"{where}: evaluate would fetch other files than the script needs",
-            got=", ".join(sorted(seen ^ set(files))),
+            f"{where}: evaluate would not download exactly the files that the script requires "
+            f"(differences: {', '.join(sorted(seen ^ set(files)))})",
             next_step='keep imports at the top, and """ in pairs above them',
         )
     return script
@@ -228,4 +228,4 @@ def _a_public_name(source: str, file: str, taken: set[str]) -> str:
     for name in names:
         if not name.startswith("_") and name not in taken:
             return name
-    raise StageError(f"cxrhf/metrics/{file}.py has no public name that the script could import")
+    raise StageError(f"cxrhf/metrics/{file}.py has no public name for the script to import")

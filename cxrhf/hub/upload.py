@@ -47,8 +47,8 @@ class _State:
 
     def kept(self) -> str:
         if self.committed:
-            return "The commit was made but could not be checked: do not rely on it yet."
-        return "Nothing was published" + (": the repository was made and is empty." if self.made else ".")
+            return "The commit was created but could not be verified; do not rely on it yet."
+        return "Nothing was published" + ("; the repository was created and is empty." if self.made else ".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def push(hub: Hub, artefact: Artefact, repo: str, *, private: bool, said: Said) 
             except Exception as error:
                 if status_of(error) not in CHANGED or attempt == ATTEMPTS:
                     raise
-                said(f"{repo} was changed by somebody else meanwhile: comparing again")
+                said(f"someone else changed {repo} during the upload; comparing again")
                 head = _head(hub, artefact, repo, said) or head
         state.committed = True
         _check(repo, pieces, _files(hub, artefact, repo, commit, said), removed, marks)
@@ -114,7 +114,9 @@ def _open(hub: Hub, artefact: Artefact, repo: str, private: bool, state: _State,
         state.made = True
         head = _head(hub, artefact, repo, said)
     if head is None:
-        raise HubError(f"{repo} was made at {hub.endpoint} and cannot be found there", next_step="run it again")
+        raise HubError(
+            f"{repo} was created at {hub.endpoint} but cannot be found there", next_step="run the same command again"
+        )
     return head
 
 
@@ -206,9 +208,9 @@ def _check(repo: str, pieces: Mapping[str, Piece], found: Mapping[str, RepoFile]
     wrong += [path for path in removed if path in found]
     if wrong:
         raise HubError(
-            f"{repo} does not hold what was sent: {len(wrong)} of {len(pieces)} files differ",
-            got=", ".join(sorted(wrong)[:5]),
-            next_step="run the same command again; if it stays so, somebody else writes to this repository",
+            f"{len(wrong)} of {len(pieces)} files in {repo} differ from what was uploaded "
+            f"({', '.join(sorted(wrong)[:5])})",
+            next_step="run the same command again; if it fails again, someone else is writing to this repository",
         )
 
 

@@ -40,8 +40,8 @@ __all__ = ["Choice", "Number", "Text", "metric_app"]
 WAITING = "Press Compute."
 CHANGED = "The inputs have changed. Press Compute."
 PRIVATE = (
-    "Do not enter patient data: this may be a public page. Nothing is stored; "
-    "tables are computed in memory and an uploaded file is deleted once it is read."
+    "Do not enter patient data: this page may be public. Nothing is stored: "
+    "tables are processed in memory, and an uploaded file is deleted once it is read."
 )
 CSS = """
 .wide { overflow-x: auto; max-width: 100%; }

@@ -36,7 +36,7 @@ class Choice:
         for value in self.allowed:
             if str(value) == str(field):
                 return value
-        raise Problem(f"{self.name} is {field!r}, allowed: {', '.join(map(str, self.allowed))}")
+        raise Problem(f"{self.name}: expected {', '.join(map(str, self.allowed))}, got {field!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,16 @@ class Number:
         if field is None or (isinstance(field, str) and not field.strip()):
             if self.default is None:
                 return None
-            raise Problem(f"{self.name} is empty, allowed: {self.allowed}")
+            raise Problem(f"{self.name}: expected {self.allowed}, got nothing")
         if isinstance(field, str):
             written = field.strip()
             try:
                 field = float(written)
             except ValueError:
-                raise Problem(f"{self.name} is {written!r}, allowed: {self.allowed}") from None
+                raise Problem(f"{self.name}: expected {self.allowed}, got {written!r}") from None
         low, high = self.least is not None and field < self.least, self.most is not None and field > self.most
         if not math.isfinite(field) or low or high or (self.whole and field != int(field)):
-            raise Problem(f"{self.name} is {field:.10g}, allowed: {self.allowed}")
+            raise Problem(f"{self.name}: expected {self.allowed}, got {field:.10g}")
         return int(field) if self.whole else float(field)
 
     @property
@@ -134,7 +134,7 @@ def _number(cell: Any, row: int, name: str) -> float:
     except (TypeError, ValueError):
         value = math.nan
     if not math.isfinite(value):
-        raise Problem(f"Row {row}, column {name}: {cell!r} is not a number. Allowed: numbers, as 0.25 or 1e-3")
+        raise Problem(f'Row {row}, column "{name}": expected a number such as 0.25 or 1e-3, got {cell!r}')
     return value
 
 
@@ -152,20 +152,22 @@ def read_cells(rows: Sequence[Sequence[Any]], columns: Sequence[Column]) -> dict
     if not last:
         raise Problem("The table is empty. Type or paste rows, or upload a CSV file")
     if last > MAX_ROWS:
-        raise Problem(f"The table has {last:,} rows, allowed on this page: {MAX_ROWS:,}. For more, use Python")
+        raise Problem(f"This page accepts at most {MAX_ROWS:,} rows, got {last:,}. For more rows, use Python")
     inputs: dict[str, list[Any]] = {}
     for at, column in enumerate(columns):
         cells = [row[at] if at < len(row) else None for row in rows[:last]]
         if all(map(_empty, cells)):
             if column.required:
-                raise Problem(f"Column {column.name} is empty. Allowed: a value in every row")
+                raise Problem(f'Column "{column.name}": expected a value in every row, got an empty column')
             continue
         may_lack = column.name == "references" or (column.text and column.name == "predictions")
         values: list[Any] = []
         for row, cell in enumerate(cells, 1):
             if _empty(cell) and not may_lack:
-                none = "" if column.required else ", or in none"
-                raise Problem(f"Row {row}, column {column.name} is empty. Allowed: a value in every row{none}")
+                none = "" if column.required else " or in none"
+                raise Problem(
+                    f'Row {row}, column "{column.name}": expected a value in every row{none}, got an empty cell'
+                )
             if column.text:
                 values.append(_text(cell))
             else:
@@ -182,7 +184,7 @@ def in_order(names: Sequence[str], rows: Sequence[Sequence[Any]], columns: Seque
     """
     known = [column.name for column in columns]
     if sorted(names) != sorted(known):
-        raise Problem(f"The table's columns are {', '.join(names)}; allowed: {', '.join(known)}. Press Example")
+        raise Problem(f"Columns: expected {', '.join(known)}, got {', '.join(names)}. Press Example to reset them")
     return [[row[names.index(name)] for name in known] for row in rows]
 
 
@@ -194,7 +196,7 @@ def read_csv(data: bytes, columns: Sequence[Column]) -> tuple[list[list[Any]], l
     ([[0.5, 1.0]], ['id'])
     """
     if len(data) > MAX_BYTES:
-        raise Problem(f"The file has {len(data) / 2**20:.0f} MB, allowed: {MAX_BYTES / 2**20:.0f} MB")
+        raise Problem(f"This page accepts files up to {MAX_BYTES / 2**20:.0f} MB, got {len(data) / 2**20:.0f} MB")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -221,16 +223,18 @@ def read_text(text: str, columns: Sequence[Column], header: bool = False) -> tup
     if header or set(names) & set(known):
         missing = [column.name for column in columns if column.required and column.name not in names]
         if missing:
-            raise Problem(f"There is no column {', '.join(missing)}. The header is: {', '.join(names) or 'empty'}")
+            raise Problem(
+                f"Header: expected the columns {', '.join(missing)}, got {', '.join(names) or 'an empty line'}"
+            )
         twice = [name for name in known if names.count(name) > 1]
         if twice:
-            raise Problem(f"There is more than one column {', '.join(twice)}")
+            raise Problem(f"Header: expected each column once, got {', '.join(twice)} several times")
         lines = lines[1:]
     else:
         names = known[: max(map(len, lines), default=0)]
     for row, line in enumerate(lines, 1):
         if len(line) != len(names):
-            raise Problem(f"Row {row} has {len(line)} cells, allowed: {len(names)} ({', '.join(names)})")
+            raise Problem(f"Row {row}: expected {len(names)} cells ({', '.join(names)}), got {len(line)}")
     places = [names.index(name) if name in names else None for name in known]
     # The same door as the table's: what cannot be computed is not shown.
     read = read_cells([[None if at is None else line[at] for at in places] for line in lines], columns)

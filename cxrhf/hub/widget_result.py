@@ -126,7 +126,7 @@ def code(source: str, columns: Sequence[Column], inputs: Mapping[str, list[Any]]
     lines = ["import csv", ""] * (not short) + ["import cxrhf"] * source.startswith("cxrhf.") + ["import evaluate", ""]
     if not short:
         lines += [
-            "# The table of the page, saved as a CSV file with the same column names.",
+            "# The table of this page, saved as a CSV file with the same column names.",
             'with open("table.csv", newline="", encoding="utf-8-sig") as file:',
             "    rows = list(csv.DictReader(file))",
         ]

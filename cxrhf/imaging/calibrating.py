@@ -83,7 +83,7 @@ def _calibrate_models(config: CalibrateConfig, asked: PredictConfig, place: Plac
 def _stale(run: Path) -> list[str]:
     """Results that were made before the probabilities changed."""
     there = (run / "results.parquet").is_file()
-    return ["the results of this run are of the probabilities before: audit it again"] if there else []
+    return ["the results in this run were computed before calibration: audit it again"] if there else []
 
 
 def _calibrate_rows(config: CalibrateConfig, folder: Path) -> Written:
@@ -96,7 +96,11 @@ def _calibrate_rows(config: CalibrateConfig, folder: Path) -> Written:
     rows = run.table("predictions")
     whose = rows.group_by(["model", "seed"]).aggregate([]).to_pylist()
     if len(whose) != 1:
-        raise RunError(f"{folder} has predictions of {len(whose)} models and no model", allowed="one model")
+        raise RunError(
+            f"{folder} has no saved model, and its predictions cannot be calibrated",
+            got=f"predictions of {len(whose)} models",
+            allowed="predictions of one model",
+        )
     model, seed = whose[0]["model"], whose[0]["seed"]
     made = fit_calibration(rows, config.method, split=config.split)
     rows = _raw(rows, {(model, seed): made})
@@ -182,4 +186,4 @@ def _gains(before: dict[str, Any], after: dict[str, Any], split: str) -> list[st
             f"{name}, mean of {len(there)} findings: Brier {mean('brier_before')} -> {mean('brier_after')}, adaptive "
             f"calibration error {mean('ace_before')} -> {mean('ace_after')}"
         )
-    return said or [f"no split but {split} is predicted: cxrhf predict shows what the calibration gains on test"]
+    return said or [f"only the split {split} has predictions: run cxrhf predict to see the effect on test"]

@@ -42,8 +42,8 @@ def splits_there(build: str | Path, wanted: Sequence[str], *, all_of: bool = Fal
     missing = [each for each in wanted if each not in there]
     if missing and (all_of or len(missing) == len(wanted)):
         raise RunError(
-            f"{build} has no split {missing[0]!r}",
-            allowed=", ".join([*there, "all"]) if there else "the build has no images",
+            f'{build} has no split "{missing[0]}"',
+            allowed=", ".join([*there, "all"]) if there else "a build with images",
             next_step=did_you_mean(missing[0], there),
         )
     return [each for each in wanted if each in there]
@@ -63,7 +63,11 @@ def open_images(build: str | Path, splits: Sequence[str], *, labels: str | None 
     pictures = Pixels(files)
     table = pa.concat_tables(tables).combine_chunks()
     if len(pictures) != table.num_rows:
-        raise TableError(f"{build}: shards and tables differ", next_step="build again with --overwrite")
+        raise TableError(
+            f"{build}: image shards and tables have different lengths",
+            got=f"{len(pictures):,} and {table.num_rows:,}",
+            next_step="build again with --overwrite",
+        )
     images = Images(table, pictures)
     unique_ids(images)
     return images

@@ -77,7 +77,7 @@ def _predicted(config: PredictConfig, place: Place, show: Progress) -> Written |
         lines.append(f"{about['name']}, seed {about['seed']}: {len(images):,} images, probabilities {how}")
         notes += said
         if place.own and "train" in images.table["split"].unique().to_pylist():
-            notes.append("predictions of the split train are of images that the model learned from")
+            notes.append("the split train holds images that the model was trained on")
     if not findings:
         return None
     tables = {"predictions": pa.concat_tables(findings), "characteristics": pa.concat_tables(characteristics)}
@@ -175,7 +175,7 @@ def _tasks(folder: Path, about: dict[str, Any]) -> list[Task]:
         tasks = from_json(about["tasks"])
     plain = {"name": (str,), "seed": (int, type(None)), "settings": (dict, type(None))}
     if not tasks or not all(type(about.get(name)) in kinds for name, kinds in plain.items()):
-        raise RunError(f"{folder / SAVED} does not hold what it should", next_step="copy it again, or train again")
+        raise RunError(f"{folder / SAVED} is damaged", next_step="copy it again, or train again")
     return tasks
 
 
@@ -193,7 +193,7 @@ def with_calibration(folder: Path, rows: tuple[pa.Table, pa.Table]) -> tuple[tup
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", CxrhfWarning)
         done = tuple(apply_calibration(each, calibration) if each.num_rows else each for each in rows)
-    how = f"calibrated by {calibration.method}" if calibration.fitted else "not calibrated: nothing could be fitted"
+    how = f"calibrated by {calibration.method}" if calibration.fitted else "not calibrated: no finding could be fitted"
     return (done[0], done[1]), how, [str(each.message) for each in said]
 
 
@@ -207,7 +207,7 @@ def find(config: LookConfig, verb: str) -> Place:
     build = Path(config.build) if config.build is not None else recorded
     if build is None:
         raise ConfigError(
-            f"{folder} does not say where the images are, or they are not there any more",
+            f"the build with the images of {folder} was not found",
             next_step=f"name the build: cxrhf {verb} {shlex.quote(str(folder))} --build BUILD",
         )
     own = trained_on(folder, build)
@@ -225,7 +225,7 @@ def saved_models(folder: Path, seeds: Sequence[int] | None = None) -> list[Path]
     found = {int(path.parent.name[5:]): path.parent for path in folder.glob(f"models/seed-*/{SAVED}")}
     if not found:
         going = folder / "checkpoints"
-        what = "is not finished: the same cxrhf train command goes on" if going.is_dir() else "holds no trained model"
+        what = "is not finished; the same command resumes it" if going.is_dir() else "holds no trained model"
         if not folder.is_dir():
             what = "is not a folder"
         how = f"cxrhf train BUILD --out {shlex.quote(str(folder)) if going.is_dir() else free(folder, 'runs/network')}"
@@ -235,7 +235,7 @@ def saved_models(folder: Path, seeds: Sequence[int] | None = None) -> list[Path]
     for seed in wanted:
         if seed not in found:
             raise RunError(
-                f"{folder} has no model of seed {seed}", allowed=", ".join(map(str, sorted(found))),
+                f"{folder}, seed of a model", got=seed, allowed=", ".join(map(str, sorted(found))),
                 next_step=f"cxrhf train BUILD --out {folder} --seeds {seed}",
             )  # fmt: skip
     return [found[seed] for seed in wanted]
@@ -280,9 +280,7 @@ def add(config: LookConfig, place: Place, tables: Mapping[str, tuple[pa.Table, S
         record = read_run(place.out).record
         known = [record.get("inputs"), *(each.get("inputs") for each in record.get("earlier", {}).values())]
         if place.out.resolve() != Path(config.run).resolve() and [asdict(each) for each in inputs] not in known:
-            raise RunError(
-                f"{place.out} holds a run made from other inputs", next_step="choose another --out, or --overwrite"
-            )
+            raise RunError(f"{place.out} holds a run with other inputs", next_step="pass another --out, or --overwrite")
         run = None
     else:
         verb = "embed" if isinstance(config, EmbedConfig) else "predict"

@@ -39,9 +39,9 @@ LOOKED_AT_ONCE = 64  # images
 # Settings that do not change what is found.
 ASIDE = ("build", "out", "overwrite", "workers", "device")
 _FOLDS = (
-    "{folds} folds: all images count as test, each is scored by a layer that learned from other patients; intervals "
-    "are too narrow, because layers share most of their patients (labels dealt at random to 621 real images: 29 of 200 "
-    "intervals missed .5, of layers that learned on one half and were asked about the other 10 of 200)"
+    "{folds} folds: all images are test images, each scored by a probe trained on other patients. Intervals are too "
+    "narrow because the probes share most of their training patients: with random labels on 621 real images, 29 of "
+    "200 intervals excluded 0.5, against 10 of 200 for a probe trained on one half and tested on the other"
 )
 
 
@@ -193,7 +193,7 @@ def unfinished(probed: Probed, epochs: int) -> list[str]:
         if last:
             where = f"{last} of {len(probed.layers)} layers" if len(probed.layers) > 1 else "the layer"
             notes.append(
-                f"{task.name}: {where} still got better in the last of {epochs} epochs: more --epochs may read more"
+                f"{task.name}: {where} still improved in the last of {epochs} epochs; more --epochs may improve further"
             )
     return notes
 
@@ -226,7 +226,7 @@ def study_of(images: Images, findings: list[str], config: ProbeConfig) -> Study:
     tasks, notes = make_tasks(images.take(learning).table, config.targets, config.findings or findings)
     tasks, more = enough(images.table, tasks, targets(images.table, tasks), learning)
     if config.reduce is not None and all(task.name != "findings" for task in tasks):
-        raise ConfigError("reduce: no finding is left to learn", got="; ".join([*notes, *more]))
+        raise ConfigError(f"--reduce: no finding can be learned ({'; '.join([*notes, *more])})")
     goal = targets(images.table, tasks)
     if config.folds is None:
         parts, said = split_parts(images.table, goal, config.seed)
@@ -242,12 +242,12 @@ def check_reduce(config: ProbeConfig) -> None:
         return
     if "findings" not in config.targets:
         raise ConfigError(
-            "reduce is learned for findings", got=", ".join(config.targets), next_step="--targets findings"
+            "--reduce requires the target findings", got=", ".join(config.targets), next_step="--targets findings"
         )
     if config.folds is not None:
         raise ConfigError(
-            "reduce cannot be cross-fitted: each fold would have axes of its own, and vectors could not be compared",
-            next_step="a build with splits, without --folds",
+            "--reduce cannot be used with --folds: embeddings of different folds could not be compared",
+            next_step="use a build with splits, without --folds",
         )
 
 
@@ -260,16 +260,16 @@ def check_earlier(out: Path, config: ProbeConfig, inputs: list[Any]) -> None:
     record = read_run(out).record
     if record.get("verb") != "probe":
         raise RunError(
-            f"{out} holds a run of cxrhf {record.get('verb')}", next_step="choose another --out, or --overwrite"
+            f"{out} holds a run of cxrhf {record.get('verb')}", next_step="pass another --out, or --overwrite"
         )
     check_inputs(out, inputs, overwrite=False)
     before, now = record.get("config", {}), _settings(config)
     changed = [name for name in now if name in before and before[name] != now[name]]
     if changed:
         raise RunError(
-            f"{out} holds a probe with other settings",
-            got="; ".join(f"{name} was {before[name]}, is {now[name]}" for name in changed[:4]),
-            next_step="choose another --out, or --overwrite",
+            f"{out} holds a probe with other settings "
+            f"({'; '.join(f'{name} was {before[name]}, is {now[name]}' for name in changed[:4])})",
+            next_step="pass another --out, or --overwrite",
         )
 
 

@@ -29,7 +29,9 @@ def find_sources(config: ProbeConfig) -> list[Source]:
     for at, each in enumerate(sources):
         if (same := slug(each.name)) in [slug(other.name) for other in sources[:at]]:
             raise ConfigError(
-                "backbones: two have the same name", got=same, next_step=f"name one: --backbones other={each.word}"
+                "--backbones: two have the same name",
+                got=same,
+                next_step=f"rename one, for example --backbones other={each.word}",
             )
     return sources
 
@@ -39,20 +41,20 @@ def _source(text: str) -> Source:
     if not equals or Path(text).exists():
         name, word = "", text
     elif not name.strip() or not word.strip():
-        raise ConfigError("backbones: a name or a source is missing", got=text, allowed="NAME=SOURCE")
+        raise ConfigError("--backbones", got=text, allowed="NAME=SOURCE")
     name, word = name.strip(), word.strip()
     if name and not slug(name):
-        raise ConfigError("backbones: a name needs a letter or a digit", got=name)
+        raise ConfigError("--backbones", got=name, allowed="a name with a letter or digit")
     if word in NEW:
         return Source(name or word, word)
     folder = Path(word).expanduser()
     if not folder.is_dir():
         beside = [str(each) for each in folder.parent.glob("*") if each.is_dir()] if folder.parent.is_dir() else []
         raise ConfigError(
-            "backbones: no such source",
+            "--backbones",
             got=word,
-            allowed=f"{', '.join(NEW)}, a run of cxrhf train, a model folder",
-            next_step=did_you_mean(word, [*NEW, *beside]) or "cxrhf train BUILD --out RUN makes one",
+            allowed=f"{', '.join(NEW)}, a run of cxrhf train or a model folder",
+            next_step=did_you_mean(word, [*NEW, *beside]) or "cxrhf train BUILD --out RUN",
         )
     from cxrhf.models.saved import read_about
 

@@ -114,7 +114,7 @@ def _train_seeds(config: TrainConfig, folder: Path, split: str, accelerator: Any
             done, more = train_seed(config, material, look, seed, name, key, folder, accelerator, told)
             notes += [each for each in more if each not in notes]
         else:
-            say(f"seed {seed} is trained already")
+            say(f"seed {seed} is already trained")
         facts[seed] = done
         if run is not None:
             remove_checkpoints(checkpoints_of(folder, seed))
@@ -167,15 +167,15 @@ def open_training(
         record = record_of(folder, verb)
         if not record:
             made = read_run(folder).record.get("verb")
-            raise RunError(f"{folder} holds a run of cxrhf {made}", next_step="choose another --out, or --overwrite")
+            raise RunError(f"{folder} holds a run of cxrhf {made}", next_step="pass another --out, or --overwrite")
         before = record.get("config", {})
         now = json.loads(json.dumps(public(content)))
         changed = [name for name, each in now.items() if name in before and before[name] != each]
         if changed:
             raise RunError(
-                f"{folder} holds a training with other settings",
-                got="; ".join(f"{name} was {before[name]}, is {now[name]}" for name in changed[:4]),
-                next_step="choose another --out, or say --overwrite to begin anew",
+                f"{folder} holds a training run with other settings "
+                f"({'; '.join(f'{name} was {before[name]}, is {now[name]}' for name in changed[:4])})",
+                next_step="pass another --out, or --overwrite to start again",
             )
     if config.overwrite and folder.is_dir():
         from cxrhf.models.processes import clear_curves
@@ -203,19 +203,19 @@ def gather(config: TrainConfig, split: str) -> tuple[list[Task], Images, Images 
     train = fewer(chosen(train, config.only), config.max_images, config.seed)
     tasks, notes = make_tasks(train.table, config.tasks, config.findings or there)
     if config.validate_split == split:
-        raise ConfigError("train_split and validate_split are the same", got=split)
+        raise ConfigError("--train-split and --validate-split must differ", got=split)
     if config.validate_split not in splits_of(config.build):
-        notes.append(f"there is no split {config.validate_split}: nothing chooses the best epoch, the last one is kept")
+        notes.append(f"there is no split {config.validate_split}, so the last epoch is kept instead of the best one")
         return tasks, train, None, notes
     validate = open_images(config.build, [config.validate_split], labels=config.labels)
     apart(train, validate)
     try:
         validate = chosen(validate, config.only)
     except ConfigError:
-        notes.append("no validation image meets --only: the last epoch is kept")
+        notes.append("--only excludes all validation images, so the last epoch is kept")
         return tasks, train, None, notes
     if (targets(validate.table, tasks) < 0).all():
-        notes.append("no validation image has a label of what is learned: the last epoch is kept")
+        notes.append("no validation image is labelled for these tasks, so the last epoch is kept")
         return tasks, train, None, notes
     return tasks, train, validate, notes
 
@@ -225,8 +225,8 @@ def apart(train: Images, validate: Images) -> None:
     both = set(train.table["patient_id"].to_pylist()) & set(validate.table["patient_id"].to_pylist())
     if both:
         raise RunError(
-            f"{len(both):,} patients are in the training and in the validation split",
-            next_step="build again: cxrhf build splits by patient",
+            f"{len(both):,} patients are in both the training and the validation split",
+            next_step="build the dataset again: cxrhf build splits by patient",
         )
 
 
@@ -240,8 +240,8 @@ def look_of_config(config: TrainConfig) -> tuple[Look, list[str]]:
     notes = []
     if expected is not None and pixels != expected:
         notes.append(
-            f"the weights {config.weights} were learned from {expected} pixels and are given {pixels} pixels: "
-            f"--pixels {expected} gives them what they know"
+            f"the weights {config.weights} were trained on {expected} pixels but receive {pixels} pixels; pass "
+            f"--pixels {expected} to match"
         )
     return Look(config.size, config.fit, pixels, config.channels), notes
 
@@ -254,7 +254,7 @@ def squares_of(
     from cxrhf.models.tasks import shuffled, targets
     from cxrhf.models.train import Material
 
-    squares = open_squares(train, look, memory=config.memory, progress=say, what="training pictures")
+    squares = open_squares(train, look, memory=config.memory, progress=say, what="training images")
 
     def goal_of(images: Images) -> Any:
         found = targets(images.table, tasks)
@@ -265,7 +265,7 @@ def squares_of(
     if validate is None:
         return Material(train.ids, squares, goal, tasks)
     rest = config.memory - (0 if squares.kept is None else squares.kept.numel() / 1e9)
-    held = open_squares(validate, look, memory=rest, progress=say, what="validation pictures")
+    held = open_squares(validate, look, memory=rest, progress=say, what="validation images")
     return Material(train.ids, squares, goal, tasks, (held, goal_of(validate)))
 
 
@@ -277,12 +277,12 @@ def finished(saved: Path, key: str) -> dict[str, Any] | None:
     about = read_object(path, next_step="train again with --overwrite")
     if about.get("key") != key:
         raise RunError(
-            f"{saved} was trained with other settings, or from other weights",
-            next_step="choose another --out, or say --overwrite",
+            f"{saved} was trained with other settings or from other weights",
+            next_step="pass another --out, or --overwrite",
         )
     facts = about.get("trained")
     if not isinstance(facts, dict):
-        raise RunError(f"{path} does not say how it was trained", next_step="train again with --overwrite")
+        raise RunError(f"{path} has no training record", next_step="train again with --overwrite")
     return facts
 
 

@@ -54,7 +54,7 @@ def _written(config: ZeroshotConfig, out: Path, show: Progress) -> Written:
         run.add("embeddings", embedding_rows(images, seen.embeddings, model=name))
     run.finish(prompts=as_mapping(prompts), model=name, weights=clip.model_hash())
     lines = [f"{name}: {len(images):,} images of {', '.join(splits)}, {len(prompts)} findings"]
-    notes = ["probabilities are not calibrated: cxrhf calibrate RUN --method platt, on validation images"]
+    notes = ["probabilities are not calibrated; on validation images, run cxrhf calibrate RUN --method platt"]
     return Written(out, lines, notes)
 
 

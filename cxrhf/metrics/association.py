@@ -74,11 +74,11 @@ def cad(
     z_strong: float = 2.0,
     min_count: int = 10,
 ) -> Displacement:
-    """Displacement of every word from counts `{group: {word: count}}` of both corpora; words in alphabetical order.
+    """Clinical association displacement (CAD) of every word from counts `{group: {word: count}}`.
 
-    The vocabulary is the union of both corpora. `groups` picks two groups and their order (the first is positive);
-    with more than two and no choice use `cad_each`. `rule` is "either", "score", "exact" or "paper": see
-    `words_category`.
+    The vocabulary is the union of both corpora, in alphabetical order. `groups` chooses two groups and their order (the
+    first is positive); for more than two groups, use `cad_each`. `rule` is "either" (default), "score", "exact" or
+    "paper": see `words_category`.
 
     >>> moved = cad({"F": {"lung": 50}, "M": {"lung": 52}}, {"F": {"lung": 80}, "M": {"lung": 78}})
     >>> moved.category.tolist()
@@ -104,22 +104,22 @@ def cad_texts(
     pair: tuple[str, str] | None = None,
     **options: Any,
 ) -> Displacement:
-    """`cad` of reports: row i of both corpora belongs to groups[i] (and patients[i]); stop words are left out."""
+    """Compute `cad` from reports. Row i of both corpora belongs to groups[i] (and patients[i]); excludes stop words."""
     return cad_corpora(corpora(reference, generated, groups, patients), pair=pair, **options)
 
 
 def cad_corpora(texts: Corpora, *, pair: tuple[str, str] | None = None, **options: Any) -> Displacement:
-    """`cad` of counted corpora (`words_corpora.corpora`), which the resampling functions take as well."""
+    """Compute `cad` from counted `corpora`, which the resampling functions also accept."""
     two = texts.pair(pair)
     first, second = two.groups
     return displaced((first, second), two.vocabulary, *two.counts(), presence=two.presence(), **options)
 
 
 def cad_each(reference: GroupCounts, prediction: GroupCounts, **options: Any) -> dict[str, Displacement]:
-    """Each group (positive) against all the others together; tests are corrected within each comparison."""
+    """Compute `cad` of each group (positive) against all others; tests are corrected within each comparison."""
     names = sorted({*reference, *prediction})
     if len(names) < 2:
-        raise InputError(f"groups are {names}, allowed: two or more")
+        raise InputError(f"groups: expected at least two, got {names}")
     for what, side in (("reference", reference), ("prediction", prediction)):
         for name, counts in side.items():
             _row(counts, (), f"{what}[{name!r}]")
@@ -132,11 +132,12 @@ def cad_each(reference: GroupCounts, prediction: GroupCounts, **options: Any) ->
 
 
 def wae(displacement: Displacement, weights: str = "prediction", group: str | None = None) -> float:
-    """Weighted mean of z_disp^2 over the words, >= 0; weights are counts in the predictions or in the references.
+    """Weighted association erasure (WAE): the weighted mean of z_disp^2 over words, >= 0.
 
-    With `group`: over words associated with it in the reference (|z_ref| > z_neutral) only. It has no direction: 0 for
-    identical corpora, about 1 for faithful independent text, low again after total collapse. NaN if the words have no
-    weight, or a group no token.
+    `weights` are the counts in the predictions (default) or in the references. With `group`, only words associated with
+    it in the references (|z_ref| > z_neutral) are used. WAE has no better direction: it is 0 for identical corpora,
+    about 1 for faithful independent text, and low again after complete collapse. NaN if the words have no weight or a
+    group has no tokens.
     """
     one_of(weights, "weights", ("prediction", "reference"))
     counts = displacement.prediction if weights == "prediction" else displacement.reference
@@ -150,15 +151,18 @@ def wae(displacement: Displacement, weights: str = "prediction", group: str | No
 
 
 def delta_wae(displacement: Displacement, weights: str = "prediction") -> float:
-    """WAE of the first group less WAE of the second (F - M): positive when words of the first group moved more."""
+    """Delta WAE: WAE of the first group minus that of the second (F - M).
+
+    Positive if words of the first group moved more.
+    """
     first, second = displacement.groups
     return wae(displacement, weights, first) - wae(displacement, weights, second)
 
 
 def delta_dir(displacement: Displacement) -> float:
-    """Tokens of the second group over tokens of the first (male to female), predictions less references.
+    """Delta DIR: tokens of the second group over tokens of the first (male to female), predictions minus references.
 
-    0 when the model's verbosity favours neither group more than the references do. NaN without tokens.
+    0 if the model's verbosity favours neither group more than the references do. NaN without tokens.
     """
     (ref_first, ref_second), (pred_first, pred_second) = (
         counts.sum(axis=1).astype(np.float64) for counts in (displacement.reference, displacement.prediction)
@@ -169,10 +173,10 @@ def delta_dir(displacement: Displacement) -> float:
 
 
 def omitted_mass(displacement: Displacement) -> float:
-    """Share of the reference tokens that belong to words the model leaves out, 0 to 1, whatever their association.
+    """Share of the reference tokens that belong to words the model omits, whatever their association; 0 to 1.
 
-    Left out: generated at less than half the reference rate, and the pooled test passes BH over all words with at least
-    min_count reference tokens. This is what WAE cannot see. NaN without tokens.
+    A word is omitted if it is generated at less than half the reference rate and the pooled test passes BH over all
+    words with at least min_count reference tokens. WAE does not detect such words. NaN without tokens.
     """
     n_ref = displacement.reference.sum(axis=0)
     if not (n_ref.sum() and displacement.prediction.sum()):
@@ -183,11 +187,11 @@ def omitted_mass(displacement: Displacement) -> float:
 
 
 def summary(displacement: Displacement) -> dict[str, Any]:
-    """The rules side by side, with the numbers that must be read together.
+    """Summarise all rules, with the numbers that must be read together.
 
-    `either`, `score`, `exact` and `paper` count words by category (`either_raw`: on raw p values), each with `erasure`;
-    the other numbers are WAE, delta WAE, delta DIR, and the shares of reference tokens in words that are
-    left out (`omitted_mass`) or never generated.
+    `either`, `score`, `exact` and `paper` count words by category (`either_raw`: with raw p values), each with
+    `erasure`. The other numbers are WAE, delta WAE, delta DIR, and the shares of reference tokens in words that are
+    omitted (`omitted_mass`) or never generated.
     """
     n_ref, n_pred = displacement.reference.sum(axis=0), displacement.prediction.sum(axis=0)
     ours = categories(displacement, rule="either")
@@ -219,7 +223,7 @@ def sweep(
     p_stars: Iterable[float] = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2),
     rule: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Words by category at each significance level p* (all families of the tests move with it)."""
+    """Count words by category at each significance level p*, which applies to all families of tests."""
     chosen = rule or displacement.rule
     names = PAPER_CATEGORIES if chosen == "paper" else DEFAULT_CATEGORIES
     return [
@@ -232,7 +236,7 @@ def _row(counts: Mapping[str, int], words: Sequence[str], name: str) -> NDArray[
     """The counts of one group in the order of the vocabulary."""
     for word, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
-            raise InputError(f"{name}[{word!r}] is {count!r}, allowed: a whole number >= 0")
+            raise InputError(f"{name}[{word!r}]: expected a whole number >= 0, got {count!r}")
     return np.array([counts.get(word, 0) for word in words], dtype=np.int64)
 
 

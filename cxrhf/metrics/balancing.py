@@ -43,7 +43,7 @@ class Balancing(NamedTuple):
 
 
 def age_bins(age: ArrayLike) -> NDArray[np.int64]:
-    """The place of each age in AGE_BINS, -1 where it is not known.
+    """Index of each age in AGE_BINS; -1 for unknown ages.
 
     >>> age_bins([18, 20, 20.5, 90, float("nan")]).tolist()
     [0, 0, 1, 7, -1]

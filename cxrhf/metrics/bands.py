@@ -24,7 +24,7 @@ _SMALL = 1_000_000
 
 
 class Band(NamedTuple):
-    """A curve on a grid with its limits, as the CURVE table holds it."""
+    """A curve on a grid with its confidence limits, as in the CURVE table."""
 
     x: Floats
     y: Floats
@@ -141,7 +141,7 @@ def roc_band(
     level: float = 0.95,
     simultaneous: bool = False,
 ) -> Band:
-    """Sensitivity over false positive rates 0, .01, ..., 1 with its band. NaN without either class."""
+    """Sensitivity at false positive rates 0, 0.01, ..., 1 with its confidence band. NaN if a class is missing."""
     rates = np.linspace(0, 1, 101) if grid is None else np.sort(as_scores(grid, "grid"))
     return _band(y, p, weight, draws, rates, False, level, simultaneous)
 
@@ -156,6 +156,6 @@ def pr_band(
     level: float = 0.95,
     simultaneous: bool = False,
 ) -> Band:
-    """Precision over recalls .01, .02, ..., 1 with its band. NaN without positives."""
+    """Precision at recalls 0.01, 0.02, ..., 1 with its confidence band. NaN without positives."""
     recalls = np.linspace(0.01, 1, 100) if grid is None else np.sort(as_scores(grid, "grid"))
     return _band(y, p, weight, draws, recalls, True, level, simultaneous)

@@ -34,7 +34,7 @@ NO_INTERVAL = "no interval: in few rows the error lies above the truth, by more 
 
 
 def brier(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Mean squared error of the probability; 0 to 1, lower is better. NaN on an empty sample.
+    """Mean squared error of the probability; 0 to 1, lower is better. NaN for an empty sample.
 
     >>> round(brier([1, 0, 0], [0.8, 0.3, 0.1]), 6)
     0.046667
@@ -43,17 +43,19 @@ def brier(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
 
 
 def brier_positive(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Brier score among positives (IMBALANCE's Brier+); NaN without positives."""
+    """Brier score of the positives (Brier+ of IMBALANCE); 0 to 1, lower is better. NaN without positives."""
     return sum_metric("brier_positive", *binary_input(y, p, weight, probability=True))
 
 
 def brier_negative(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Brier score among negatives (IMBALANCE's Brier-); NaN without negatives."""
+    """Brier score of the negatives (Brier- of IMBALANCE); 0 to 1, lower is better. NaN without negatives."""
     return sum_metric("brier_negative", *binary_input(y, p, weight, probability=True))
 
 
 def balanced_brier(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Brier+ plus Brier-: a sum, 0 to 2, lower is better. Not a proper score; NaN without either class.
+    """Sum of the Brier scores of positives and negatives (Brier+ plus Brier-); 0 to 2, lower is better.
+
+    Not a proper scoring rule. NaN without positives or without negatives.
 
     >>> balanced_brier([1, 0, 0, 0], [0, 0, 0, 0])
     1.0
@@ -64,10 +66,10 @@ def balanced_brier(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) 
 def brier_skill_score(
     y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None, prevalence: float | None = None
 ) -> float:
-    """Share of the Brier score of a constant forecast that the model removes; at most 1, 0 = no skill.
+    """Relative reduction of the Brier score compared with a constant forecast; at most 1, and 0 means no skill.
 
-    The constant is the (weighted) prevalence of the evaluated sample. With `prevalence` (CONTEXT eq. 23-24: that of
-    the training set) a constant forecast can earn skill. NaN with one class only.
+    By default, the constant is the (weighted) prevalence of the evaluated sample. With `prevalence` (of the training
+    set in CONTEXT, eq. 23-24), another constant forecast can have positive skill. NaN with a single class.
 
     >>> brier_skill_score([1, 0, 0, 0], [0.25, 0.25, 0.25, 0.25])
     0.0
@@ -160,11 +162,12 @@ def ace_rows_sorted(y: Any, p: Any, w: Any, bins: int, by_weight: bool) -> float
 def adaptive_calibration_error(
     y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None, bins: int = 10, method: str = "exact"
 ) -> float:
-    """Mean |mean probability - mean label| over bins of equal weight; 0 to 1, lower is better. NaN when empty.
+    """Mean of |mean probability - mean label| over bins of equal weight; 0 to 1, lower is better.
 
-    `exact` (default): bins of exactly equal weight; rows with one score are pooled and split across an edge, so the
-    value does not depend on row order. `array_split` (CONTEXT's public code): equal numbers of rows, ties in the
-    order given. `whole_rows`: a row goes to the bin in which its cumulative weight ends.
+    method "exact" (default): bins have exactly equal weight. Rows with equal scores are pooled and may be split
+    between two bins, so the value does not depend on row order. "array_split" (the public code of CONTEXT): bins have
+    equal numbers of rows, with ties in the given order. "whole_rows": each row belongs to the bin in which its
+    cumulative weight ends. NaN for an empty sample.
 
     >>> round(adaptive_calibration_error([0, 0, 1, 1], [0.1, 0.2, 0.7, 0.8], bins=2), 6)
     0.2
@@ -297,9 +300,10 @@ def expected_ace(
     n_simulations: int = 200,
     seed: int = 0,
 ) -> float:
-    """What `adaptive_calibration_error` would average if these probabilities were perfectly calibrated.
+    """Expected `adaptive_calibration_error` of these probabilities if they were perfectly calibrated.
 
-    By simulation of y ~ Bernoulli(p). A measured error near this value is no evidence of miscalibration.
+    Estimated by simulating y ~ Bernoulli(p). A measured error near this value is no evidence of miscalibration.
+    NaN for an empty sample.
     """
     scores = as_probabilities(p)
     weights = as_weights(weight, len(scores))
@@ -343,7 +347,9 @@ def observed_minus_predicted(y: ArrayLike, p: ArrayLike, weight: ArrayLike | Non
 
 
 def expected_calibration_error(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None, bins: int = 10) -> float:
-    """The usual ECE: weighted mean |mean probability - mean label| over bins of equal width [k/K, (k+1)/K).
+    """Expected calibration error: weighted mean of |mean probability - mean label| over bins of equal width.
+
+    Bins are [k/K, (k+1)/K); 0 to 1, lower is better. NaN for an empty sample.
 
     >>> round(expected_calibration_error([0, 0, 1, 1], [0.1, 0.2, 0.7, 0.8], bins=2), 6)
     0.2
@@ -353,9 +359,9 @@ def expected_calibration_error(y: ArrayLike, p: ArrayLike, weight: ArrayLike | N
 
 
 def correct_prevalence(p: ArrayLike, source: float, target: float) -> Floats:
-    """Probabilities of a model from a population of prevalence `source`, for one of prevalence `target`.
+    """Adjust probabilities from a population with prevalence `source` to one with prevalence `target`.
 
-    Bayes' rule with unchanged likelihoods: the log odds shift by logit(target) - logit(source).
+    Applies Bayes' rule with unchanged likelihoods: the log odds shift by logit(target) - logit(source).
 
     >>> correct_prevalence([0.5], source=0.5, target=0.1).round(6).tolist()
     [0.1]

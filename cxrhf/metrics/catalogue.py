@@ -85,7 +85,7 @@ METRICS: dict[str, Metric] = {
 def find_metric(name: str) -> Metric:
     """The entry of a metric, or an error that lists them."""
     if name not in METRICS:
-        raise InputError(f"metric is {name!r}, allowed: {', '.join(METRICS)}, or a function (y, p, weight) -> float")
+        raise InputError(f"metric: expected {', '.join(METRICS)} or a function (y, p, weight) -> float, got {name!r}")
     return METRICS[name]
 
 

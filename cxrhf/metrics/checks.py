@@ -20,21 +20,21 @@ _MISSING = frozenset({"nan", "NaT", "<NA>"})
 
 
 class InputError(ValueError):
-    """An argument that no metric can be computed from; the message names it, the position and the value."""
+    """An invalid argument of a metric. The message names the argument, the position and the value."""
 
 
 def _rectangular(values: ArrayLike, name: str) -> NDArray[Any]:
     try:
         return np.asarray(values)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{name} is not a rectangular array of numbers: {error}") from None
+        raise InputError(f"{name}: expected a rectangular array of numbers ({error})") from None
 
 
 def _as_array(values: ArrayLike, name: str, ndim: tuple[int, ...]) -> Floats:
     raw = _rectangular(values, name)
     if raw.ndim not in ndim:
         wanted = " or ".join(f"{d}-D" for d in ndim)
-        raise InputError(f"{name} has {raw.ndim} dimensions (shape {raw.shape}), allowed: {wanted}")
+        raise InputError(f"{name}: expected a {wanted} array, got shape {raw.shape}")
     if raw.dtype.kind not in "bfiu" and raw.size:
         raw = _numbers_or_complain(raw, name)
     return np.ascontiguousarray(raw, dtype=np.float64)
@@ -48,13 +48,13 @@ def _numbers_or_complain(raw: NDArray[Any], name: str) -> NDArray[Any]:
             where = np.unravel_index(position, raw.shape)
             shown = str(value) if isinstance(value, np.str_) else value
             raise InputError(
-                f"{name}{_at(where)} is {shown!r} ({type(shown).__name__}), allowed: numbers. "
-                f"Convert it first, for example with numpy.asarray({name}, dtype=float)"
+                f"{name}{_at(where)}: expected a number, got {shown!r} ({type(shown).__name__}). "
+                f"Convert {name} first, for example with numpy.asarray({name}, dtype=float)."
             )
     try:
         numbers: NDArray[Any] = raw.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} holds values that are not numbers: {error}") from None
+        raise InputError(f"{name}: expected numbers ({error})") from None
     return numbers
 
 
@@ -67,11 +67,11 @@ def _refuse(values: Floats, bad: NDArray[np.bool_], name: str, allowed: str) -> 
         where = np.unravel_index(int(np.argmax(bad)), values.shape)
         more = int(bad.sum()) - 1
         others = f" (and {more} more)" if more else ""
-        raise InputError(f"{name}{_at(where)} is {float(values[where])!r}{others}, allowed: {allowed}")
+        raise InputError(f"{name}{_at(where)}: expected {allowed}, got {float(values[where])!r}{others}")
 
 
 def as_labels(y: ArrayLike, name: str = "y", *, masked: bool = False) -> Floats:
-    """0/1 labels as float64; with `masked`, two dimensions are allowed and NaN (or None) marks a missing label."""
+    """Check 0/1 labels and convert them to float64. With `masked`, 2-D and missing labels (NaN, None) are allowed."""
     values = _as_array(y, name, (1, 2) if masked else (1,))
     bad = (values != 0) & (values != 1)
     if masked:
@@ -82,27 +82,27 @@ def as_labels(y: ArrayLike, name: str = "y", *, masked: bool = False) -> Floats:
 
 
 def as_scores(p: ArrayLike, name: str = "p", *, masked: bool = False) -> Floats:
-    """Finite scores of any range as float64. With `masked`, one or two dimensions."""
+    """Check finite scores of any range and convert them to float64. With `masked`, 2-D is allowed."""
     values = _as_array(p, name, (1, 2) if masked else (1,))
-    _refuse(values, ~np.isfinite(values), name, "finite numbers")
+    _refuse(values, ~np.isfinite(values), name, "a finite number")
     return values
 
 
 def as_probabilities(p: ArrayLike, name: str = "p", *, masked: bool = False) -> Floats:
-    """Probabilities in [0, 1] as float64."""
+    """Check probabilities in [0, 1] and convert them to float64. With `masked`, 2-D is allowed."""
     values = as_scores(p, name, masked=masked)
-    _refuse(values, (values < 0) | (values > 1), name, "probabilities from 0 to 1")
+    _refuse(values, (values < 0) | (values > 1), name, "a probability from 0 to 1")
     return values
 
 
 def as_weights(weight: ArrayLike | None, n: int, name: str = "weight") -> Floats:
-    """Finite weights >= 0 as float64; None means 1 for every row."""
+    """Check finite weights >= 0 and convert them to float64. None means 1 for every row."""
     if weight is None:
         return np.ones(n)
     values = _as_array(weight, name, (1,))
-    _refuse(values, ~np.isfinite(values) | (values < 0), name, "finite numbers >= 0")
+    _refuse(values, ~np.isfinite(values) | (values < 0), name, "a finite number >= 0")
     if len(values) != n:
-        raise InputError(f"{name} has {len(values)} rows but there are {n}; they must be equal")
+        raise InputError(f"{name}: expected {n} rows, got {len(values)}")
     return values
 
 
@@ -113,7 +113,7 @@ def where_labelled(values: ArrayLike, missing: NDArray[np.bool_], name: str, lab
     """
     raw = _rectangular(values, name)
     if raw.shape != missing.shape:
-        raise InputError(f"{labels} has shape {missing.shape} but {name} has shape {raw.shape}; they must be equal")
+        raise InputError(f"{name}: expected shape {missing.shape} as in {labels}, got {raw.shape}")
     if not missing.any():
         return raw
     return np.where(missing, 0.0, raw.astype(object) if raw.dtype.kind in "US" else raw)
@@ -124,7 +124,7 @@ def as_label_weights(weight: ArrayLike, missing: NDArray[np.bool_], name: str = 
     if np.ndim(weight) != 2:
         return as_weights(weight, len(missing), name)
     values = as_scores(where_labelled(weight, missing, name, labels), name, masked=True)
-    _refuse(values, values < 0, name, "finite numbers >= 0")
+    _refuse(values, values < 0, name, "a finite number >= 0")
     return values
 
 
@@ -145,7 +145,7 @@ def as_clusters(clusters: ArrayLike) -> NDArray[Any]:
     """The patient of each row, of any type; every row needs one."""
     raw: NDArray[Any] = np.asarray(clusters)
     if raw.ndim != 1:
-        raise InputError(f"clusters has {raw.ndim} dimensions, allowed: one patient for each row")
+        raise InputError(f"clusters: expected one patient per row, got shape {raw.shape}")
     if raw.dtype.kind == "f":
         missing = np.flatnonzero(np.isnan(raw))[:1].tolist()
     elif raw.dtype.kind in "biu":
@@ -153,41 +153,41 @@ def as_clusters(clusters: ArrayLike) -> NDArray[Any]:
     else:
         missing = [position for position, value in enumerate(raw.tolist()) if is_missing(value)][:1]
     for position in missing:
-        raise InputError(f"clusters[{position}] is {raw.tolist()[position]!r}: every row needs a patient")
+        raise InputError(f"clusters[{position}]: expected a patient in every row, got {raw.tolist()[position]!r}")
     return raw
 
 
 def as_fraction(value: float, name: str) -> float:
     """A number strictly between 0 and 1."""
     if not (isinstance(value, (int, float, np.number)) and 0 < value < 1):
-        raise InputError(f"{name} is {value!r}, allowed: a number between 0 and 1")
+        raise InputError(f"{name}: expected a number between 0 and 1, got {value!r}")
     return float(value)
 
 
 def as_count(value: int, name: str, least: int = 1) -> int:
     """A whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"{name} is {value!r}, allowed: a whole number >= {least}")
+        raise InputError(f"{name}: expected a whole number >= {least}, got {value!r}")
     return int(value)
 
 
 def one_of(value: str, name: str, allowed: tuple[str, ...]) -> str:
     """One of the named options."""
     if value not in allowed:
-        raise InputError(f"{name} is {value!r}, allowed: {', '.join(map(repr, allowed))}")
+        raise InputError(f"{name}: expected {' or '.join(map(repr, allowed))}, got {value!r}")
     return value
 
 
 def as_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
     """A list of str, or an InputError that names the first entry that is none."""
     if isinstance(texts, (str, bytes)):
-        raise InputError(f"{name} is one {type(texts).__name__} ({texts[:40]!r}), allowed: a list of str, one a report")
+        raise InputError(f"{name}: expected a list of str, one per report, got {type(texts).__name__} {texts[:40]!r}")
     rows = list(texts)
     for position, text in enumerate(rows):
         if not isinstance(text, str):
             raise InputError(
-                f"{name}[{position}] is {text!r:.60} ({type(text).__name__}), allowed: str. "
-                "Drop the row, or write '' for an empty report"
+                f"{name}[{position}]: expected str, got {text!r:.60} ({type(text).__name__}). "
+                "Drop the row, or pass '' for an empty report."
             )
     return rows
 
@@ -197,7 +197,7 @@ def same_length(**arrays: NDArray[Any]) -> None:
     (first, reference), *rest = arrays.items()
     for name, values in rest:
         if len(values) != len(reference):
-            raise InputError(f"{first} has {len(reference)} rows but {name} has {len(values)}; they must be equal")
+            raise InputError(f"{name}: expected {len(reference)} rows as in {first}, got {len(values)}")
 
 
 def binary_input(
@@ -237,7 +237,7 @@ _NEGATIVES = frozenset({"brier_negative", "fpr", "threshold_at_fpr"})
 
 
 def undefined(metric: str, y: ArrayLike, weight: ArrayLike | None = None) -> str | None:
-    """Why `metric` is NaN on these labels, as a sentence; None when labels alone do not make it undefined.
+    """Explain why `metric` is NaN on these labels. None if the labels alone do not make it undefined.
 
     >>> undefined("auroc", [0, 0, 0])
     'auroc is undefined: no positives among 3 rows'

@@ -24,7 +24,7 @@ ENOUGH = 50  # permutations beyond the observed difference after which a p value
 
 
 class MeanGap(NamedTuple):
-    """Mean with less mean without; `t`: in standard errors."""
+    """Mean with minus mean without the attribute; `t` is the difference in standard errors."""
 
     value: float
     low: float
@@ -43,7 +43,9 @@ class GapTest(NamedTuple):
 
 
 def mean_gap(values: ArrayLike, has: ArrayLike, clusters: ArrayLike | None = None, *, level: float = 0.95) -> MeanGap:
-    """How much larger the mean is with the attribute; NaN where a group has nobody, no interval with fewer than two.
+    """Difference between the means of `values` with and without the attribute `has`.
+
+    NaN if a group is empty; no interval with fewer than two patients in a group.
 
     >>> mean_gap([1.0, 2.0, 3.0, 4.0], [1, 1, 0, 0]).value
     -2.0

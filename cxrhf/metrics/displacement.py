@@ -36,9 +36,9 @@ def association(counts_a: ArrayLike, counts_b: ArrayLike, alpha: float = 0.1) ->
     """
     a, b = as_word_counts(counts_a, "counts_a"), as_word_counts(counts_b, "counts_b")
     if a.shape != b.shape:
-        raise InputError(f"counts_a has shape {a.shape} but counts_b has {b.shape}; both count the same words")
+        raise InputError(f"counts_b: expected shape {a.shape} as in counts_a, got {b.shape}")
     if not alpha > 0:
-        raise InputError(f"alpha is {alpha!r}, allowed: a number > 0")
+        raise InputError(f"alpha: expected a number > 0, got {alpha!r}")
     return log_ratio(a.astype(np.float64), b.astype(np.float64), alpha)
 
 
@@ -55,12 +55,12 @@ def log_ratio(a: Floats, b: Floats, alpha: float) -> Association:
 
 @dataclass(frozen=True, slots=True)
 class Displacement:
-    """Every word of the vocabulary: counts [group, word], scores, tests, category; and the settings that made them.
+    """Counts [group, word], scores, tests and category of every word in the vocabulary, and the settings.
 
-    p and q values: `p_value`, `q_value` of z_disp; `p_reference` of z_ref, `p_exact` of the exact test of the same
-    association (on patients with the word if counted from texts, else on tokens), `q_reference` of the one the rule
-    uses; `p_omission`, `q_omission` of the pooled test. A q value is NaN for words outside its family. `rate_ratio` is
-    a word's share of the predicted over its share of the reference tokens.
+    `p_value` and `q_value` are for z_disp; `p_reference` is for z_ref; `p_exact` is for the exact test of the same
+    association (on patients with the word if counted from texts, otherwise on tokens); `q_reference` is for the one
+    that the rule uses; `p_omission` and `q_omission` are for the pooled test. A q value is NaN for words outside its
+    family. `rate_ratio` is a word's share of the predicted tokens over its share of the reference tokens.
     """
 
     groups: tuple[str, str]
@@ -206,9 +206,9 @@ def as_word_counts(counts: ArrayLike, name: str) -> Counts:
     """Whole numbers >= 0 as int64, or an InputError with the first position that is none."""
     raw = np.asarray(counts)
     if raw.dtype.kind not in "biuf" and raw.size:
-        raise InputError(f"{name} holds {raw.ravel().tolist()[0]!r} ({raw.dtype}), allowed: whole numbers >= 0")
+        raise InputError(f"{name}: expected whole numbers >= 0, got {raw.ravel().tolist()[0]!r} ({raw.dtype})")
     bad = ~((raw >= 0) & (raw < 2**53) & (raw == np.floor(raw)))
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise InputError(f"{name}{list(where)} is {raw[where].item()!r}, allowed: whole numbers >= 0")
+        raise InputError(f"{name}{list(where)}: expected a whole number >= 0, got {raw[where].item()!r}")
     return raw.astype(np.int64)

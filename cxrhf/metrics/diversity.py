@@ -54,16 +54,17 @@ def measure_diversity(
     seed: int = 0,
     level: float = 0.95,
 ) -> dict[str, Any]:
-    """Diversity of one corpus: counts, `template_diversity`, `type_token_ratio`, `self_bleu`, `self_bleu_diversity`.
+    """Measure the diversity of a corpus.
 
-    All four are 0 to 1. Self-BLEU is higher for texts more alike, `self_bleu_diversity` is 1 less self-BLEU, and it and
-    the others are higher for texts more varied. More is not better by itself: noise is diverse too. The values are
-    those of `language.lexical_diversity`.
+    Returns counts, `template_diversity`, `type_token_ratio`, `self_bleu` and `self_bleu_diversity` (1 minus self-BLEU).
+    All four are from 0 to 1. Higher means more diverse, except for self-BLEU. More diverse is not better as such: noise
+    is diverse too. The values are those of `lexical_diversity`.
 
-    With `n_resamples` > 0 each has `<x>_ci_low`, `<x>_ci_high` and `<x>_ci_method`. `n_resamples` is how often the
-    patients (`clusters`; without, every text is a patient) are dealt into quarters: 200 are enough, fewer give wider
-    intervals. Self-BLEU of a `sample` has the interval of a corpus of that size. Undefined is NaN with the reason in
-    `<x>_note`: a value without texts or words; an interval with fewer than 12 patients or without a spread to see.
+    With `n_resamples` > 0, each value has `<x>_ci_low`, `<x>_ci_high` and `<x>_ci_method`. Patients (`clusters`; by
+    default every text is its own patient) are split into quarters `n_resamples` times: 200 are enough, and fewer give
+    wider intervals. Self-BLEU of a `sample` has the interval of a corpus of that size. Undefined values and intervals
+    are NaN with the reason in `<x>_note`: a value without texts or words, and an interval with fewer than 12 patients
+    or without visible spread.
 
     >>> out = measure_diversity(["Clear lungs.", "Clear  lungs.", "No effusion."] * 8, n_resamples=200)
     >>> out["n_types"], round(out["template_diversity"], 3), out["template_diversity_ci_high"] > 2 / 24
@@ -83,11 +84,11 @@ def measure_diversity_pair(
     seed: int = 0,
     level: float = 0.95,
 ) -> dict[str, dict[str, Any]]:
-    """Diversity of generated reports beside that of the references for the same images, row by row.
+    """Compare the diversity of generated reports with that of the references for the same images, row by row.
 
-    `generated` and `reference` hold what `measure_diversity` gives; `difference` generated less reference (-1 to 1;
-    below 0 the generated reports are less varied, but for self-BLEU above 0), its interval paired: the same patients
-    are in the same quarters of both corpora. `vocabulary` holds the numbers of `language.vocabulary_shift`.
+    `generated` and `reference` hold the results of `measure_diversity`, and `difference` generated minus reference (-1
+    to 1; negative if generated reports are less diverse, positive for self-BLEU). Its interval is paired: the same
+    patients are in the same quarters of both corpora. `vocabulary` holds the numbers of `vocabulary_shift`.
 
     >>> out = measure_diversity_pair(["Clear lungs."] * 3, ["Clear lungs.", "Small effusion.", "Clear lungs."])
     >>> round(out["difference"]["template_diversity"], 3), out["vocabulary"]["n_lost"]
@@ -185,8 +186,8 @@ def _values(texts: list[str], sample: int | None, seed: int) -> Diversity:
     worded = got.n_texts - got.n_empty
     why = {
         "template_diversity": "undefined: no texts",
-        "type_token_ratio": f"undefined: no word in {got.n_texts} texts",
-        "self_bleu": f"undefined: 2 texts with a word are needed, got {worded} of {got.n_texts}",
+        "type_token_ratio": f"undefined: no words in {got.n_texts} texts",
+        "self_bleu": f"undefined: at least 2 texts with words are required, got {worded} of {got.n_texts}",
     }
     return Diversity(counts, value, {name: why[name] for name in MEASURES if np.isnan(value[name])}, {}, {})
 
@@ -207,14 +208,17 @@ def _interval(name: str, value: float, parts: Floats, patients: int, alone: int,
     if np.isnan(value):
         return _NO_ENDS, ""
     if patients < FEW_PATIENTS:
-        return _NO_ENDS, f"no interval: {FEW_PATIENTS} patients are needed, got {patients}"
+        return _NO_ENDS, f"no interval: at least {FEW_PATIENTS} patients are required, got {patients}"
     if np.isnan(parts).any():
-        return _NO_ENDS, f"no interval: {name} is undefined in some quarter of the patients, too few texts have a word"
+        return (
+            _NO_ENDS,
+            f"no interval: {name} is undefined in a quarter of the patients because too few texts have words",
+        )
     if name == "type_token_ratio" and alone < FEW_ALONE:  # nobody knows how many words an unusual patient brings
-        return _NO_ENDS, f"no interval: {FEW_ALONE} patients with a word of their own are needed, got {alone}"
+        return _NO_ENDS, f"no interval: at least {FEW_ALONE} patients with a unique word are required, got {alone}"
     variance = _variance(parts, patients)
     if variance == 0 and name != "template_diversity" and not (name == "self_bleu" and value == 1):
-        return _NO_ENDS, "no interval: all parts of the corpus give the same value, so its spread cannot be seen"
+        return _NO_ENDS, "no interval: all parts of the corpus give the same value, so its spread cannot be estimated"
     trials = value * (1 - value) / variance if variance > 0 and 0 < value < 1 else float(patients)
     if alone < FEW_ALONE:  # a corpus of templates: what share of patients may be unlike all of them?
         trials = min(trials, float(patients))

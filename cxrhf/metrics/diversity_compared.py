@@ -43,7 +43,7 @@ def compare_diversity(
     -0.667
     """
     if not corpora:
-        raise InputError("corpora is empty, allowed: at least one, by name")
+        raise InputError("corpora: expected at least one corpus by name, got none")
     texts = {name: as_texts(each, name) for name, each in corpora.items()}
     same_length(**{name: np.empty(len(each)) for name, each in texts.items()})
     return Compared(

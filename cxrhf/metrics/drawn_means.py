@@ -17,7 +17,7 @@ def mean_replicates(values: ArrayLike, draws: Draws) -> Floats:
     """
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 2 or len(x) != len(draws.unit):
-        raise InputError(f"values has shape {x.shape}, allowed: {len(draws.unit)} rows and a column for each mean")
+        raise InputError(f"values: expected {len(draws.unit)} rows and one column per mean, got shape {x.shape}")
     there = ~np.isnan(x)
     sums, sizes = np.zeros((draws.n_units, x.shape[1])), np.zeros((draws.n_units, x.shape[1]))
     np.add.at(sums, draws.unit, np.where(there, x, 0.0))

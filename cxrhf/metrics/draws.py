@@ -29,7 +29,7 @@ STRATA = ("auto", "positive", "label", "none")
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Who is drawn: `unit` is the patient of each row. Units are listed stratum after stratum in `members`."""
+    """A bootstrap plan: `unit` is the patient of each row, and `members` lists the units stratum by stratum."""
 
     unit: NDArray[np.int32]
     members: NDArray[np.int32]
@@ -66,13 +66,13 @@ def draw(
     seed: int = 0,
     strata: str = "auto",
 ) -> Draws:
-    """Plan a bootstrap: patients with replacement, one draw for all their rows.
+    """Plan a patient-level bootstrap: patients are drawn with replacement, each with all of their rows.
 
-    `clusters`: the patient of each row (any hashable values); without, every row stands for itself. `y`: labels,
-    one or many columns, NaN = missing. `strata`: "positive" draws patients with and without any positive label
-    apart, "label" draws rows by their label (the image-level scheme of CONTEXT; ranking metrics only), "none"
-    draws all alike; "auto" is "positive" for metrics within classes and "none" for those that depend on the
-    prevalence.
+    `clusters` holds the patient of each row (any hashable values); without it, rows are resampled. `y` holds labels,
+    one or many columns, with NaN for missing ones. `strata`: "positive" stratifies patients by whether they have a
+    positive label; "label" stratifies rows by their label (the image-level scheme of CONTEXT; ranking metrics only);
+    "none" does not stratify; "auto" (default) is "positive" for metrics within classes and "none" for those that depend
+    on the prevalence.
     """
     as_count(n_resamples, "n_resamples")
     as_count(seed, "seed", least=0)
@@ -85,20 +85,20 @@ def draw(
     elif n is not None:
         unit = np.arange(as_count(n, "n", least=0), dtype=np.int32)
     else:
-        raise InputError("draw needs clusters, y or n to know how many rows there are")
+        raise InputError("draw requires clusters, y or n to determine the number of rows")
     if labels is not None:
         same_length(y=labels, clusters=unit)
     n_units = int(unit.max()) + 1 if len(unit) else 0
     stratum = np.zeros(n_units, dtype=np.int64)
     if strata == "label":
         if labels is None or labels.ndim != 1 or clusters is not None:
-            raise InputError("strata='label' draws rows by one label: give y of one dimension and no clusters")
+            raise InputError("strata='label' requires a 1-D y and no clusters")
         stratum = (labels == 1).astype(np.int64)
     elif strata in ("auto", "positive") and labels is not None:
         positive = (labels == 1) if labels.ndim == 1 else (labels == 1).any(axis=1)
         np.maximum.at(stratum, unit, positive.astype(np.int64))
     elif strata == "positive":
-        raise InputError("strata='positive' needs y to know which patients have a positive label")
+        raise InputError("strata='positive' requires y to find the patients with a positive label")
     members = np.argsort(stratum, kind="stable").astype(np.int32)
     edges = np.r_[0, np.cumsum(np.bincount(stratum, minlength=2))] if n_units else np.zeros(2, dtype=np.int64)
     return Draws(unit, members, edges.astype(np.int64), strata, n_resamples, seed)

@@ -79,10 +79,10 @@ _VARIANT = {"sensitivity_at_specificity": "rule", "adaptive_calibration_error": 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One metric of every label: values, replicates on shared draws (none: no interval), the patients behind them.
+    """A metric of every label: values, replicates on common resamples (None without intervals), numbers of patients.
 
-    `details` of each label: the operating point of a sensitivity, the shares of a matching, the sorted rows of a
-    calibration error, else the value again.
+    `details` holds for each label the operating point of a sensitivity, the shares of a matching, the sorted rows of a
+    calibration error, and otherwise the value again.
     """
 
     metric: str
@@ -95,7 +95,7 @@ class Study:
     difference: bool = False
 
     def minus(self, other: Study) -> Study:
-        """This metric less another on the same draws; what is only rounding is 0."""
+        """This metric minus another on the same resamples; differences within rounding are 0."""
         replicates = None
         if self.replicates is not None and other.replicates is not None:
             replicates = settled(self.replicates - other.replicates)
@@ -119,10 +119,10 @@ def study(
     seed: int = 0,
     progress: Callable[[int], Progress] | None = None,
 ) -> dict[str, Study]:
-    """Metrics of every label; with `n_resamples` also their replicates, patients (`clusters`) drawn once for all.
+    """Compute metrics for every label and, with `n_resamples`, their bootstrap replicates on common resamples.
 
-    Options may be one value for all labels or a list with one a label. `progress(total)` gives a function that is told
-    of finished replicates, `total` in all.
+    Patients are given as `clusters`. An option is one value for all labels or a list with one value per label.
+    `progress(total)` returns a function that is called with numbers of finished replicates, `total` in total.
     """
     asked = dict(metrics) if isinstance(metrics, Mapping) else {name: {} for name in metrics}
     n_labels = rows.y.shape[1]
@@ -130,11 +130,11 @@ def study(
     for name in asked:
         find_metric(name)
         if name != "matched_auroc" and name not in _POINT:
-            raise InputError(f"metric is {name!r}, allowed: {', '.join((*_POINT, 'matched_auroc'))}")
+            raise InputError(f"metric: expected {', '.join(_POINT)} or matched_auroc, got {name!r}")
         known = [each for each in (METRICS[name].option, _VARIANT.get(name)) if each]
         for key in asked[name]:
             if key not in known:
-                raise InputError(f"{name} takes no option {key!r}, allowed: {', '.join(known) or 'none'}")
+                raise InputError(f"options of {name}: expected {', '.join(known) or 'none'}, got {key!r}")
     values = {name: np.empty(n_labels) for name in asked}
     units: dict[str, list[UnitCount]] = {name: [] for name in asked}
     reasons: dict[str, list[str | None]] = {name: [] for name in asked}
@@ -253,8 +253,8 @@ def _beyond_engine(name: str, options: Mapping[str, Any]) -> bool:
     for key, value in other.items():
         if key == "method" and value != _ENGINE[key]:
             raise InputError(
-                f"n_resamples is given with method={value!r}, allowed: intervals for method='exact' only, because "
-                f"{value!r} counts rows and a drawn row may count twice"
+                f"n_resamples requires method='exact', got method={value!r}, which counts rows, and a resampled row "
+                "may count twice"
             )
     return any(value != _ENGINE[key] for key, value in other.items())
 
@@ -289,26 +289,26 @@ def mean_note(names: Sequence[str], values: Sequence[float], kept: Sequence[int]
     """What a mean is of, and which findings are left out although they have a value. `among`: of how many, if of more.
 
     >>> mean_note(["edema", "hernia", "mass"], [0.8, 0.9, float("nan")], [0])
-    'mean of 1 of 3 findings; left out for fewer than 10 patients of a class: hernia'
+    'mean of 1 of 3 findings; excluded for fewer than 10 patients of a class: hernia'
     """
     rare = [names[k] for k, value in enumerate(values) if np.isfinite(value) and k not in kept]
     more = f" and {len(rare) - 10:,} more" if len(rare) > 10 else ""
-    out = f"; left out for fewer than {FEW} patients of a class: {', '.join(rare[:10])}{more}" if rare else ""
+    out = f"; excluded for fewer than {FEW} patients of a class: {', '.join(rare[:10])}{more}" if rare else ""
     return f"mean of {len(kept)} of {among or len(names)} findings{out}"
 
 
 class Mean(NamedTuple):
-    """Replicates of a mean over findings, and the patients its interval rests on."""
+    """Replicates of a mean over findings, and the numbers of patients for its interval."""
 
     replicates: Floats
     units: UnitCount
 
 
 def mean_over(replicates: Sequence[Floats], units: Sequence[UnitCount]) -> Mean:
-    """The mean over findings in each replicate; undefined where any of them is, so that the set never changes.
+    """Mean over findings in each replicate. NaN if any finding is undefined, so the set of findings never changes.
 
-    The effective patients are Satterthwaite's: a rare finding matters as much as its share of the variance. Where all
-    have fewer than FEW patients the replicates do not know that variance, so the scarcest finding decides for all.
+    The effective number of patients is Satterthwaite's: a rare finding counts by its share of the variance. If all
+    findings have fewer than FEW patients, the replicates do not estimate that variance, and the rarest finding decides.
     """
     gathered = MeanOver()
     for drawn, behind in zip(replicates, units, strict=True):

@@ -55,8 +55,9 @@ _NOISE_FLOOR = frozenset(
 
 
 class UnitCount(NamedTuple):
-    """Patients with a positive, with a negative, in all; and their effective numbers (patients with many images
-    count for more than one image but less than many patients)."""
+    """Numbers of patients with a positive, with a negative and in total, and their effective numbers.
+
+    In the effective numbers, a patient with many images counts for more than one image but less than many patients."""
 
     positive: int
     negative: int
@@ -67,7 +68,7 @@ class UnitCount(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """`method` names how it was made, `n_undefined` counts replicates that lacked a class."""
+    """An interval with its `method`; `n_undefined` counts replicates without one of the classes."""
 
     low: float
     high: float
@@ -76,7 +77,7 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Interval of a difference with the two-sided p value for "no difference"."""
+    """Interval of a difference, with the two-sided p value for no difference."""
 
     low: float
     high: float
@@ -86,13 +87,13 @@ class Difference(NamedTuple):
 
 
 def count_units(y: ArrayLike, clusters: ArrayLike | None = None, weight: ArrayLike | None = None) -> UnitCount:
-    """Patients on each side of a label; NaN labels are left out.
+    """Count patients with and without a positive label; rows with NaN labels are excluded.
 
-    With `weight` the effective numbers (Kish) also fall as the weight gathers on few patients.
+    With `weight`, the effective numbers (Kish) decrease the more the weight is concentrated on few patients.
     """
     labels = as_labels(y, masked=True)
     if labels.ndim != 1:
-        raise InputError(f"y has {labels.ndim} dimensions, allowed: one label at a time")
+        raise InputError(f"y: expected a 1-D array of one label, got shape {labels.shape}")
     unit = patient_numbers(clusters, len(labels))
     same_length(y=labels, clusters=unit)
     mass = as_weights(weight, len(labels))
@@ -178,11 +179,10 @@ def interval(
     bounds: tuple[float, float] | None = None,
     metric: str | None = None,
 ) -> Interval:
-    """The interval of one value from its replicates.
+    """Interval of a value from its bootstrap replicates.
 
-    Give `metric` (a name of the catalogue) and `units` (from `count_units`) for the automatic choice; without units
-    the replicates are taken to rest on many patients. NaN when the value is NaN or more than half of the replicates
-    are undefined.
+    The automatic method depends on `metric` (a name in METRICS) and `units` (from `count_units`); without units, many
+    patients are assumed. NaN if the value is NaN or more than half of the replicates are undefined.
 
     >>> interval(0.5, [0.4, 0.5, 0.6], method="percentile").high
     0.595
@@ -226,13 +226,13 @@ def interval(
 
 def _lonely(patients: int) -> str:
     """The spread between patients cannot be seen in fewer than two."""
-    return f"undefined: {patients} patient{'' if patients == 1 else 's'} to tell the spread from"
+    return f"undefined: only {patients} patient{'' if patients == 1 else 's'} to estimate the spread from"
 
 
 def _defined(replicates: ArrayLike) -> tuple[Floats, int, int]:
     values = np.asarray(replicates, dtype=np.float64)
     if values.ndim != 1:
-        raise InputError(f"replicates has {values.ndim} dimensions, allowed: those of one value at a time")
+        raise InputError(f"replicates: expected a 1-D array of one value, got shape {values.shape}")
     kept = values[~np.isnan(values)]
     return kept, len(values) - len(kept), len(values)
 
@@ -283,10 +283,10 @@ def difference_interval(
     bounds: tuple[float, float] = (-1.0, 1.0),
     metric: str | None = None,
 ) -> Difference:
-    """Interval and p value of a paired difference: replicates are differences taken within each draw.
+    """Interval and p value of a paired difference from its replicates, each a difference within one resample.
 
-    Student's t with the effective patients of the smaller class when they are fewer than 200, percentile otherwise.
-    The p value belongs to the interval: it is below 1 - level where the interval leaves out 0.
+    Uses Student's t with the effective patients of the smaller class if these are fewer than 200, and percentiles
+    otherwise. The p value is consistent with the interval: it is below 1 - level if the interval excludes 0.
     """
     as_fraction(level, "level")
     one_of(method, "method", ("auto", "percentile", "t"))

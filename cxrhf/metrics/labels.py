@@ -38,7 +38,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Checked matrices (rows x labels); `single` when the caller gave one column."""
+    """Checked matrices (rows x labels); `single` if the input had one column."""
 
     y: Floats
     p: Floats
@@ -68,7 +68,7 @@ def labels_of(
     *,
     probability: bool = False,
 ) -> Labels:
-    """The door: shapes and ranges, names as the caller of an `evaluate` module knows them."""
+    """Check the shapes and ranges of all inputs; errors use the argument names of the `evaluate` modules."""
     labels = as_labels(y, "references", masked=True)
     single = labels.ndim == 1
     missing = np.isnan(labels)
@@ -113,7 +113,7 @@ def options_by_label(given: Mapping[str, Any], n_labels: int) -> list[dict[str, 
     """Options of each label, those that are None left out."""
     for name, value in given.items():
         if isinstance(value, (list, tuple, np.ndarray)) and len(value) != n_labels:
-            raise InputError(f"{name} has {len(value)} values, allowed: one, or one for each of {n_labels} labels")
+            raise InputError(f"{name}: expected one value or one for each of {n_labels} labels, got {len(value)}")
     return [
         {
             name: value[k] if isinstance(value, (list, tuple, np.ndarray)) else value
@@ -135,5 +135,7 @@ def label_keys(label_names: Sequence[str] | None, n_labels: int) -> list[str]:
         return [f"label {k}" for k in range(n_labels)]
     names = [str(each) for each in label_names]
     if len(names) != n_labels or len(set(names)) != n_labels:
-        raise InputError(f"label_names has {len(names)} names ({len(set(names))} different), allowed: {n_labels}")
+        raise InputError(
+            f"label_names: expected {n_labels} distinct names, got {len(names)} ({len(set(names))} distinct)"
+        )
     return names

@@ -36,12 +36,13 @@ _WORD = re.compile(r"\b(?!xx+\b)[^\W\d_]+\b")
 
 
 def tokenize(text: str) -> list[str]:
-    """Lower-case alphabetic tokens of one report, in order.
+    """Split a report into lower-case alphabetic tokens.
 
-    Hyphens split ("x-ray" is x, ray), because generators write both "pre-existing" and "pre - existing". A possessive
-    or contracted ending falls off ("patient's" is patient), but n't becomes not ("isn't" is is, not): a negation stays
-    a word. Letters of any script count, after compatibility normalisation (NFKC); tokens with a digit or underscore do
-    not. De-identification marks (XXXX, ___, [**...**]), markup (<unk>, &lt;) and numbers are no words.
+    Hyphens split words ("x-ray" is x, ray), because report models write both "pre-existing" and "pre - existing".
+    Possessive and contracted endings are dropped ("patient's" is patient), except that n't becomes not ("isn't" is is,
+    not), so that a negation remains a word. Letters of any script are kept, after compatibility normalisation (NFKC).
+    Tokens with a digit or underscore, de-identification marks (XXXX, ___, [**...**]), markup (<unk>, &lt;) and numbers
+    are dropped.
 
     >>> tokenize("The patient's x-ray isn't normal: XXXX ___ 2cm T-spine.")
     ['the', 'patient', 'x', 'ray', 'is', 'not', 'normal', 't', 'spine']
@@ -58,7 +59,7 @@ def tokenize(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class DocumentTerms:
-    """Word counts: matrix[document, word], and the words of the columns."""
+    """Word counts matrix[document, word], and the words of its columns."""
 
     matrix: sp.csr_array
     vocabulary: list[str]
@@ -67,8 +68,8 @@ class DocumentTerms:
 def document_terms(texts: Iterable[str], vocabulary: Iterable[str] | None = None, stop: bool = True) -> DocumentTerms:
     """Count the words of every text.
 
-    Without `vocabulary` the columns are the words found, in alphabetical order, less the stop list if `stop`. With it
-    they are exactly those words in that order (it alone decides: a stop word in it is counted).
+    Without `vocabulary`, the columns are the words of the texts in alphabetical order, without stop words if `stop`.
+    With `vocabulary`, they are exactly its words in its order, and any stop words in it are counted.
 
     >>> document_terms(["No effusion.", "Effusion, effusion"]).matrix.toarray().tolist()
     [[1, 1], [2, 0]]
@@ -80,7 +81,7 @@ def document_terms(texts: Iterable[str], vocabulary: Iterable[str] | None = None
         columns = as_texts(vocabulary, "vocabulary")
         if len(set(columns)) < len(columns):
             twice = next(word for i, word in enumerate(columns) if word in columns[:i])
-            raise InputError(f"vocabulary holds {twice!r} twice, allowed: every word once")
+            raise InputError(f"vocabulary: expected each word once, got {twice!r} twice")
     place = {word: column for column, word in enumerate(columns)}
     column_of = np.array([place.get(word, -1) for word in found], dtype=np.int64)
     column = column_of[tokens]
@@ -128,9 +129,10 @@ def token_ids(texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64], l
 
 
 def template_diversity(texts: Iterable[str]) -> float:
-    """Share of different reports, 0 to 1; runs of white space count as one space, case and punctuation count.
+    """Number of distinct reports over the number of reports; 0 to 1, higher means more diverse.
 
-    1 when no two reports are equal, 1/n when all are. NaN without texts.
+    1 if all reports are distinct and 1/n if all are equal. Case and punctuation matter; runs of white space count as
+    one space. NaN without texts.
     """
     rows = as_texts(texts)
     return len({template_of(text) for text in rows}) / len(rows) if rows else float("nan")
@@ -142,9 +144,9 @@ def template_of(text: str) -> str:
 
 
 def type_token_ratio(texts: Iterable[str]) -> float:
-    """Different words over all words of the corpus (stop words included), 0 to 1. NaN without a token.
+    """Number of distinct words over the number of words in the corpus, including stop words; 0 to 1.
 
-    It falls with the length of the corpus, so it compares corpora of about equal size only.
+    Decreases with the length of the corpus, so compare only corpora of about equal size. NaN without tokens.
     """
     _, tokens, found = token_ids(as_texts(texts))
     return len(found) / len(tokens) if len(tokens) else float("nan")
@@ -157,23 +159,24 @@ def self_bleu(
     sample: int | None = None,
     seed: int = 0,
 ) -> float:
-    """Mean BLEU of each text against all the others as references, 0 to 1; higher means more alike.
+    """Self-BLEU: mean BLEU of each text with all other texts as references; 0 to 1, higher means less diverse.
 
-    Exactly the slow definition (sentence BLEU, n-grams up to `max_order` with equal weights): an n-gram matches at most
-    as often as in the one other text that has it most often; the reference length is the closest among the others,
-    the shorter one of a tie. Only the largest two counts of each n-gram are needed for that, so the work grows with
-    the number of tokens, not of pairs of texts.
+    This is the exact definition (sentence BLEU, n-grams up to `max_order` with equal weights): an n-gram matches at
+    most as often as in the other text that has it most often, and the reference length is the closest among the other
+    texts, the shorter one of a tie. This requires only the two largest counts of each n-gram, so the cost is linear in
+    the number of tokens.
 
-    Smoothing: an order without a match counts as `smoothing` matches (0.1: "method 1" of Chen and Cherry 2014); a text
-    without one common word scores 0. Orders longer than a text are left out of its mean, so that a corpus of one short
-    template scores 1 (other tools give such orders the smoothing value and so call short templates diverse). Texts
-    without a token are left out. NaN with fewer than two texts.
+    An order without a match counts as `smoothing` matches (0.1 is "method 1" of Chen and Cherry 2014); a text without
+    a common word scores 0. Orders longer than a text are excluded from its mean, so a corpus of one short template
+    scores 1. (Other tools give such orders the smoothing value and report short templates as diverse.) Texts without
+    tokens are excluded. NaN with fewer than two texts.
 
-    Self-BLEU rises with the number of texts: `sample` draws that many texts first (seeded), for corpora of unlike size.
+    Self-BLEU increases with the number of texts. To compare corpora of different sizes, `sample` first draws that many
+    texts, with `seed`.
     """
     order = as_count(max_order, "max_order")
     if not 0 <= smoothing <= 1:
-        raise InputError(f"smoothing is {smoothing!r}, allowed: a number from 0 to 1")
+        raise InputError(f"smoothing: expected a number from 0 to 1, got {smoothing!r}")
     corpus = [text for text in as_texts(texts) if len(_numbers(text))]
     corpus = [corpus[i] for i in drawn_texts(len(corpus), sample, seed)]
     if len(corpus) < 2:
@@ -222,10 +225,10 @@ def _closest(length: NDArray[Any]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class VocabularyShift:
-    """Words of the references that the generated texts keep or lose, and words only they have.
+    """Words of the references that the generated texts keep or lose, and words that only the generated texts have.
 
-    Words are ordered by count (of the corpus that has them; the reference for kept), ties by alphabet. `lost_mass` is
-    the share of reference tokens that belong to lost words, `new_mass` the share of generated tokens in new ones.
+    Words are ordered by count (of the corpus that has them; the references for kept words), ties alphabetically.
+    `lost_mass` is the share of reference tokens in lost words, `new_mass` the share of generated tokens in new words.
     """
 
     kept: tuple[str, ...]
@@ -241,7 +244,10 @@ class VocabularyShift:
 def vocabulary_shift(
     reference_texts: Iterable[str], generated_texts: Iterable[str], stop: bool = True
 ) -> VocabularyShift:
-    """Which words (without the stop list if `stop`) are kept, lost and new. Shares of an empty corpus are NaN."""
+    """Words that are kept, lost and new in generated texts, without stop words if `stop`.
+
+    Shares of an empty corpus are NaN.
+    """
     reference = _totals(document_terms(as_texts(reference_texts, "reference_texts"), stop=stop))
     generated = _totals(document_terms(as_texts(generated_texts, "generated_texts"), stop=stop))
 
@@ -264,14 +270,14 @@ def _totals(terms: DocumentTerms) -> dict[str, int]:
 
 
 def semantic_diversity(vectors: ArrayLike) -> float:
-    """1 - mean cosine over all pairs of report embeddings (rows), 0 (all alike) to 2. NaN with fewer than two.
+    """1 minus the mean cosine over all pairs of report embeddings (rows); 0 (all equal) to 2.
 
-    The mean over pairs is read off the length of the sum of the unit vectors, so it costs one pass. Rows of length 0
-    have no direction and are left out.
+    The mean over pairs follows from the length of the sum of the unit vectors, so the cost is linear. Zero vectors
+    have no direction and are excluded. NaN with fewer than two embeddings.
     """
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or not np.isfinite(rows).all():
-        raise InputError(f"vectors has shape {rows.shape}, allowed: a finite 2-D array, one row a report")
+        raise InputError(f"vectors: expected a finite 2-D array with one row per report, got shape {rows.shape}")
     size = np.linalg.norm(rows, axis=1)
     unit = rows[size > 0] / size[size > 0, None]
     n = len(unit)
@@ -280,7 +286,7 @@ def semantic_diversity(vectors: ArrayLike) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LexicalDiversity:
-    """The diversity measures of one corpus side by side; `n_empty` counts texts without a single word."""
+    """Diversity metrics of a corpus; `n_empty` counts texts without words."""
 
     n_texts: int
     n_empty: int
@@ -292,7 +298,7 @@ class LexicalDiversity:
 
 
 def lexical_diversity(texts: Iterable[str], sample: int | None = None, seed: int = 0) -> LexicalDiversity:
-    """All measures of `texts` that need no encoder; `sample` and `seed` go to self-BLEU."""
+    """Compute all diversity metrics of `texts` that need no encoder. `sample` and `seed` are for self-BLEU."""
     corpus = as_texts(texts)
     rows, tokens, found = token_ids(corpus)
     return LexicalDiversity(

@@ -32,14 +32,14 @@ TIE = 1e-12
 
 
 class MatchedPairs(NamedTuple):
-    """Row numbers; positives[k] is paired with negatives[k]. Ordered by the positive's pre-test probability."""
+    """Row indices; positives[k] is matched with negatives[k]. Ordered by the positive's pre-test probability."""
 
     positives: Indices
     negatives: Indices
 
 
 class PairSummary(NamedTuple):
-    """What a reader must know of a matched set before believing its AUROC."""
+    """Facts about a matched set that its AUROC must be read with."""
 
     n_pairs: int
     total_difference: float
@@ -162,7 +162,7 @@ def _context(y: ArrayLike, pretest: ArrayLike, caliper: float | None) -> tuple[F
     q = as_probabilities(pretest, "pretest")
     same_length(y=labels, pretest=q)
     if caliper is not None and not caliper > 0:
-        raise InputError(f"caliper is {caliper!r}, allowed: a number above 0, or None for no limit")
+        raise InputError(f"caliper: expected a number above 0 or None for no limit, got {caliper!r}")
     return labels, q, np.inf if caliper is None else float(caliper)
 
 
@@ -174,16 +174,17 @@ def match_pairs(
     caliper: float | None = None,
     clusters: ArrayLike | None = None,
 ) -> MatchedPairs:
-    """Pair every member of the smaller class with its own member of the other, at the least total |difference|.
+    """Match positives and negatives 1:1 on pre-test probability with the smallest total |difference|.
 
-    min(n_pos, n_neg) pairs; the total difference is exactly minimal (that of `scipy.optimize.linear_sum_assignment`)
-    in O(n log n) time and O(n) memory. Only the total is unique. Ties are broken by value first; among rows of one
-    class with one value by `ids`, so with ids the chosen rows do not depend on the order of the input (without, the
-    earlier row wins). Positives are paired with negatives in order of their values.
+    Returns min(n_pos, n_neg) pairs. The total difference is the exact minimum (that of
+    `scipy.optimize.linear_sum_assignment`), in O(n log n) time and O(n) memory. Only the total is unique. Ties are
+    broken by value first, then among rows of a class with equal values by `ids`, so with ids the chosen rows do not
+    depend on the order of the input. Without ids, the earlier row is chosen. Positives are paired with negatives in
+    the order of their values.
 
-    `caliper`: minimise total |difference| + caliper for each member left out, so no pair is wider than the caliper
-    and the best pairs are kept. `clusters` (patients): no pair from one patient; solved on the nearest candidates
-    with scipy's sparse assignment, much slower than the rest.
+    With `caliper`, each unmatched member adds the caliper to the total that is minimised, so no pair is wider than the
+    caliper and the best pairs are kept. With `clusters` (patients), the rows of a pair are from different patients.
+    This is solved on the nearest candidates with scipy's sparse assignment and is much slower.
 
     >>> match_pairs([1, 0, 0, 0], [0.5, 0.1, 0.45, 0.9])
     MatchedPairs(positives=array([0]), negatives=array([2]))
@@ -221,7 +222,7 @@ def _earliest(value: Floats, positive: NDArray[np.bool_], taken: NDArray[np.bool
 
 
 def pairs_of(y: ArrayLike, pretest: ArrayLike, weight: ArrayLike) -> MatchedPairs:
-    """The pairs of `match_pairs` (without ids and clusters) from the shares of `match_weights`, without matching again.
+    """Pairs of `match_pairs` (without ids and clusters) from the shares of `match_weights`, without matching again.
 
     >>> y, q = [1, 0, 0, 0], [0.5, 0.1, 0.45, 0.9]
     >>> pairs_of(y, q, match_weights(y, q))
@@ -239,11 +240,11 @@ def pairs_of(y: ArrayLike, pretest: ArrayLike, weight: ArrayLike) -> MatchedPair
 def match_weights(
     y: ArrayLike, pretest: ArrayLike, caliper: float | None = None, count: ArrayLike | None = None
 ) -> Floats:
-    """Each row's share in the matched set: 1 for the smaller class, selected/available for tied rows of the other.
+    """Share of each row in the matched set: 1 for the smaller class, selected/available for tied rows of the other.
 
-    The exact mean over all ways to break ties between equal values, hence independent of row order. (Two *different*
-    values at one distance from a positive are also a tie; there the lower one is taken.) `count` gives whole-number
-    copies of each row (a bootstrap draw); the share is per copy.
+    This is the exact mean over all ways to break ties between equal values, so it does not depend on row order. (Two
+    *different* values at the same distance from a positive are also a tie; the lower one is chosen.) `count` is the
+    number of copies of each row in a bootstrap resample; the share is per copy.
     """
     labels, q, penalty = _context(y, pretest, caliper)
     n = len(labels)
@@ -258,10 +259,10 @@ def match_weights(
 
 
 def matched_auroc(y: ArrayLike, p: ArrayLike, pretest: ArrayLike, caliper: float | None = None) -> float:
-    """AUROC on positives and negatives matched 1:1 on pre-test probability; tied negatives share their weight.
+    """AUROC of positives and negatives matched 1:1 on pre-test probability; 0 to 1, higher is better.
 
-    What ranking is left when history cannot tell the classes apart. NaN without positives or without negatives, or
-    when the caliper leaves no pair.
+    Measures how well the model ranks patients with the same context. Tied negatives share their weight. NaN without
+    positives or without negatives, or if no pair is within the caliper.
 
     >>> matched_auroc([1, 1, 0, 0, 0], [0.9, 0.4, 0.5, 0.1, 0.2], [0.7, 0.3, 0.7, 0.3, 0.0])
     0.75
@@ -275,10 +276,11 @@ def matched_auroc(y: ArrayLike, p: ArrayLike, pretest: ArrayLike, caliper: float
 def pair_summary(
     pairs: MatchedPairs, y: ArrayLike, pretest: ArrayLike, clusters: ArrayLike | None = None
 ) -> PairSummary:
-    """Number of pairs, the differences left, how many pairs are one patient with himself, and P(q > .5 | Y = 1).
+    """Number of pairs, remaining differences, number of pairs within a patient, and P(q > 0.5 | Y = 1).
 
-    Studies of one patient with the same prior notes share their pre-test probability, so minimal cost pairs a
-    patient with himself: the AUROC then says how the model ranks within patients. NaN without `clusters`.
+    Studies of a patient with the same prior notes have the same pre-test probability, so matching tends to pair them
+    with each other, and the matched AUROC then measures ranking within patients. Without `clusters`, the number of
+    pairs within a patient is NaN.
     """
     labels, q, _ = _context(y, pretest, None)
     gap = np.abs(q[pairs.positives] - q[pairs.negatives])

@@ -95,7 +95,7 @@ class ModuleInputs(_Module):
         batches = [*self._batches(), *([self._checked(batch, self._batches())] if passed else [])]
         if not batches:
             raise InputError(
-                f"{self.name} has no rows. Next: compute(predictions=..., references=...), or add_batch first"
+                f"{self.name} has no rows. Call compute(predictions=..., references=...), or add_batch first."
             )
         columns = {name: np.concatenate([each[name] for each in batches]) for name in batches[0]}
         out = self._measure(**columns, **given)
@@ -164,8 +164,8 @@ class ModuleInputs(_Module):
                 near = get_close_matches(name, [*known, *self.required, *self.optional], 1)
                 hint = f". Did you mean {near[0]!r}?" if near else ""
                 raise InputError(
-                    f"{self.name} takes no {name!r}, allowed: inputs {', '.join((*self.required, *self.optional))}; "
-                    f"options {', '.join(known)}{hint}"
+                    f"{self.name}: expected the inputs {', '.join((*self.required, *self.optional))} and the options "
+                    f"{', '.join(known)}, got {name!r}{hint}"
                 )
 
     def _checked(self, batch: dict[str, Any], earlier: list[Columns]) -> Columns:
@@ -174,24 +174,24 @@ class ModuleInputs(_Module):
             if name not in FAMILY:
                 self._check_options({name: None})
             # evaluate.combine hands every input to every module.
-            warnings.warn(f"{self.name} does not use {name}: ignored", UserWarning, stacklevel=3)
+            warnings.warn(f"{self.name} ignores {name}", UserWarning, stacklevel=3)
             del given[name]
         for name in self.required:
             if name not in given:
-                raise InputError(f"{self.name} needs {name}: got {', '.join(given) or 'nothing'}")
+                raise InputError(f"{self.name} requires {name}, got {', '.join(given) or 'nothing'}")
         columns = self._columns(given)
         lengths = {name: len(column) for name, column in columns.items()}
         for name, length in lengths.items():
             if length != lengths["predictions"]:
-                raise InputError(f"predictions has {lengths['predictions']} rows but {name} has {length}")
+                raise InputError(f"{name}: expected {lengths['predictions']} rows as in predictions, got {length}")
         for before in earlier[:1]:
             if set(before) != set(columns):
                 odd = sorted(set(before) ^ set(columns))[0]
-                raise InputError(f"{odd} was given for some batches and not for others, allowed: for all or for none")
+                raise InputError(f"{odd}: expected in all batches or in none, got it in some")
             for name, column in columns.items():
                 if column.shape[1:] != before[name].shape[1:]:
                     raise InputError(
-                        f"{name} has rows of shape {column.shape[1:]}, earlier batches {before[name].shape[1:]}"
+                        f"{name}: expected rows of shape {before[name].shape[1:]} as before, got {column.shape[1:]}"
                     )
         return columns
 
@@ -254,7 +254,7 @@ def _plain(values: Any, name: str) -> NDArray[Any]:
         values = [_plain(each, name) for each in values]
     if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__len__"):
         raise InputError(
-            f"{name} is {values!r:.60} ({type(values).__name__}), allowed: a list or array with one entry a row"
+            f"{name}: expected a list or array with one entry per row, got {values!r:.60} ({type(values).__name__})"
         )
     if hasattr(values, "to_numpy") and not isinstance(values, np.ndarray):
         values = values.to_numpy()
@@ -262,23 +262,21 @@ def _plain(values: Any, name: str) -> NDArray[Any]:
         return np.asarray(values)
     except (ValueError, TypeError):
         sizes = sorted({len(row) if hasattr(row, "__len__") else 0 for row in values})
-        raise InputError(
-            f"{name} has rows of {sizes} entries, allowed: the same number of labels in each row"
-        ) from None
+        raise InputError(f"{name}: expected the same number of labels in each row, got {sizes}") from None
 
 
 def _as_names(values: Any, name: str) -> NDArray[Any]:
     """Groups or patients as text, so that 7, 7.0 and "7" are one patient in every process."""
     raw = _plain(values, name)
     if raw.ndim != 1:
-        raise InputError(f"{name} has {raw.ndim} dimensions, allowed: one value a row")
+        raise InputError(f"{name}: expected one value per row, got shape {raw.shape}")
     if raw.dtype.kind in "iub":
         return raw.astype(str).astype(object)
     out = np.empty(len(raw), dtype=object)
     for position, value in enumerate(raw.tolist()):
         if is_missing(value) or value == "":
-            hint = "name the unknown ones, for example 'unknown'" if name == "groups" else "every row needs a patient"
-            raise InputError(f"{name}[{position}] is {value!r}, allowed: a value; {hint}")
+            hint = ". Name unknown groups, for example 'unknown'." if name == "groups" else ""
+            raise InputError(f"{name}[{position}]: expected a value in every row, got {value!r}{hint}")
         out[position] = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     return out
 

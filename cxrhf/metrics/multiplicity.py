@@ -15,7 +15,7 @@ from cxrhf.metrics.checks import Floats, InputError, as_fraction
 
 
 class Bands(NamedTuple):
-    """Simultaneous limits: all values lie within theirs at the stated level; `critical` replaces 1.96."""
+    """Simultaneous limits, which contain all values at the stated level; `critical` replaces 1.96."""
 
     low: Floats
     high: Floats
@@ -28,7 +28,7 @@ def _adjusted(p: ArrayLike, rule: Callable[[Floats], Floats]) -> Floats:
     bad = (values < 0) | (values > 1)
     if bad.any():
         where = int(np.argmax(bad.ravel()))
-        raise InputError(f"p[{where}] is {values.ravel()[where]!r}, allowed: p values from 0 to 1, or NaN")
+        raise InputError(f"p[{where}]: expected a p value from 0 to 1 or NaN, got {values.ravel()[where]!r}")
     result = np.full(values.shape, np.nan)
     tested = ~np.isnan(values)
     if tested.any():
@@ -37,7 +37,7 @@ def _adjusted(p: ArrayLike, rule: Callable[[Floats], Floats]) -> Floats:
 
 
 def bonferroni(p: ArrayLike) -> Floats:
-    """p times the number of tests.
+    """p values times the number of tests, at most 1; controls the family-wise error rate.
 
     >>> bonferroni([0.01, 0.2]).tolist()
     [0.02, 0.4]
@@ -46,7 +46,7 @@ def bonferroni(p: ArrayLike) -> Floats:
 
 
 def holm(p: ArrayLike) -> Floats:
-    """Holm's step-down: never larger than Bonferroni, same guarantee."""
+    """p values by Holm's step-down method: the same guarantee as Bonferroni, and never larger."""
 
     def rule(values: Floats) -> Floats:
         order = np.argsort(values, kind="stable")
@@ -57,7 +57,7 @@ def holm(p: ArrayLike) -> Floats:
 
 
 def benjamini_hochberg(p: ArrayLike) -> Floats:
-    """False discovery rate for independent or positively dependent tests.
+    """p values adjusted to control the false discovery rate of independent or positively dependent tests.
 
     >>> benjamini_hochberg([0.01, 0.04, 0.03]).round(6).tolist()
     [0.03, 0.04, 0.04]
@@ -66,7 +66,10 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
 
 
 def benjamini_yekutieli(p: ArrayLike) -> Floats:
-    """False discovery rate under any dependence: Benjamini-Hochberg times 1 + 1/2 + ... + 1/m."""
+    """p values adjusted to control the false discovery rate under any dependence.
+
+    These are Benjamini-Hochberg values times 1 + 1/2 + ... + 1/m.
+    """
     return _adjusted(p, lambda values: _step_up(values, float((1 / np.arange(1, len(values) + 1)).sum())))
 
 
@@ -84,17 +87,18 @@ def _back(steps: Floats, order: np.ndarray) -> Floats:
 
 
 def max_t(point: ArrayLike, replicates: ArrayLike, level: float = 0.95, null: float = 0.0) -> Bands:
-    """Simultaneous limits from shared replicates (n_resamples, values), by the largest standardised deviation.
+    """Simultaneous limits from common replicates (n_resamples, values), by the largest standardised deviation.
 
-    Keeps the correlation between findings, so it is narrower than Bonferroni. `p_value` is the adjusted p value for
-    "equal to `null`". A replicate in which some value is undefined is judged by the others.
+    Accounts for the correlation between findings, so limits are narrower than with Bonferroni. `p_value` is the
+    adjusted p value of the hypothesis that a value equals `null`. If a value is undefined in a replicate, the other
+    values of that replicate are used.
     """
     as_fraction(level, "level")
     values = np.asarray(point, dtype=np.float64)
     draws = np.asarray(replicates, dtype=np.float64)
     if draws.ndim != 2 or values.shape != draws.shape[1:]:
         raise InputError(
-            f"replicates has shape {draws.shape} and point {values.shape}; allowed: (n_resamples, k) and (k,)"
+            f"replicates and point: expected shapes (n_resamples, k) and (k,), got {draws.shape} and {values.shape}"
         )
     nothing = np.full(values.shape, np.nan)
     usable = ~np.isnan(values) & ((~np.isnan(draws)).sum(axis=0) >= 2)

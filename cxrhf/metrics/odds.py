@@ -19,7 +19,7 @@ from cxrhf.metrics.intervals import patient_numbers
 
 
 class Enrichment(NamedTuple):
-    """Odds ratio with its interval; `p_value` of "not more frequent inside"; shares inside and outside; rows."""
+    """Odds ratio with its interval, p value for "not more frequent inside", and shares and rows inside and outside."""
 
     odds_ratio: float
     low: float
@@ -35,10 +35,10 @@ class Enrichment(NamedTuple):
 def enrichment(
     inside: ArrayLike, has: ArrayLike, clusters: ArrayLike | None = None, *, level: float = 0.95
 ) -> Enrichment:
-    """How much more frequent `has` is `inside` than outside.
+    """Compare how frequent the attribute `has` is among rows `inside` a slice and among the other rows.
 
-    The odds ratio has half a row added to each of the four cells, so that an empty cell gives no infinity. NaN where
-    nobody is inside or nobody outside; a constant attribute gives p = 1.
+    The odds ratio adds half a row to each of the four cells, so it is finite even with an empty cell. NaN if no row is
+    inside or none is outside. A constant attribute gives p = 1.
 
     >>> found = enrichment([1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 1])
     >>> round(found.p_value, 4), found.share_inside

@@ -31,7 +31,7 @@ class OperatingPoint(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Rates at one threshold; each is NaN where its denominator is empty."""
+    """Rates at one threshold; each is NaN if its denominator is empty."""
 
     tpr: float
     fpr: float
@@ -100,14 +100,15 @@ def sensitivity_at_specificity(
     weight: ArrayLike | None = None,
     rule: str = "conservative",
 ) -> OperatingPoint:
-    """Sensitivity where the specificity is (at least) the one asked for, with the threshold and specificity reached.
+    """Sensitivity at a given specificity, with the threshold and the specificity reached; higher is better.
 
-    `conservative` (default): the lowest threshold whose empirical false positive rate is at most 1 - specificity,
-    hence the largest sensitivity. Its expected false positive rate on new negatives is (floor(.05 n) + 1)/(n + 1):
-    below some 400 negatives look at `plus_one` too, which keeps (false alarms + 1)/(n + 1) within the limit.
-    `nearest`: the ROC point nearest to the asked rate, among all points; `nearest_first`: among the corners only
-    and the first of them (CONTEXT's public code); `interp`: sensitivity on the line between neighbouring points
-    (its threshold is the conservative one). NaN without positives or without negatives.
+    rule "conservative" (default): the lowest threshold whose empirical false positive rate is at most 1 - specificity,
+    which gives the largest sensitivity. Its expected false positive rate on new negatives is
+    (floor(0.05 n) + 1)/(n + 1) for a specificity of 0.95, so with fewer than about 400 negatives also consider
+    "plus_one", which keeps (false positives + 1)/(n + 1) within the limit. "nearest": the ROC point nearest to the
+    requested rate. "nearest_first": the first of the nearest corners of the ROC curve (the public code of CONTEXT).
+    "interp": sensitivity interpolated between neighbouring points, with the conservative threshold. NaN without
+    positives or without negatives.
 
     >>> sensitivity_at_specificity([0, 0, 0, 0, 1, 1], [0.1, 0.2, 0.3, 0.6, 0.5, 0.9], specificity=0.75)
     OperatingPoint(threshold=0.5, sensitivity=1.0, specificity=0.75)
@@ -188,11 +189,11 @@ def fpr_sorted(y: Any, p: Any, w: Any, fpr: float, rule: int) -> int:
 def threshold_at_fpr(
     y: ArrayLike, p: ArrayLike, fpr: float = 0.2, weight: ArrayLike | None = None, rule: str = "nearest"
 ) -> float:
-    """The threshold whose false positive rate is nearest to `fpr` (ENCODING uses .20). NaN without negatives.
+    """Threshold whose false positive rate is nearest to `fpr` (ENCODING uses 0.2). NaN without negatives.
 
-    `nearest` (default) looks at the corners of the ROC curve and takes the first, as ENCODING's public code;
-    `nearest_all` at every point; `conservative` takes the lowest threshold that does not exceed `fpr`. Of points
-    equally near, up to rounding, the one with the highest threshold is taken; infinity calls nothing positive.
+    rule "nearest" (default): the nearest corner of the ROC curve, as in the public code of ENCODING. "nearest_all": the
+    nearest of all points. "conservative": the lowest threshold that does not exceed `fpr`. Of equally near points, up
+    to rounding, the one with the highest threshold is chosen. At a threshold of infinity, no row is predicted positive.
 
     >>> threshold_at_fpr([0, 0, 0, 0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.7, 0.6, 0.9])
     0.7
@@ -237,25 +238,25 @@ def best_sorted(y: Any, p: Any, w: Any, youden: bool) -> Any:
 
 
 def max_f1_threshold(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """The threshold with the largest F1 (the lowest of equals); choose it on a tuning set. NaN without positives."""
+    """Threshold with the largest F1; the lowest of ties. Choose it on a tuning set. NaN without positives."""
     ranked = rank_rows(*binary_input(y, p, weight))
     return float(best_sorted(ranked.y, ranked.p, ranked.weight, False)[0])
 
 
 def youden_threshold(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """The threshold with the largest Youden's J = TPR - FPR (the highest of equals). NaN without either class."""
+    """Threshold with the largest Youden's J = TPR - FPR; the highest of ties. NaN if a class is missing."""
     ranked = rank_rows(*binary_input(y, p, weight))
     return float(best_sorted(ranked.y, ranked.p, ranked.weight, True)[0])
 
 
 def _as_threshold(threshold: float) -> float:
     if isinstance(threshold, (bool, str)) or np.isnan(threshold):
-        raise InputError(f"threshold is {threshold!r}, allowed: a number (infinity calls nothing positive)")
+        raise InputError(f"threshold: expected a number (infinity for no predicted positives), got {threshold!r}")
     return float(threshold)
 
 
 def rates_at(y: ArrayLike, p: ArrayLike, threshold: float, weight: ArrayLike | None = None) -> Rates:
-    """TPR, FPR, precision, NPV, F1, MCC and Youden's J when `p >= threshold` is called positive.
+    """TPR, FPR, precision, NPV, F1, MCC and Youden's J, where rows with `p >= threshold` are predicted positive.
 
     >>> rates_at([0, 0, 1, 1], [0.1, 0.6, 0.6, 0.9], 0.6)[:3]
     (1.0, 0.5, 0.6666666666666666)
@@ -267,9 +268,10 @@ def rates_at(y: ArrayLike, p: ArrayLike, threshold: float, weight: ArrayLike | N
 
 
 def net_benefit(y: ArrayLike, p: ArrayLike, threshold: float, weight: ArrayLike | None = None) -> float:
-    """Net benefit of acting at a risk of `threshold` (decision curve analysis); at most the prevalence.
+    """Net benefit of treating at a risk of `threshold` (decision curve analysis); at most the prevalence.
 
-    False positives are charged the odds of the threshold. `p` must be probabilities. NaN when empty.
+    True positives minus false positives, weighted by the odds of the threshold, per row. Higher is better. `p` must be
+    probabilities. NaN for an empty sample.
     """
     labels, scores, weights = binary_input(y, p, weight, probability=True)
     return sum_metric("net_benefit", labels, scores, weights, as_fraction(threshold, "threshold"))

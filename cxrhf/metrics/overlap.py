@@ -32,7 +32,7 @@ _WORD = 64  # bits that the kernel moves at once
 
 @dataclass(frozen=True, slots=True)
 class OverlapScores:
-    """One number a report in each array, in the order of the reports; `corpus_bleu` is of all together."""
+    """Arrays with one value per report, in the order of the reports; `corpus_bleu` is for all reports together."""
 
     rouge1: Floats
     rouge1_precision: Floats
@@ -48,14 +48,14 @@ class OverlapScores:
 
 
 def overlap_scores(references: Iterable[str], generated: Iterable[str], smoothing: float = SMOOTHING) -> OverlapScores:
-    """All measures at once: each distinct report is cut into words once, each distinct pair is compared once.
+    """Compute ROUGE-1, ROUGE-L and BLEU together; each distinct report is tokenized and each pair compared once.
 
     >>> scores = overlap_scores(["The heart is normal. No effusion."], ["The heart is large."])
     >>> [round(float(each[0]), 4) for each in (scores.rouge1, scores.rougeL, scores.bleu)]
     [0.6, 0.6, 0.2412]
     """
     if not 0 <= smoothing <= 1:
-        raise InputError(f"smoothing is {smoothing!r}, allowed: a number from 0 to 1")
+        raise InputError(f"smoothing: expected a number from 0 to 1, got {smoothing!r}")
     pairs = _pairs(references, generated)
     matches = _matches(pairs, ORDERS)
     shares = {
@@ -76,9 +76,10 @@ def overlap_scores(references: Iterable[str], generated: Iterable[str], smoothin
 
 
 def rouge1(references: Iterable[str], generated: Iterable[str], part: str = "f1") -> Floats:
-    """Words in common, each counted at most as often as the other report has it; a number a report, 0 to 1.
+    """ROUGE-1 of each report: common words, each counted at most as often as in the other report; 0 to 1.
 
-    "precision" is their share of the generated words, "recall" of the reference's, "f1" the harmonic mean of the two.
+    `part` "precision" is their share of the generated words, "recall" that of the reference words, and "f1" (default)
+    the harmonic mean of both. NaN if the reference is empty.
 
     >>> rouge1(["no pleural effusion", "clear lungs", ""], ["no effusion", "", "clear"]).tolist()
     [0.8, 0.0, nan]
@@ -89,9 +90,10 @@ def rouge1(references: Iterable[str], generated: Iterable[str], part: str = "f1"
 
 
 def rougeL(references: Iterable[str], generated: Iterable[str], part: str = "f1") -> Floats:
-    """The longest common subsequence: words in common in the same order, gaps allowed; a number a report, 0 to 1.
+    """ROUGE-L of each report: the longest common subsequence of words, gaps allowed; 0 to 1.
 
-    Its share of the generated words ("precision"), of the reference's ("recall"), or their harmonic mean ("f1").
+    `part` "precision" is its share of the generated words, "recall" that of the reference words, and "f1" (default)
+    the harmonic mean of both. NaN if the reference is empty.
 
     >>> rougeL(["effusion is small", "small effusion"], ["effusion small", "effusion small"]).tolist()
     [0.8, 0.5]
@@ -104,25 +106,25 @@ def rougeL(references: Iterable[str], generated: Iterable[str], part: str = "f1"
 def sentence_bleu(
     references: Iterable[str], generated: Iterable[str], max_order: int = ORDERS, smoothing: float = SMOOTHING
 ) -> Floats:
-    """BLEU of each report against its reference, 0 to 1; orders 1 to `max_order` with equal weights.
+    """BLEU of each report with its reference, with equal weights for orders 1 to `max_order`; 0 to 1.
 
-    Smoothed as `self_bleu` is: an order without a match counts as `smoothing` matches, orders longer than the report
-    are left out, a report without one common word scores 0. So equal reports score 1, however short.
+    Smoothed like `self_bleu`: an order without a match counts as `smoothing` matches, orders longer than the report are
+    excluded, and a report without a common word scores 0. Equal reports therefore score 1, however short.
 
     >>> sentence_bleu(["The lungs are clear."], ["the lungs are clear"]).tolist()
     [1.0]
     """
     order = as_count(max_order, "max_order")
     if not 0 <= smoothing <= 1:
-        raise InputError(f"smoothing is {smoothing!r}, allowed: a number from 0 to 1")
+        raise InputError(f"smoothing: expected a number from 0 to 1, got {smoothing!r}")
     pairs = _pairs(references, generated)
     return _bleu(_matches(pairs, order), pairs, smoothing)[pairs.row]
 
 
 def corpus_bleu(references: Iterable[str], generated: Iterable[str], max_order: int = ORDERS) -> float:
-    """The standard BLEU of a corpus, 0 to 1: matches and lengths are summed over reports first. No smoothing.
+    """Corpus BLEU without smoothing: matches and lengths are summed over reports first; 0 to 1, higher is better.
 
-    0 if some order has no match in any report. Reports with an empty reference are left out; NaN if none is left.
+    0 if an order has no match in any report. Reports with an empty reference are excluded. NaN if no report remains.
 
     >>> corpus_bleu(["the heart is not enlarged"], ["the heart is not big"])
     0.668740304976422
@@ -134,7 +136,7 @@ def corpus_bleu(references: Iterable[str], generated: Iterable[str], max_order: 
 
 
 def corpus_bleu_of(matches: Floats, n_reference: Integers, n_generated: Integers) -> float:
-    """The same from the counts of `overlap_scores`, so that a part of the corpus, or a resample, costs a sum."""
+    """Corpus BLEU from the counts of `overlap_scores`, so that subsets and resamples of a corpus only cost a sum."""
     there = n_reference > 0
     if not there.any():
         return float("nan")
@@ -162,7 +164,7 @@ class _Pairs(NamedTuple):
 def _pairs(references: Iterable[str], generated: Iterable[str]) -> _Pairs:
     wanted, made = as_texts(references, "references"), as_texts(generated, "generated")
     if len(wanted) != len(made):
-        raise InputError(f"references has {len(wanted)} reports but generated has {len(made)}; they must be equal")
+        raise InputError(f"generated: expected {len(wanted)} reports as in references, got {len(made)}")
     number: dict[str, int] = {}
     both = [
         np.array([number.setdefault(text, len(number)) for text in texts], dtype=np.int64) for texts in (wanted, made)

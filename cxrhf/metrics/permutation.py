@@ -20,7 +20,7 @@ from cxrhf.metrics.sums import row_sums, unit_sums, value_of
 
 
 class PermutationTest(NamedTuple):
-    """The observed difference, its two-sided p value, and what the shuffling held fixed and broke."""
+    """The observed difference, its two-sided p value, and the null hypothesis."""
 
     difference: float
     p_value: float
@@ -127,7 +127,7 @@ def _differences(
     """The observed difference, then the shuffled ones."""
     entry, key = find_metric(metric), stream_key(seed)
     if entry.matched:
-        raise InputError(f"{metric} has no permutation test; use the bootstrap")
+        raise InputError(f"{metric} has no permutation test. Use the bootstrap.")
     value = entry.default if option is None else float(option)
     out = np.empty(n_permutations + 1)
     if entry.code != SUMS:
@@ -172,10 +172,10 @@ def models_permutation_test(
     n_permutations: int = 1000,
     seed: int = 0,
 ) -> PermutationTest:
-    """Do two models differ on the same cases? The two models' scores are swapped, patient by patient.
+    """Test whether a metric differs between two models on the same rows by swapping their scores within patients.
 
-    Ranking metrics compare scores of both models with each other after a swap, so each model's scores are first
-    replaced by their ranks; probability metrics use the probabilities themselves.
+    After a swap, ranking metrics compare scores of both models with each other, so each model's scores are first
+    replaced by their ranks. Probability metrics use the probabilities.
     """
     from scipy.stats import rankdata
 
@@ -206,10 +206,11 @@ def groups_permutation_test(
     n_permutations: int = 1000,
     seed: int = 0,
 ) -> PermutationTest:
-    """Does a metric differ between two groups of patients? Group membership is dealt anew among patients.
+    """Test whether a metric differs between two groups of patients by permuting group membership among patients.
 
-    `group`: two values, one per patient; the difference is the first (in sorted order) minus the second. Shuffling
-    breaks every difference between the groups, prevalence included, so the null is "the groups are alike".
+    `group` has two distinct values and one value per patient; the difference is the first (in sorted order) minus the
+    second. Permutation removes every difference between the groups, including that in prevalence, so the null
+    hypothesis is that the groups are exchangeable.
     """
     labels, scores, weights = binary_input(y, p, weight, probability=find_metric(metric).probability)
     as_count(n_permutations, "n_permutations")
@@ -217,13 +218,13 @@ def groups_permutation_test(
     same_length(y=labels, group=raw)
     names, side_of_row = np.unique(raw, return_inverse=True)
     if len(names) != 2:
-        raise InputError(f"group has {len(names)} distinct values, allowed: exactly 2")
+        raise InputError(f"group: expected exactly 2 distinct values, got {len(names)}")
     unit = _units(clusters, len(labels))
     side = np.zeros(int(unit.max()) + 1, dtype=np.int64)
     side[unit] = side_of_row
     mixed_rows = np.flatnonzero(side[unit] != side_of_row)
     if len(mixed_rows):
-        raise InputError(f"group[{int(mixed_rows[0])}] differs from another row of the same patient; one group each")
+        raise InputError(f"group[{int(mixed_rows[0])}]: expected one group per patient, got two for a patient")
     ranked = rank_rows(labels, scores, weights)
     arm = np.zeros(len(ranked.y), dtype=np.int64)
     out = _differences(metric, option, ranked, unit[ranked.order], arm, side, False, n_permutations, seed)

@@ -38,7 +38,7 @@ def _share(top: ArrayLike, other: ArrayLike) -> Floats:
 
 
 def precision_at_prevalence(tpr: ArrayLike, fpr: ArrayLike, prevalence: ArrayLike) -> Floats:
-    """Share of true ones among those called positive (PPV). NaN when nothing is called.
+    """Precision (positive predictive value, PPV) at a given prevalence. NaN if no row is predicted positive.
 
     >>> precision_at_prevalence(0.8, 0.1, [0.5, 0.01]).round(4).tolist()
     [0.8889, 0.0748]
@@ -48,7 +48,7 @@ def precision_at_prevalence(tpr: ArrayLike, fpr: ArrayLike, prevalence: ArrayLik
 
 
 def npv_at_prevalence(tpr: ArrayLike, fpr: ArrayLike, prevalence: ArrayLike) -> Floats:
-    """Share of true ones among those called negative. NaN when everything is called positive.
+    """Negative predictive value (NPV) at a given prevalence. NaN if all rows are predicted positive.
 
     >>> npv_at_prevalence(0.8, 0.1, [0.5, 0.01]).round(4).tolist()
     [0.8182, 0.9978]
@@ -58,20 +58,20 @@ def npv_at_prevalence(tpr: ArrayLike, fpr: ArrayLike, prevalence: ArrayLike) -> 
 
 
 def brier_at_prevalence(positive: ArrayLike, negative: ArrayLike, prevalence: ArrayLike) -> Floats:
-    """Brier score from those of the classes (Brier+ and Brier-), the probabilities as they are."""
+    """Brier score at a given prevalence, from Brier+ and Brier- of the classes. Probabilities stay unchanged."""
     pi = np.asarray(prevalence, dtype=np.float64)
     return np.asarray(pi * np.asarray(positive) + (1 - pi) * np.asarray(negative), dtype=np.float64)
 
 
 def net_benefit_at_prevalence(tpr: ArrayLike, fpr: ArrayLike, prevalence: ArrayLike, risk: float) -> Floats:
-    """Net benefit of acting at a risk of `risk`; both rates 1 is "act on everybody"."""
+    """Net benefit of treating at a risk of `risk` and a given prevalence. If both rates are 1, everyone is treated."""
     odds = as_fraction(risk, "risk") / (1 - risk)
     pi = np.asarray(prevalence, dtype=np.float64)
     return np.asarray(pi * np.asarray(tpr) - (1 - pi) * np.asarray(fpr) * odds, dtype=np.float64)
 
 
 def threshold_for_risk(risk: float, source: float, target: float) -> float:
-    """The probability, for prevalence `source`, that corrected to prevalence `target` is a risk of `risk`.
+    """Probability at prevalence `source` that corresponds to a risk of `risk` at prevalence `target`.
 
     >>> round(threshold_for_risk(0.1, source=0.5, target=0.1), 6)
     0.5
@@ -84,9 +84,9 @@ def threshold_for_risk(risk: float, source: float, target: float) -> float:
 def average_precision_at_prevalence(
     y: ArrayLike, p: ArrayLike, prevalence: float, weight: ArrayLike | None = None
 ) -> float:
-    """Average precision with the classes weighted to a prevalence; its chance level is that prevalence.
+    """Average precision with the classes weighted to a given prevalence; 0 to 1, higher is better.
 
-    NaN without positives or without negatives.
+    The value expected by chance is that prevalence. NaN without positives or without negatives.
     """
     labels, scores, weights = binary_input(y, p, weight)
     asked = np.array([[as_fraction(prevalence, "prevalence")]])
@@ -110,7 +110,7 @@ def _sorted(y: Floats, p: Floats, weight: Floats, thresholds: Floats) -> _Sorted
     same_length(y=y, p=p, weight=weight)
     if not y.shape == p.shape == weight.shape or len(thresholds) != y.shape[1]:
         shapes = f"{y.shape}, {p.shape}, {weight.shape}, {thresholds.shape}"
-        raise InputError(f"y, p, weight and thresholds have shapes {shapes}, allowed: one column (row) for each label")
+        raise InputError(f"y, p, weight and thresholds: expected one column (row) per label, got shapes {shapes}")
     parts, ys, weights, lasts = [], [], [], []
     cuts = np.zeros(thresholds.shape, dtype=np.int64)
     for label in range(y.shape[1]):

@@ -26,7 +26,7 @@ class Ranked(NamedTuple):
 
 
 class RocCurve(NamedTuple):
-    """Points from (0, 0) to (1, 1), one per distinct score; `score >= threshold` is called positive."""
+    """Points from (0, 0) to (1, 1), one per distinct score; rows with `score >= threshold` are predicted positive."""
 
     fpr: Floats
     tpr: Floats
@@ -122,9 +122,9 @@ def auroc_of(ranked: Ranked) -> float:
 
 
 def auroc(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Probability that a positive scores above a negative, ties counting half; 0 to 1, higher is better.
+    """Area under the ROC curve: the probability that a positive scores above a negative; 0 to 1, higher is better.
 
-    Weights multiply pairs, as in scikit-learn. Undefined (NaN) without positives or without negatives.
+    Ties count half. Weights multiply pairs, as in scikit-learn. NaN without positives or without negatives.
 
     >>> auroc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
     0.75
@@ -163,9 +163,10 @@ def pr_area_sorted(y: Any, p: Any, w: Any, trapezoid: bool) -> float:
 
 
 def average_precision(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Step-wise area under the precision-recall curve, as scikit-learn; its chance level is the prevalence.
+    """Average precision: the step-wise area under the precision-recall curve; 0 to 1, higher is better.
 
-    Undefined (NaN) without positives or without negatives.
+    Same definition as in scikit-learn. The value expected by chance is the prevalence. NaN without positives or
+    without negatives.
 
     >>> round(average_precision([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]), 6)
     0.833333
@@ -175,7 +176,10 @@ def average_precision(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = Non
 
 
 def auprc_trapezoid(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Area under the precision-recall curve by trapezoids (IMBALANCE's AUC-PR); optimistic between points.
+    """Area under the precision-recall curve by the trapezoidal rule, 0 to 1; higher is better.
+
+    This is IMBALANCE's AUC-PR. Linear interpolation between points is optimistic; prefer `average_precision`.
+    NaN without positives or without negatives.
 
     >>> round(auprc_trapezoid([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]), 6)
     0.791667
@@ -194,7 +198,9 @@ def _cumulative(ranked: Ranked) -> tuple[Floats, Floats, Floats]:
 
 
 def roc_curve(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> RocCurve:
-    """Every point of the ROC curve (none dropped); the first threshold is infinite. NaN rates without a class.
+    """All points of the ROC curve, without dropping collinear ones. The first threshold is infinity.
+
+    The rate of a class that is missing is NaN.
 
     >>> curve = roc_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
     >>> curve.fpr.tolist(), curve.tpr.tolist()
@@ -211,7 +217,7 @@ def roc_curve(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> Ro
 
 
 def pr_curve(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> PrCurve:
-    """Every point of the precision-recall curve, from recall 0 up. NaN recall without positives.
+    """All points of the precision-recall curve, from recall 0 upwards. Recall is NaN without positives.
 
     >>> pr_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).precision.round(3).tolist()
     [1.0, 1.0, 0.5, 0.667, 0.5]
@@ -242,10 +248,10 @@ def _placements(y: Floats, p: Floats) -> Floats:
 
 
 def delong(y: ArrayLike, p: ArrayLike, p_other: ArrayLike | None = None, clusters: ArrayLike | None = None) -> Estimate:
-    """AUROC, or with `p_other` the difference of two models' AUROCs, with its analytic standard error.
+    """AUROC with its analytic standard error, or with `p_other` the difference between two models' AUROCs.
 
-    A cross-check of the bootstrap: DeLong's variance when rows are independent, Obuchowski's when `clusters`
-    (patients) hold several rows. Unweighted. NaN without two clusters on each side.
+    Use it to cross-check the bootstrap. The variance is DeLong's for independent rows and Obuchowski's if `clusters`
+    (patients) have several rows. Takes no weights. NaN with fewer than two clusters in a class.
     """
     labels, scores = as_labels(y), as_scores(p)
     same_length(y=labels, p=scores)

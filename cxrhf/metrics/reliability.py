@@ -129,8 +129,9 @@ def calibration_line_sorted(y: Any, p: Any, w: Any, fit_slope: bool) -> Any:
 def calibration_line(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> CalibrationLine:
     """Slope and intercept of logit P(y) = intercept + slope * logit p, and the intercept at slope 1.
 
-    A slope under 1 means probabilities too extreme, `in_the_large` above 0 means too low on average. Probabilities
-    of 0 and 1 are moved in by 1e-9. NaN with one class, with constant p, or when p separates the classes.
+    A slope below 1 means that probabilities are too extreme; `in_the_large` above 0 means that they are too low on
+    average. Probabilities of 0 and 1 are clipped by 1e-9. NaN with a single class, with constant p, or if p separates
+    the classes.
     """
     labels, scores, weights = binary_input(y, p, weight, probability=True)
     intercept, slope = calibration_line_sorted(labels, scores, weights, True)
@@ -139,11 +140,11 @@ def calibration_line(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None
 
 
 def pav_decomposition(y: ArrayLike, p: ArrayLike, weight: ArrayLike | None = None) -> BrierParts:
-    """Brier score split by isotonic recalibration: what recalibration would remove, and what it would leave.
+    """Decompose the Brier score by isotonic recalibration (pool adjacent violators).
 
-    `calibration` = Brier - Brier after recalibration (>= 0), `refinement` = Brier after recalibration (the
-    discrimination loss of IMBALANCE), `discrimination` = uncertainty - refinement. In-sample, hence optimistic in
-    small samples. NaN when empty.
+    `calibration` (>= 0) is the part that recalibration removes, `refinement` is the Brier score after recalibration
+    (the discrimination loss of IMBALANCE) and `discrimination` is uncertainty - refinement. Recalibration is fitted on
+    the same sample, so the decomposition is optimistic in small samples. NaN for an empty sample.
     """
     from scipy.optimize import isotonic_regression
 
@@ -173,11 +174,11 @@ def reliability_table(
     level: float = 0.95,
     clusters: ArrayLike | None = None,
 ) -> Reliability:
-    """Mean label against mean probability in bins of equal weight (those of the exact adaptive calibration error).
+    """Mean label and mean probability in bins of equal weight, as in the exact adaptive calibration error.
 
-    Rows that straddle an edge count in both bins, in parts; rows with one score share their labels. Intervals are
-    Wilson's with the effective number of rows, or patients when `clusters` is given: the variance of the bin's mean
-    over patients says how many independent rows it is worth. Empty sample: NaN.
+    Rows on the edge of two bins count partly in both. Rows with equal scores share their labels. Intervals are Wilson
+    intervals with the effective number of rows, or of patients with `clusters`, which follows from the variance of the
+    bin's mean over patients. NaN for an empty sample.
     """
     labels, scores, weights = binary_input(y, p, weight, probability=True)
     as_count(bins, "bins")

@@ -84,13 +84,13 @@ def bootstrap_many(
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Floats]:
-    """Replicates of several metrics on the same draws: {name: (n_resamples,) or (n_resamples, labels)}.
+    """Bootstrap replicates of several metrics on the same resamples, as {name: array}.
 
-    `metrics`: names, or names with their option, as {"sensitivity_at_specificity": {"specificity": .9}}; an option may
-    be a list with one value a label (a NaN there gives NaN, unless the metric does without an option). `weight`: one
-    for each row, or one for each row and label, shape of y. Metrics of a matched set (matched_...) need `pretest` and
-    take a `caliper`; those with the same caliper share the matching. `progress` is called with numbers of replicates,
-    n_resamples in all.
+    Arrays have shape (n_resamples,), or (n_resamples, labels) for 2-D y and p. `metrics` holds names, or names with
+    their option, such as {"sensitivity_at_specificity": {"specificity": 0.9}}. An option may be a list with one value
+    per label; NaN gives NaN, unless the metric works without the option. `weight` has one value per row, or the shape
+    of y. Metrics of the matched set (matched_...) require `pretest` and accept a `caliper`; those with the same caliper
+    share the matching. `progress` is called with numbers of finished replicates, n_resamples in total.
     """
     given = dict(metrics) if isinstance(metrics, Mapping) else {name: {} for name in metrics}
     entries = {name: find_metric(name) for name in given}
@@ -101,7 +101,7 @@ def bootstrap_many(
         kind = "matched" if each.entry.matched else "sums" if each.entry.code == SUMS else "rows"
         stages.setdefault((each.entry.conditional, kind, each.caliper), []).append(each)
         if each.entry.matched and weight is not None:
-            raise InputError(f"{each.name} takes no weight: a row is in the matched set or not")
+            raise InputError(f"{each.name} takes no weight, because a row is either in the matched set or not")
     walked = any(kind != "sums" for _, kind, _ in stages)
     ranked = [sort_label(columns, label, draws) for label in range(columns.y.shape[1] if walked else 0)]
     engine = _Engine(columns, ranked, draws, workers, _over_stages(progress, len(stages)))
@@ -157,7 +157,7 @@ def _from_matched(
 ) -> dict[str, Floats]:
     """Metrics of the matched set: matched once in each replicate for all of them."""
     if pretest is None:
-        raise InputError(f"{chosen[0].name} needs pretest, the pre-test probability of each row (and label)")
+        raise InputError(f"{chosen[0].name} requires pretest, the pre-test probability of each row (and label)")
     tasks = _tasks(engine, chosen, as_pretest(pretest, np.isnan(engine.columns.y)))
     codes = [each.entry.code for each in chosen]
     found = engine.run(matched_block, (tasks, codes, caliper), (len(tasks), len(codes)), True)
@@ -200,16 +200,16 @@ def _asked(name: str, entry: Metric, given: dict[str, Any], n_labels: int) -> _A
     known = dict.fromkeys(([entry.option] if entry.option else []) + (["caliper"] if entry.matched else []))
     unknown = [key for key, value in given.items() if value is not None and key not in known]
     if unknown:
-        raise InputError(f"{name} takes no option {unknown[0]!r}, allowed: {', '.join(known) or 'none'}")
+        raise InputError(f"options of {name}: expected {', '.join(known) or 'none'}, got {unknown[0]!r}")
     value = None if entry.option in (None, "caliper") else given.get(entry.option)
     option = np.asarray(entry.default if value is None else value, dtype=np.float64)
     if option.shape not in ((), (n_labels,)):
         raise InputError(
-            f"{name} has {entry.option} of shape {option.shape}, allowed: a number, or one for each label ({n_labels})"
+            f"{entry.option} of {name}: expected one number or one per label ({n_labels}), got shape {option.shape}"
         )
     caliper = given.get("caliper")
     if caliper is not None and not caliper > 0:
-        raise InputError(f"caliper is {caliper!r}, allowed: a number above 0, or None for no limit")
+        raise InputError(f"caliper: expected a number above 0 or None for no limit, got {caliper!r}")
     return _Asked(name, entry, np.broadcast_to(option, n_labels), np.inf if caliper is None else float(caliper))
 
 
@@ -225,11 +225,11 @@ def bootstrap(
     progress: Callable[[int], None] | None = None,
     **option: Option,
 ) -> Floats:
-    """Replicates of one metric: shape (n_resamples,), or (n_resamples, labels) for two-dimensional y and p.
+    """Bootstrap replicates of a metric: shape (n_resamples,), or (n_resamples, labels) for 2-D y and p.
 
-    A replicate that lacks a class is NaN. `metric` is a name of the catalogue or any function (y, p, weight) ->
-    float, called with weight = weight * how often the row was drawn (slower, and drawn as if it depended on the
-    prevalence).
+    `metric` is a name in METRICS or a function (y, p, weight) -> float. A function is called with each row's weight
+    times the number of times it was drawn; it is slower and is resampled as if it depended on the prevalence. A
+    replicate without one of the classes is NaN.
     """
     if isinstance(metric, str):
         return bootstrap_many(
@@ -259,9 +259,9 @@ def bootstrap_auroc(
     n_resamples: int = 10_000,
     seed: int = 0,
 ) -> Floats:
-    """AUROC replicates, (n_resamples,) or, for two-dimensional y and p, (n_resamples, labels).
+    """Bootstrap replicates of the AUROC: shape (n_resamples,), or (n_resamples, labels) for 2-D y and p.
 
-    Patients (`clusters`) are drawn with replacement, those with and without a positive label apart.
+    Patients (`clusters`) are drawn with replacement, stratified by whether they have a positive label.
 
     >>> bootstrap_auroc([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], n_resamples=3).tolist()
     [1.0, 1.0, 1.0]

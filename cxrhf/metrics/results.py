@@ -14,10 +14,10 @@ from cxrhf.metrics.labels import Labels, by_label, label_keys
 
 
 def flat(name: str, found: Study, *, level: float = 0.95, label_names: Sequence[str] | None = None) -> dict[str, Any]:
-    """A study as the keys of a result: `name` and, where there are replicates, `name`_ci_low, _ci_high, _ci_method.
+    """Convert a study to a flat dict: `name` and, with replicates, `name`_ci_low, _ci_high and _ci_method.
 
-    With several labels `name` is their mean and `name`_per_label holds each (a list, or a dict when `label_names` are
-    given). `name`_note is there only when something is undefined, and says why.
+    With several labels, `name` is their mean and `name`_per_label holds each value (a list, or a dict with
+    `label_names`). `name`_note gives the reason if a value is undefined, and is absent otherwise.
     """
     as_fraction(level, "level")
     n_labels = len(found.values)

@@ -63,14 +63,15 @@ _FIELDS = {
 
 
 def scorer(metric: str, **options: Any) -> Any:
-    """A scorer for cross_validate, GridSearchCV and the like; higher is better, NaN (with a warning) when undefined.
+    """Create a scikit-learn scorer for cross_validate, GridSearchCV and similar; higher is better.
 
-    `metric` is a name of the catalogue that has a better direction, `options` are those of its function
-    (`specificity=.9`, `bins=15`, `threshold=.2`). Probability metrics and rates at a threshold look at `predict_proba`,
-    ranking metrics at `decision_function` where there is one.
+    `metric` is a name in METRICS that has a better direction; metrics for which lower is better are negated. `options`
+    are those of its function (`specificity=0.9`, `bins=15`, `threshold=0.2`). Probability metrics and rates at a
+    threshold use `predict_proba`; ranking metrics use `decision_function` if the estimator has one. Undefined values
+    are NaN with a warning.
 
-    Weights reach it as `sample_weight`, the pre-test probability of "matched_auroc" as `pretest`: enable metadata
-    routing and say so, `scorer("matched_auroc").set_score_request(pretest=True)`.
+    Pass weights as `sample_weight`, and the pre-test probability of "matched_auroc" as `pretest`. Both require metadata
+    routing and a request such as `scorer("matched_auroc").set_score_request(pretest=True)`.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1]
@@ -83,15 +84,15 @@ def scorer(metric: str, **options: Any) -> Any:
     entry = find_metric(metric)
     allowed = [name for name in METRICS if name in _FUNCTIONS]
     if metric not in _FUNCTIONS:
-        why = "picks its threshold on the rows it scores" if entry.higher_is_better else "has no better direction"
-        why = "is a metric of the bootstrap alone" if entry.matched else why
-        raise InputError(f"metric is {metric!r}, which {why}, allowed: {', '.join(allowed)}")
+        why = "chooses its threshold on the rows it scores" if entry.higher_is_better else "has no better direction"
+        why = "is only available in the bootstrap" if entry.matched else why
+        raise InputError(f"metric: expected {', '.join(allowed)}, got {metric!r}, which {why}")
     if entry.option is not None and np.isfinite(entry.default):
         options = {entry.option: entry.default} | options
     known = [name for name in inspect.signature(_FUNCTIONS[metric]).parameters if name not in _ROWS]
     for name in options:
         if name not in known:
-            raise InputError(f"{metric} takes no option {name!r}, allowed: {', '.join(known) or 'none'}")
+            raise InputError(f"options of {metric}: expected {', '.join(known) or 'none'}, got {name!r}")
     matched = metric == "matched_auroc"
     # A bad value is refused now, by the function itself, and not fold by fold.
     _FUNCTIONS[metric]([0, 1], [0.25, 0.75], **({"pretest": [0.5, 0.5]} if matched else {}), **options)
@@ -127,8 +128,8 @@ def context_score(
     """A metric that needs the pre-test probability of each row."""
     if pretest is None:
         raise InputError(
-            f"{metric} needs pretest for the rows it scores. Next: sklearn.set_config(enable_metadata_routing=True), "
-            f"scorer({metric!r}).set_score_request(pretest=True), and pass params={{'pretest': ...}}"
+            f"{metric} requires pretest for the rows it scores. Call sklearn.set_config(enable_metadata_routing=True) "
+            f"and scorer({metric!r}).set_score_request(pretest=True), and pass params={{'pretest': ...}}."
         )
     return _value(metric, y_true, y_score, {"pretest": pretest}, options)
 

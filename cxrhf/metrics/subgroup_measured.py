@@ -48,7 +48,7 @@ def bootstrap_subgroups(
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Floats]:
-    """Replicates of `subgroup_rates`: "auroc", "tpr", "fpr", "j" of shape (n_resamples, groups + 1), the last for all.
+    """Bootstrap replicates of `subgroup_rates`.
 
     So are "prevalence", "average_precision", "precision", "npv" and, of probabilities, "observed_minus_predicted" and
     "expected_calibration_error", on draws that let the prevalence vary. Without a `threshold` every replicate sets its
@@ -121,7 +121,7 @@ def measure_subgroups(
     level: float = 0.95,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """`subgroup_rates` as a plain dict, with intervals when `n_resamples` > 0, drawn by patient (`clusters`, if given).
+    """Compute `subgroup_rates` as a plain dict, with intervals by a patient-level bootstrap if `n_resamples` > 0.
 
     {"threshold", "threshold_source", "groups": {name: numbers}, "overall": numbers, "gaps": {number: gap}}. Numbers:
     n, n_positive, n_patients, and for each x of auroc, tpr, fpr, j, prevalence, average_precision, precision, npv: x,
@@ -129,10 +129,10 @@ def measure_subgroups(
     the top says so), x is observed_minus_predicted too, and there are expected_calibration_error, without an interval,
     and expected_ece. A gap: value, highest, lowest, ci_low, ci_high, p_value, method; a note where it is NaN.
 
-    The pair with the largest gap was picked because it is the largest, so with k groups its interval and p value are
-    corrected for the k(k-1)/2 pairs it was picked from (Bonferroni; `method` says so). Without, equal groups would seem
-    to differ in 11% of samples with three groups and in 26% with five, 5% being promised. A p value by counting
-    replicates cannot fall below 2 x pairs / (n_resamples + 1).
+    The pair with the largest gap is selected because it is the largest, so with k groups its interval and p value are
+    corrected for the k(k-1)/2 pairs it was selected from (Bonferroni, as stated in `method`). Without the correction,
+    equal groups would appear to differ in 11% of samples with three groups and in 26% with five, instead of 5%. A p
+    value from replicate counts cannot be smaller than 2 x pairs / (n_resamples + 1).
 
     >>> y, p = [0, 0, 1, 1, 0, 0, 1, 1], [0.1, 0.6, 0.7, 0.9, 0.2, 0.3, 0.4, 0.8]
     >>> measure_subgroups(y, p, list("FFFFMMMM"), threshold=0.5)["gaps"]["tpr"]

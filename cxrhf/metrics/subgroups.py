@@ -67,7 +67,7 @@ class GroupRates(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Largest minus smallest value over the groups that have one; NaN with a note below two such groups."""
+    """Largest minus smallest value over the groups that define it; NaN with a note if fewer than two do."""
 
     value: float
     highest: str | None
@@ -109,14 +109,14 @@ class GroupRows(NamedTuple):
 
 def _as_groups(groups: Iterable[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     if isinstance(groups, str) or not isinstance(groups, Iterable):
-        raise InputError(f"groups is {groups!r}, allowed: one group for each row")
+        raise InputError(f"groups: expected one group per row, got {groups!r}")
     values = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     for i, each in enumerate(values):
         if isinstance(each, (list, np.ndarray)):
-            raise InputError(f"groups[{i}] is {each!r}, allowed: one name or number for each row")
+            raise InputError(f"groups[{i}]: expected a name or number, got {each!r}")
         if is_missing(each):
             raise InputError(
-                f"groups[{i}] is {each!r}: every row needs a group; name the unknown ones, for example 'unknown'"
+                f"groups[{i}]: expected a group in every row, got {each!r}. Name unknown groups, for example 'unknown'."
             )
     text = [str(each) for each in values]
     names = tuple(sorted(set(text)))
@@ -127,7 +127,7 @@ def _as_groups(groups: Iterable[Any]) -> tuple[NDArray[np.int64], tuple[str, ...
 def as_rows(y: ArrayLike, p: ArrayLike, groups: Iterable[Any], weight: ArrayLike | None) -> GroupRows:
     labels = as_labels(y, masked=True)
     if labels.ndim != 1:
-        raise InputError(f"y has {labels.ndim} dimensions (shape {labels.shape}), allowed: one label at a time")
+        raise InputError(f"y: expected a 1-D array of one label, got shape {labels.shape}")
     null = np.isnan(labels)
     scores = as_scores(where_labelled(p, null, "p"))
     code, names = _as_groups(groups)
@@ -146,7 +146,7 @@ def subgroup_rates(
     rule: str = "nearest",
     weight: ArrayLike | None = None,
 ) -> SubgroupRates:
-    """AUROC, TPR, FPR and J = TPR - FPR of every group at one threshold, with the largest gaps between groups.
+    """AUROC, TPR, FPR and J = TPR - FPR of every subgroup at one threshold, with the largest gaps between subgroups.
 
     AUROC, TPR and FPR are from 0 to 1, J from -1 to 1; higher is better, for FPR lower. `threshold`: chosen on other
     data (best), else the one whose FPR over all rows is `fpr` by `rule` of `threshold_at_fpr`. `groups`: any values,
@@ -170,7 +170,7 @@ def rates_of(rows: GroupRows, threshold: float | None, fpr: float, rule: str, se
     at, source, lost = threshold, "given", None
     if at is None:
         at = threshold_at_fpr(whole[0], whole[1], fpr, whole[2], rule)
-        source = f"fpr {fpr:g} of the whole sample, {rule}".replace(" 0.", " .")
+        source = f"fpr {fpr:g} of the whole sample, {rule}"
         lost = undefined("threshold_at_fpr", whole[0], whole[2])
     found = [_group(rows, rows.of(k), at, lost, seed) for k in range(len(rows.names) + 1)]
     gaps = {name: _gap(name, rows.names, [getattr(each, name) for each in found[:-1]]) for name in NUMBERS}
@@ -212,7 +212,7 @@ def _reason(name: str, sentence: str | None) -> str:
 def _gap(name: str, groups: tuple[str, ...], values: list[float]) -> Gap:
     defined = [k for k, value in enumerate(values) if not np.isnan(value)]
     if len(defined) < 2:
-        note = f"{name} gap is undefined: {name} is defined in {len(defined)} of {len(groups)} groups, a gap needs two"
+        note = f"{name} gap is undefined: {name} is defined in {len(defined)} of {len(groups)} groups, two are required"
         return Gap(float("nan"), None, None, note)
     highest = max(defined, key=lambda k: values[k])
     lowest = min(reversed(defined), key=lambda k: values[k])  # from behind: equal groups still make a pair of two

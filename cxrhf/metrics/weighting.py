@@ -29,7 +29,7 @@ LEAST_ROWS = 100
 
 
 class EffectiveSize(NamedTuple):
-    """Kish's effective number of rows, in all and in each class; a pooled value hides a collapsed class."""
+    """Kish's effective number of rows, in total and per class; the total alone hides the collapse of a class."""
 
     total: float
     positive: float
@@ -37,7 +37,7 @@ class EffectiveSize(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """How alike the pre-test probabilities of positives and negatives are (after weighting)."""
+    """Similarity of the pre-test probabilities of positives and negatives (after weighting)."""
 
     mean_positive: float
     mean_negative: float
@@ -47,7 +47,7 @@ class Balance(NamedTuple):
 
 
 class QuantileGroups(NamedTuple):
-    """Masks of the rows with low, middling and high pre-test probability; `shares` is what they reached."""
+    """Masks of the rows with low, medium and high pre-test probability; `shares` is the achieved shares."""
 
     bottom: NDArray[np.bool_]
     middle: NDArray[np.bool_]
@@ -61,16 +61,16 @@ def _context_input(y: ArrayLike, pretest: ArrayLike, clip: float) -> tuple[Float
     same_length(y=labels, pretest=q)
     if not 0 < clip < 0.5:
         raise InputError(
-            f"clip is {clip!r}, allowed: above 0 (a probability of 0 or 1 has no finite weight), below 0.5"
+            f"clip: expected a number above 0 (probabilities 0 and 1 have no finite weight) and below 0.5, got {clip!r}"
         )
     return labels, np.clip(q, clip, 1 - clip)
 
 
 def ipw_weights(y: ArrayLike, pretest: ArrayLike, prevalence: float, clip: float = 0.001) -> Floats:
-    """P(Y=y) / P(Y=y | context), scaled to sum to the number of rows (CONTEXT eq. 1).
+    """Inverse probability weights P(Y=y) / P(Y=y | context), scaled to sum to the number of rows (CONTEXT eq. 1).
 
-    `prevalence` comes from the training set. AUROC, sensitivity and specificity do not depend on it; calibration
-    error and Brier skill do. Pre-test probabilities are clipped to [clip, 1 - clip].
+    `prevalence` is that of the training set. Calibration error and Brier skill depend on it; AUROC, sensitivity and
+    specificity do not. Pre-test probabilities are clipped to [clip, 1 - clip].
 
     >>> ipw_weights([1, 0], [0.2, 0.2], prevalence=0.2).tolist()
     [1.0, 1.0]
@@ -82,7 +82,7 @@ def ipw_weights(y: ArrayLike, pretest: ArrayLike, prevalence: float, clip: float
 
 
 def att_weights(y: ArrayLike, pretest: ArrayLike, clip: float = 0.001) -> Floats:
-    """1 for positives, q/(1-q) for negatives: negatives stand in for the context of the positives.
+    """ATT weights: 1 for positives and q/(1-q) for negatives, so that negatives get the context of the positives.
 
     >>> att_weights([1, 0, 0], [0.9, 0.5, 0.2]).tolist()
     [1.0, 1.0, 0.25]
@@ -97,7 +97,7 @@ def _kish(weight: Floats) -> float:
 
 
 def effective_sample_size(weight: ArrayLike, y: ArrayLike | None = None) -> EffectiveSize:
-    """(sum w)^2 / sum w^2; with `y` also per class (NaN without)."""
+    """Kish's effective sample size, (sum w)^2 / sum w^2; with `y` also per class (otherwise NaN)."""
     weights = as_weights(weight, np.size(weight))
     if y is None:
         return EffectiveSize(_kish(weights), np.nan, np.nan)
@@ -107,10 +107,10 @@ def effective_sample_size(weight: ArrayLike, y: ArrayLike | None = None) -> Effe
 
 
 def rescale_to_prevalence(y: ArrayLike, weight: ArrayLike, prevalence: float) -> Floats:
-    """Class weights scaled so that the weighted prevalence is `prevalence` again, the total unchanged.
+    """Scale the weights of the classes to a weighted prevalence of `prevalence`, without changing their total.
 
-    For calibration error and Brier skill on a matched (50%) or ATT-weighted set: p stays untouched, the classes get
-    their share back, so that values compare with the standard set.
+    Use it for calibration error and Brier skill on a matched (50%) or ATT-weighted set, so that values are comparable
+    with those of the original set. Probabilities stay unchanged.
     """
     labels = as_labels(y)
     weights = as_weights(weight, len(labels))
@@ -124,12 +124,12 @@ def rescale_to_prevalence(y: ArrayLike, weight: ArrayLike, prevalence: float) ->
 
 
 def balance(y: ArrayLike, pretest: ArrayLike, weight: ArrayLike | None = None) -> Balance:
-    """Pre-test probability of positives against negatives: means, standardised difference, KS distance, overlap.
+    """Compare pre-test probabilities of the classes: means, standardised difference, KS distance, overlap.
 
-    The standardised difference divides by the root of the mean of the two unweighted class variances, so that
-    before and after share one scale; it is infinite where neither class varies and their values differ. Overlap is
-    1 - total variation over 20 cells of equal pooled (unweighted) size: 1 = same distribution, 0 = disjoint. NaN
-    without either class.
+    The standardised difference is divided by the root mean of the two unweighted class variances, so values before and
+    after weighting have the same scale. It is infinite if neither class varies and their values differ. Overlap is
+    1 - total variation over 20 cells of equal pooled (unweighted) size: 1 for equal distributions, 0 for disjoint ones.
+    NaN if a class is missing.
     """
     labels = as_labels(y)
     q = as_scores(pretest, "pretest")
@@ -167,20 +167,20 @@ def quantile_groups(
     rule: str = "midrank",
     weight: ArrayLike | None = None,
 ) -> QuantileGroups:
-    """Rows with low, middling and high pre-test probability: 25/50/25 by default.
+    """Split rows into strata of low, medium and high pre-test probability: 25%, 50% and 25% by default.
 
-    `midrank` (default): a row's share of the sample below it, ties counted half; equal values stay together and the
-    groups are symmetric. With `weight` shares are of the weight, so a row of weight 2 counts as two. `inclusive`
-    (CONTEXT's code, unweighted): at most the lower quantile, at least the upper one; when the two quantiles are equal
-    its groups overlap.
+    rule "midrank" (default): by the share of the sample below a row, with ties counted half, so equal values stay
+    together and the strata are symmetric. With `weight`, a row of weight 2 counts as two rows. "inclusive" (the code
+    of CONTEXT, unweighted): values up to the lower quantile and from the upper quantile, so the strata overlap if the
+    two quantiles are equal.
     """
     q = as_scores(pretest, "pretest")
     one_of(rule, "rule", ("midrank", "inclusive"))
     low, high = (as_fraction(c, "cuts") for c in cuts)
     if low > high:
-        raise InputError(f"cuts is {cuts!r}, allowed: two ascending fractions")
+        raise InputError(f"cuts: expected two ascending fractions, got {cuts!r}")
     if rule == "inclusive" and weight is not None:
-        raise InputError("rule is 'inclusive' with weight, allowed with weight: 'midrank'")
+        raise InputError("rule: expected 'midrank' with weight, got 'inclusive'")
     mass = as_weights(weight, len(q))
     if mass.sum() == 0:
         none = np.zeros(len(q), dtype=np.bool_)

@@ -15,7 +15,7 @@ from cxrhf.metrics.checks import InputError, as_count
 
 @dataclass(frozen=True, slots=True)
 class Weat:
-    """`statistic` is the sum form, `effect_size` from -2 to 2, `p_value` one-sided by permutation of the targets."""
+    """`statistic` (the sum form), `effect_size` (-2 to 2) and `p_value` (one-sided, by permuting the targets)."""
 
     statistic: float
     effect_size: float
@@ -30,12 +30,12 @@ def weat(
     n_permutations: int = 10_000,
     seed: int = 0,
 ) -> Weat:
-    """WEAT of Caliskan et al. 2017 from vectors (one row a word) of two target and two attribute sets.
+    """WEAT (Caliskan et al. 2017) of two target and two attribute sets, from word embeddings with one row per word.
 
-    s(w) = mean cosine with the first attributes less that with the second; statistic = sum of s over the first targets
-    less that over the second; effect size = difference of the means over the standard deviation (n, not n - 1, as in
-    WEFE, which the paper cites) of s over all targets, NaN where that is 0. Positive: first targets go with first
-    attributes. p = (1 + #) / (1 + permutations).
+    s(w) is the mean cosine with the first attributes minus that with the second. The statistic is the sum of s over the
+    first targets minus that over the second. The effect size is the difference of the means over the standard deviation
+    of s over all targets (with n, not n - 1, as in WEFE, which the paper cites); NaN if that is 0. Positive values
+    associate the first targets with the first attributes. p = (1 + #) / (1 + permutations).
     """
     sets = {"first": first, "second": second, "attributes_first": attributes_first}
     x, y, a, b = (_unit(v, name) for name, v in {**sets, "attributes_second": attributes_second}.items())
@@ -56,9 +56,9 @@ def _unit(vectors: ArrayLike, name: str) -> NDArray[np.float64]:
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
         raise InputError(
-            f"{name} has shape {rows.shape}, allowed: a finite 2-D array, one row a word, at least one word"
+            f"{name}: expected a finite 2-D array with one row per word and at least one word, got shape {rows.shape}"
         )
     size = np.linalg.norm(rows, axis=1, keepdims=True)
     if not size.all():
-        raise InputError(f"{name}[{int(np.argmin(size))}] is a vector of zeros, allowed: vectors with a direction")
+        raise InputError(f"{name}[{int(np.argmin(size))}]: expected a non-zero vector, got zeros")
     return rows / size

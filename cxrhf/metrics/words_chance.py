@@ -50,9 +50,9 @@ def category_chance(
     one_of(rule, "rule", ("either", "score", "exact"))
     two = PatientCounts(texts, found.alpha, n_resamples, None)
     if (two.membership == 3).any():
-        raise InputError("a patient has reports in both groups, allowed: one group a patient to permute labels")
+        raise InputError("groups: a permutation test requires one group per patient, got a patient in both")
     if list(two.vocabulary) != list(found.words):
-        raise InputError(f"the corpora hold {two.n_words} words, found has {len(found.words)}: they must be the same")
+        raise InputError(f"found: expected the {two.n_words} words of the corpora, got {len(found.words)} words")
     is_first = two.membership == 1
     blank = np.full(two.n_words, np.nan)
     rng = np.random.default_rng(np.random.SeedSequence(seed))

@@ -18,9 +18,9 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Corpora:
-    """Row i of both matrices is one image: its reference and its generated report. Codes index the names.
+    """Word counts of the reference and the generated report of each image, one image per row of both matrices.
 
-    `group` holds positions in `groups`, `patient` positions in `patients`.
+    `group` holds indices of `groups`, and `patient` indices of `patients`.
     """
 
     reference: sp.csr_array
@@ -32,7 +32,7 @@ class Corpora:
     patients: tuple[Any, ...]
 
     def pair(self, groups: tuple[str, str] | None = None) -> Corpora:
-        """Only the rows of two groups, the first of them positive; words that neither uses go."""
+        """Select the rows of two groups, of which the first is positive; drop words that neither uses."""
         if groups is None and len(self.groups) == 2:
             return self
         first, second = pair_of(set(self.groups), groups)
@@ -40,19 +40,19 @@ class Corpora:
         return self.split(code, (first, second))
 
     def against_rest(self, group: str) -> Corpora:
-        """Two groups: the named one (positive), and all others together."""
+        """Compare the named group (positive) with all others together."""
         if group not in self.groups:
-            raise InputError(f"group is {group!r}, allowed: {', '.join(map(repr, self.groups))}")
+            raise InputError(f"group: expected {' or '.join(map(repr, self.groups))}, got {group!r}")
         code = np.where(self.group == self.groups.index(group), 0, 1)
         return self.split(code, (group, f"not {group}"))
 
     def counts(self) -> tuple[Counts, Counts]:
-        """Tokens [group, word] of the references and of the predictions."""
+        """Count tokens [group, word] of the references and of the predictions."""
         member = np.equal.outer(np.arange(len(self.groups)), self.group).astype(np.int64)
         return member @ self.reference, member @ self.prediction
 
     def presence(self) -> Counts:
-        """Patients [group, word] whose references hold the word."""
+        """Count patients [group, word] whose references contain the word."""
         out = []
         for code in range(len(self.groups)):
             here = np.flatnonzero(self.group == code)
@@ -62,7 +62,7 @@ class Corpora:
         return np.array(out, dtype=np.int64)
 
     def split(self, code: NDArray[np.int64], groups: tuple[str, str]) -> Corpora:
-        """Two groups by the code of each row: 0 the first of them, 1 the second, -1 neither; unused words go."""
+        """Split into two groups by the code of each row: 0 first, 1 second, -1 neither; drop unused words."""
         rows = np.flatnonzero(code >= 0)
         reference, prediction = self.reference[rows], self.prediction[rows]
         used = np.flatnonzero(np.asarray(reference.sum(axis=0) + prediction.sum(axis=0)).ravel())
@@ -86,10 +86,10 @@ def corpora(
     *,
     stop: bool = True,
 ) -> Corpora:
-    """Count both reports of every image over the union of their words.
+    """Count the words of the reference and generated report of every image over the union of their words.
 
-    `groups` and `patients` have one entry an image; without `patients` every image is a patient of its own. A missing
-    group is an error, not a group: drop those rows.
+    `groups` and `patients` have one entry per image; without `patients`, every image counts as a patient. A missing
+    group is an error; drop those rows.
     """
     references, predictions = as_texts(reference, "reference"), as_texts(generated, "generated")
     n = len(references)
@@ -97,7 +97,7 @@ def corpora(
     owners = list(range(n)) if patients is None else _present(patients, "patients")
     for what, length in (("generated", len(predictions)), ("groups", len(names)), ("patients", len(owners))):
         if length != n:
-            raise InputError(f"reference has {n} rows but {what} has {length}; they must be equal")
+            raise InputError(f"{what}: expected {n} rows as in reference, got {length}")
     both = document_terms(references + predictions, stop=stop)
     group_names = tuple(sorted(set(names)))
     place = {name: i for i, name in enumerate(group_names)}
@@ -118,15 +118,15 @@ def pair_of(names: set[str], groups: tuple[str, str] | None) -> tuple[str, str]:
     """The two groups to compare, in order: those asked for, or the only two there are, by alphabet."""
     if groups is None:
         if len(names) != 2:
-            hint = "Name two of them, or compare each against the rest (cad_each, Corpora.against_rest)"
-            raise InputError(
-                f"there are {len(names)} groups ({', '.join(sorted(names)) or 'none'}), allowed: 2. {hint}"
-            )
+            hint = "Name two of them, or compare each against the rest (cad_each, Corpora.against_rest)."
+            raise InputError(f"groups: expected 2, got {len(names)} ({', '.join(sorted(names)) or 'none'}). {hint}")
         first, second = sorted(names)
         return first, second
     first, second = groups
     if first == second or not {first, second} <= names:
-        raise InputError(f"groups is {groups!r}, allowed: two different ones of {', '.join(map(repr, sorted(names)))}")
+        raise InputError(
+            f"groups: expected two different ones of {', '.join(map(repr, sorted(names)))}, got {groups!r}"
+        )
     return first, second
 
 
@@ -134,5 +134,5 @@ def _present(values: Sequence[Any], name: str) -> list[Any]:
     rows = list(values)
     for position, value in enumerate(rows):
         if is_missing(value):
-            raise InputError(f"{name}[{position}] is {value!r}, allowed: a value. Drop rows without {name} first")
+            raise InputError(f"{name}[{position}]: expected a value, got {value!r}. Drop rows without {name} first.")
     return rows

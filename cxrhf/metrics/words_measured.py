@@ -29,19 +29,19 @@ def two_groups(
 ) -> Corpora:
     """Both corpora of two groups: the only two, the `pair`, or one `group` and all others together."""
     if pair is not None and group is not None:
-        raise InputError("pair and group are both given, allowed: one of them")
+        raise InputError("pair and group: expected one of them, got both")
     texts = corpora(references, predictions, groups, patients)
     if group is not None:
         return texts.against_rest(group)
     if pair is None:
         if len(texts.groups) != 2:
             raise InputError(
-                f"groups holds {len(texts.groups)} groups ({', '.join(texts.groups) or 'none'}), allowed: 2. "
-                "Next: pair=('F', 'M') names two of them, group='F' compares one with all others"
+                f"groups: expected 2, got {len(texts.groups)} ({', '.join(texts.groups) or 'none'}). "
+                "Pass pair=('F', 'M') to choose two, or group='F' to compare one with all others."
             )
         return texts.pair()
     if isinstance(pair, str) or len(pair) != 2:
-        raise InputError(f"pair is {pair!r}, allowed: two names of groups")
+        raise InputError(f"pair: expected the names of two groups, got {pair!r}")
     return texts.pair((str(pair[0]), str(pair[1])))
 
 

@@ -33,13 +33,15 @@ class PatientCounts:
 
     def __init__(self, texts: Corpora, alpha: float, n_resamples: int, batch: int | None) -> None:
         if not alpha > 0:
-            raise InputError(f"alpha is {alpha!r}, allowed: a number > 0")
+            raise InputError(f"alpha: expected a number > 0, got {alpha!r}")
         two = texts.pair()
         rows = np.arange(len(two.patient))
         self.vocabulary, self.patients, self.alpha = two.vocabulary, two.patients, alpha
         self.n_patients, self.n_words = len(two.patients), len(two.vocabulary)
         if not (self.n_patients and self.n_words):
-            raise InputError(f"{self.n_patients} patients with {self.n_words} words, allowed: at least one of each")
+            raise InputError(
+                f"counts: expected at least one patient and word, got {self.n_patients} and {self.n_words}"
+            )
         self.reference: list[sp.csr_array] = []
         self.prediction: list[sp.csr_array] = []
         self.membership = np.zeros(self.n_patients, dtype=np.int64)  # 1 first group, 2 second, 3 reports in both

@@ -37,9 +37,9 @@ _TWO_SIDED = ("delta_wae_prediction", "delta_wae_reference", "delta_dir")
 
 @dataclass(frozen=True, slots=True)
 class WordBootstrap:
-    """Observed value and replicates of each statistic (`STATISTICS`); standard errors of each word's log ratios.
+    """Observed value and replicates of each statistic (`STATISTICS`), and standard errors of each word's log ratios.
 
-    `se_disp` is that of s_pred - s_ref with both corpora from the same patients: it counts what they share.
+    `se_disp` is that of s_pred - s_ref with both corpora from the same patients, so it includes their covariance.
     """
 
     vocabulary: list[str]
@@ -65,10 +65,10 @@ class WordBootstrap:
 
 @dataclass(frozen=True, slots=True)
 class WordTest:
-    """A named null hypothesis, the observed statistics, their values under it, and p values (1 + #) / (1 + R).
+    """A null hypothesis, the observed statistics, their values under it, and p values (1 + #) / (1 + R).
 
-    WAE is tested upwards, differences in both directions. `word_p` holds the two-sided p values of z_ref, z_pred and
-    z_disp of each word, as far as the null says something about them; they are not corrected for the number of words.
+    The test of WAE is one-sided (larger values), those of differences are two-sided. `word_p` holds the two-sided p
+    values of z_ref, z_pred and z_disp of each word for which the null applies, not corrected for the number of words.
     """
 
     null: str
@@ -83,7 +83,7 @@ class WordTest:
 def bootstrap_words(
     texts: Corpora, *, alpha: float = 0.1, n_resamples: int = 1000, seed: int = 0, batch: int | None = None
 ) -> WordBootstrap:
-    """Paired bootstrap over patients, drawn within their group so that group sizes stay as designed."""
+    """Paired patient-level bootstrap, stratified by group so that group sizes stay fixed."""
     two = PatientCounts(texts, alpha, n_resamples, batch)
     streams = _streams(seed, len(two.strata))
 
@@ -114,11 +114,11 @@ def bootstrap_words(
 def permute_groups(
     texts: Corpora, *, alpha: float = 0.1, n_resamples: int = 1000, seed: int = 0, batch: int | None = None
 ) -> WordTest:
-    """Test "no association": group labels permuted across patients (each patient must have one group)."""
+    """Test for no association by permuting group labels across patients. Each patient must have one group."""
     two = PatientCounts(texts, alpha, n_resamples, batch)
     if (two.membership == 3).any():
         who = two.patients[int(np.argmax(two.membership == 3))]
-        raise InputError(f"patient {who!r} has reports in both groups, allowed: one group a patient to permute labels")
+        raise InputError(f"groups: a permutation test requires one group per patient, got patient {who!r} in both")
     is_first = two.membership == 1
     (rng,) = _streams(seed, 1)
     sides = [two.reference[0] + two.reference[1], two.prediction[0] + two.prediction[1]]
@@ -138,7 +138,7 @@ def permute_groups(
 def swap_corpora(
     texts: Corpora, *, alpha: float = 0.1, n_resamples: int = 1000, seed: int = 0, batch: int | None = None
 ) -> WordTest:
-    """Test "no displacement": reference and generated reports exchanged within a patient by a fair coin."""
+    """Test for no displacement by exchanging reference and generated reports within patients at random."""
     two = PatientCounts(texts, alpha, n_resamples, batch)
     (rng,) = _streams(seed, 1)
     everybody = np.ones((1, two.n_patients))
@@ -159,10 +159,10 @@ def swap_corpora(
 def split_half(
     texts: Corpora, *, alpha: float = 0.1, n_resamples: int = 1000, seed: int = 0, batch: int | None = None
 ) -> dict[str, Floats]:
-    """WAE between two random halves of the references, by patient within groups: its value for faithful text.
+    """WAE between two random halves of the references, split by patient within groups: its value for faithful text.
 
     Returns replicates of each statistic; `wae_prediction` is weighted by the second half, `wae_reference` by the first.
-    Halves hold half the tokens, so rare words weigh in a little less than between two whole corpora.
+    Halves have half the tokens, so rare words count slightly less than between two whole corpora.
     """
     two = PatientCounts(texts, alpha, n_resamples, batch)
     streams = _streams(seed, len(two.strata))

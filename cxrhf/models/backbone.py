@@ -51,9 +51,9 @@ def make_model(
     check_backbone(backbone)
     if n_outputs < 1 or channels not in (1, 3):
         raise ConfigError(
-            "no such network",
-            got=f"{n_outputs} outputs, {channels} channels",
-            allowed="1 output or more, 1 or 3 channels",
+            "network",
+            got=f"{n_outputs} outputs and {channels} channels",
+            allowed="at least 1 output and 1 or 3 channels",
         )
     wanted = {"in_chans": channels, "img_size": size, "drop_rate": drop_rate, "drop_path_rate": drop_path}
     with drawing(number(seed, "backbone")), torch.device(device):
@@ -70,8 +70,8 @@ def make_model(
             network.set_grad_checkpointing(True)
         except (AttributeError, AssertionError, NotImplementedError):
             raise ConfigError(
-                f"{backbone} cannot save memory by computing parts twice",
-                next_step="leave checkpointing off and take a smaller batch, or resnet50 or densenet121",
+                f"{backbone} does not support gradient checkpointing",
+                next_step="turn checkpointing off and use a smaller batch, or use resnet50 or densenet121",
             ) from None
         _count_once(model)
     return model
@@ -83,16 +83,17 @@ def check_backbone(backbone: str) -> None:
     if not timm.is_model(arch) or not re.fullmatch(r"\w+", arch):
         known = timm.list_models()
         raise ConfigError(
-            "timm has no such network",
+            "--backbone",
             got=backbone,
-            allowed=f"{len(known):,} names, for example {EXAMPLES}",
+            allowed=f"one of timm's {len(known):,} networks (for example {EXAMPLES})",
             next_step=did_you_mean(arch, known) or "python -c 'import timm; print(timm.list_models())'",
         )
     tags = get_arch_pretrained_cfgs(arch)
     if tag and backbone not in tags:
         raise ConfigError(
-            f"{arch} has no published weights {tag!r}",
-            allowed=", ".join([arch, *sorted(tags)]),
+            "--backbone",
+            got=backbone,
+            allowed=f"published weights of {arch} ({', '.join([arch, *sorted(tags)])})",
             next_step=did_you_mean(backbone, tags),
         )
 
@@ -192,21 +193,25 @@ def _create(backbone: str, wanted: dict[str, Any]) -> tuple[nn.Module, dict[str,
 
 
 def _refuses(backbone: str, wanted: dict[str, Any], error: Exception) -> ConfigError:
-    at = f" for pictures of {wanted['img_size']} x {wanted['img_size']}" if "img_size" in wanted else ""
-    return ConfigError(f"timm cannot make {backbone}{at}", got=_first_line(error), next_step="another size or backbone")
+    at = f" for images of {wanted['img_size']} x {wanted['img_size']} pixels" if "img_size" in wanted else ""
+    return ConfigError(
+        f"timm cannot create {backbone}{at} ({_first_line(error)})", next_step="use another --size or --backbone"
+    )
 
 
 def _check_taken(backbone: str, model: nn.Module, wanted: dict[str, Any], taken: dict[str, Any]) -> None:
     """Settings that would do nothing are errors."""
     if "in_chans" not in taken and wanted["in_chans"] != 3:
-        raise ConfigError(f"{backbone} reads three channels only", got=wanted["in_chans"], next_step="--channels 3")
+        raise ConfigError("--channels", got=wanted["in_chans"], allowed=f"3, as {backbone} requires")
     parts = list(model.modules())
     rate, path = wanted["drop_rate"], wanted["drop_path_rate"]
     drops = any(isinstance(each, nn.Dropout) and each.p == rate for each in parts)
     if rate and not drops and getattr(model, "drop_rate", 0) != rate:
-        raise ConfigError(f"{backbone} has no dropout before its last layer", got=rate, allowed="--drop-rate 0")
+        raise ConfigError(
+            "--drop-rate", got=rate, allowed=f"0, because {backbone} has no dropout before its last layer"
+        )
     if path and not any("DropPath" in type(each).__name__ for each in parts):
-        raise ConfigError(f"{backbone} has no residual branches to leave out", got=path, allowed="--drop-path 0")
+        raise ConfigError("--drop-path", got=path, allowed=f"0, because {backbone} has no residual branches to drop")
 
 
 def _try(model: nn.Module, backbone: str, channels: int, size: int) -> None:
@@ -220,8 +225,8 @@ def _try(model: nn.Module, backbone: str, channels: int, size: int) -> None:
     patch = getattr(getattr(model, "patch_embed", None), "patch_size", None)
     if isinstance(patch, tuple) and size % max(patch):
         raise ConfigError(
-            f"{backbone} would not see the edge of pictures of {size} x {size}",
-            next_step=f"--size: a multiple of {max(patch)}",
+            f"{backbone} would ignore the edges of images of {size} x {size} pixels",
+            next_step=f"choose a --size that is a multiple of {max(patch)}",
         )
     made: list[torch.Tensor] = []
     handle = last_layer(model).register_forward_hook(lambda _, __, out: made.append(out))
@@ -235,13 +240,14 @@ def _try(model: nn.Module, backbone: str, channels: int, size: int) -> None:
                 out = model(torch.zeros(1, channels, size, size))
     except Exception as error:  # whatever a network says of a picture that does not fit
         raise ConfigError(
-            f"{backbone} cannot read pictures of {size} x {size}", got=_first_line(error), next_step="--size: another"
+            f"{backbone} cannot read images of {size} x {size} pixels ({_first_line(error)})",
+            next_step="choose another --size",
         ) from None
     finally:
         handle.remove()
         model.train(learning)
     if not made or out is not made[-1] or out.ndim != 2:
-        raise _not_linear(backbone, "something after it")
+        raise _not_linear(backbone, "a layer after it")
     _FITS.add((backbone, channels, size))
 
 
@@ -276,7 +282,9 @@ def _shapes(model: nn.Module, shape: tuple[int, ...]) -> Any:
 
 
 def _not_linear(name: str, got: str) -> ConfigError:
-    return ConfigError(f"{name} does not end with one linear layer", got=got, allowed=f"for example {EXAMPLES}")
+    return ConfigError(
+        f"{name} does not end with a single linear layer", got=got, next_step=f"use another network, such as {EXAMPLES}"
+    )
 
 
 def _first_line(error: Exception) -> str:

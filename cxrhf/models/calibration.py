@@ -86,7 +86,7 @@ def fit_calibration(
         if made is not None:
             fitted[task] = made
     if split.lower() == "train":
-        notes["split train"] = "fitted on images that the model learned from: probabilities will be too extreme"
+        notes["split train"] = "fitted on images that the model was trained on, so probabilities will be too extreme"
     datasets = sorted(filter(None, pc.unique(table["dataset"]).to_pylist()))
     return Calibration(way, split, ", ".join(datasets) or None, model, seed, fitted, notes)
 
@@ -97,10 +97,10 @@ def apply_calibration(rows: pa.Table, calibration: Calibration) -> pa.Table:
     model, seed = _one_model(table)
     if (model, seed) != (calibration.model, calibration.seed) and table.num_rows:
         raise ConfigError(
-            "this calibration is of another model",
+            "the calibration belongs to another model",
             got=f"rows of {model}, seed {seed}",
             allowed=f"{calibration.model}, seed {calibration.seed}",
-            next_step="use the calibration.json that lies beside the model of these rows",
+            next_step="use the calibration.json in the folder of the model that made these rows",
         )
     given = read_rows(table)
     prob = floats(table["prob"])
@@ -124,7 +124,7 @@ def _left_raw(given: Rows, calibration: Calibration) -> list[str]:
     for name in dict.fromkeys(names):
         mine = np.isin(given.finding, [at for at, each in enumerate(names) if each == name])
         if name not in calibration.fitted:
-            why = calibration.notes.get(name, "the calibration does not know it")
+            why = calibration.notes.get(name, "the calibration does not include it")
             notes.append(f"{name}: {mine.sum():,} probabilities are not calibrated ({why})")
         elif missing := int(np.isnan(given.logit[mine]).sum()):
             notes.append(f"{name}: {missing:,} probabilities are not calibrated (rows without a logit)")
@@ -141,7 +141,9 @@ def calibration_lines(before: pa.Table, after: pa.Table, *, split: str = "valida
     first, second = (check(each, PREDICTION, source="predictions") for each in (before, after))
     keys = ("image_id", "finding", "split", "label", "weight")
     if first.num_rows != second.num_rows or any(not first[key].equals(second[key]) for key in keys):
-        raise TableError("the rows before and after are not the same", next_step="pass what apply_calibration returned")
+        raise TableError(
+            "the rows before and after calibration differ", next_step="pass the table that apply_calibration returned"
+        )
     given = read_rows(first)
     splits = first["split"].to_numpy()
     both = {"before": floats(first["prob"]), "after": floats(second["prob"])}
@@ -175,9 +177,9 @@ def _one_model(table: pa.Table) -> tuple[str, int | None]:
     for name in ("model", "seed"):
         if len(there := pc.unique(table[name]).to_pylist()) > 1:
             raise ConfigError(
-                f"rows of {len(there)} {name}s cannot share a calibration",
+                f"rows of {len(there)} {name}s cannot share one calibration",
                 got=", ".join(str(each) for each in there[:10]),
-                next_step=f"calibrate each {name} alone",
+                next_step=f"calibrate each {name} separately",
             )
     return (table["model"][0].as_py(), table["seed"][0].as_py()) if table.num_rows else ("", None)
 
@@ -185,19 +187,19 @@ def _one_model(table: pa.Table) -> tuple[str, int | None]:
 def _of_split(table: pa.Table, split: str) -> pa.Table:
     if split.strip().lower().startswith("test"):
         raise ConfigError(
-            "a calibration is never fitted on the test split",
+            "--split",
             got=split,
-            allowed="the split that models were chosen on, usually validate",
-            next_step="fit on validate: labels that a calibrator has seen say nothing about how good it is",
+            allowed="the split that was used for model selection, usually validate",
+            next_step="fit on validate: a calibration cannot be evaluated on the labels it was fitted on",
         )
     chosen = table.filter(pc.equal(table["split"], split))
     if chosen.num_rows == 0:
         there = [str(each) for each in pc.unique(table["split"]).to_pylist() if each is not None]
         raise ConfigError(
-            "no rows to calibrate on",
-            got=f"split {split!r}; the rows have {', '.join(there) or 'no split'}",
+            f'no rows of the split "{split}" to calibrate on',
+            got=f"rows of {', '.join(there) or 'no split'}",
             next_step=did_you_mean(split, there)
-            or (f"predict the images of the split {split} too" if there else "give a column split, validate and test"),
+            or (f"also predict the images of the split {split}" if there else 'add a column "split"'),
         )
     return chosen
 
@@ -211,7 +213,10 @@ def _fit_finding(given: Rows, at: int, method: Method, least: int, notes: dict[s
     if min(patients) < max(least, 1):
         lost = int(known.sum() - rows.sum())
         more = f" ({lost:,} more rows have a label but no logit)" if lost else ""
-        notes[name] = f"{patients[0]:,} patients with and {patients[1]:,} without it, fewer than {max(least, 1)}{more}"
+        notes[name] = (
+            f"{patients[0]:,} patients with and {patients[1]:,} without the finding; at least {max(least, 1)} of each "
+            f"are required{more}"
+        )
         return None
     try:
         made = fit_calibrator(score, y, method, weight)
@@ -222,7 +227,8 @@ def _fit_finding(given: Rows, at: int, method: Method, least: int, notes: dict[s
         y, y * 0 + _mean(y, weight), weight
     ):
         notes[f"{name}, fit"] = (
-            "a temperature alone leaves it worse than the bare prevalence; platt also moves the mean"
+            "after temperature scaling, probabilities are still worse than always predicting the prevalence; "
+            "platt also shifts the mean"
         )
     return Fitted(made, len(y), int(y.sum()), len(np.unique(patient)))
 
@@ -237,7 +243,7 @@ def _fit_task(given: Rows, task: str, classes: Integers, least: int, notes: dict
     patients = [len(np.unique(patient[true == each])) for each in range(len(names))]
     if sum(each >= max(least, 1) for each in patients) < 2:
         counts = ", ".join(f"{name} {each:,}" for name, each in zip(names, patients, strict=True))
-        notes[task] = f"patients: {counts}; fewer than two classes with {max(least, 1)}"
+        notes[task] = f"patients: {counts}; at least two classes with {max(least, 1)} patients are required"
         return None
     try:
         made = fit_temperature(cells.logit[rows], true, cells.weight[rows])
@@ -253,13 +259,15 @@ def _calibrate_task(given: Rows, task: str, classes: Integers, fitted: Fitted, p
     names = {given.names[each].partition("=")[2] for each in classes}
     if names != set(fitted.classes):
         raise TableError(
-            f"{task}: the rows have other classes than the calibration",
+            f"{task}: the classes of the rows are not those of the calibration",
             got=", ".join(sorted(names)),
             allowed=", ".join(sorted(fitted.classes)),
         )
     cells = task_cells(given, task, classes)
     if (cells.place < 0).any():
-        raise TableError(f"{task}: an image lacks some of its classes", next_step="keep all rows of an image together")
+        raise TableError(
+            f"{task}: rows are missing for some classes of an image", next_step="keep all rows of an image together"
+        )
     whole = ~np.isnan(cells.logit).any(axis=1)
     told = softmax(cells.logit[whole] * float(fitted.calibrator.x[0]), axis=1)
     prob[cells.place[whole]] = np.clip(told, LEAST, 1 - LEAST)

@@ -22,7 +22,7 @@ from cxrhf.tables.files import write_atomically
 
 FORMAT = 1
 FILE, WEIGHTS = "calibration.json", "model.safetensors"
-_AGAIN = "fit it again: cxrhf calibrate RUN"
+_AGAIN = "cxrhf calibrate RUN"
 
 
 def write_calibration(
@@ -52,7 +52,7 @@ def read_calibration(folder: str | os.PathLike[str], *, fingerprint: str | None 
             raise RunError(
                 f"{path} was written by a newer cxrhf",
                 got=f"format {number}",
-                allowed=f"up to {FORMAT}",
+                allowed=f"format {FORMAT} or older",
                 next_step="pip install --upgrade cxrhf",
             )
         calibration = _unpacked(kept)
@@ -62,12 +62,12 @@ def read_calibration(folder: str | os.PathLike[str], *, fingerprint: str | None 
         raise RunError(f"{path} cannot be read ({error.strerror or error})", next_step=_AGAIN) from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         said = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise RunError(f"{path} is damaged", got=said, next_step=_AGAIN) from None
+        raise RunError(f"{path} is damaged ({said})", next_step=_AGAIN) from None
     if calibration.fingerprint != (there := _weights_of(home, fingerprint)):
         raise RunError(
-            f"{path} is the calibration of other weights than these",
+            f"{path} was fitted for other weights",
             got=f"sha256 {str(calibration.fingerprint)[:12]}...",
-            allowed=f"{there[:12]}...",
+            allowed=f"sha256 {there[:12]}...",
             next_step=_AGAIN,
         )
     return calibration
@@ -77,7 +77,7 @@ def _weights_of(folder: Path, fingerprint: str | None) -> str:
     if fingerprint is not None:
         return fingerprint
     if not (folder / WEIGHTS).is_file():
-        raise RunError(f"{folder} has no {WEIGHTS} that a calibration could belong to", next_step="name a saved model")
+        raise RunError(f"{folder} has no {WEIGHTS}", next_step="name the folder of a saved model")
     return fingerprint_of(folder / WEIGHTS).sha256
 
 
@@ -92,13 +92,13 @@ def _unpacked(kept: Mapping[str, Any]) -> Calibration:
     """What JSON kept, or an error that says which part is not what it should be."""
     for name in ("split", "model", "fingerprint"):
         if not isinstance(kept[name], str):
-            raise ValueError(f"{name} is no text")
+            raise ValueError(f"{name} is not text")
     if (
         kept["format"] != FORMAT
         or not isinstance(kept["dataset"], str | None)
         or type(kept["seed"]) not in (int, type(None))
     ):
-        raise ValueError("format, dataset or seed")
+        raise ValueError("a bad format, dataset or seed")
     method = method_of(kept["method"])
     fitted = {str(name): _fitted(name, about) for name, about in kept["fitted"].items()}
     notes = {str(name): str(note) for name, note in kept["notes"].items()}
@@ -119,5 +119,5 @@ def _fitted(name: str, about: Mapping[str, Any]) -> Fitted:
     n, n_pos, n_patients = about["n"], about["n_pos"], about["n_patients"]
     counts = [n, n_patients] if n_pos is None else [n, n_patients, n_pos]
     if not good or not all(type(each) is int and each >= 0 for each in counts):
-        raise ValueError(f"{name} is no calibrator")
+        raise ValueError(f"{name} is not a calibrator")
     return Fitted(Calibrator(method, x, y), n, n_pos, n_patients, tuple(map(str, about["classes"])))

@@ -44,12 +44,17 @@ def task_cells(given: Rows, task: str, classes: Integers) -> TaskCells:
     place = np.full(shape, -1, dtype=np.int64)
     place[row, column] = rows
     if (place >= 0).sum() < len(rows):
-        raise TableError(f"{task}: an image and class appear twice", next_step="keep one row of each")
+        raise TableError(
+            f"{task}: several rows have the same image and class", next_step="keep one row per image and class"
+        )
     there = place >= 0
     weight = np.where(there, given.weight[place], np.nan)
     low, high = np.nanmin(weight, axis=1), np.nanmax(weight, axis=1)
     if (low != high).any():
-        raise TableError(f"{task}: an image has different weights for its classes", next_step="give it one weight")
+        raise TableError(
+            f"{task}: the rows of an image have different weights",
+            next_step="give every row of an image the same weight",
+        )
     logit, label = (np.where(there, each[place], np.nan) for each in (given.logit, given.label))
     return TaskCells(place, logit, label, low)
 

@@ -62,7 +62,7 @@ def write_checkpoint(folder: Path, kind: str, checkpoint: Checkpoint) -> Path:
     except (OSError, SafetensorError) as error:
         raise CxrhfError(
             f"the checkpoint of step {checkpoint.step:,} could not be written ({_said(error)})",
-            next_step="make room or mend the disk, then the same command goes on: earlier checkpoints are intact",
+            next_step="free space or fix the disk, then run the same command to resume: earlier checkpoints are intact",
         ) from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -118,9 +118,8 @@ def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
             said.append(str(error))
     if there:
         raise CxrhfError(
-            f"no checkpoint in {folder} is intact",
-            got="; ".join(said),
-            next_step="start anew with --overwrite, or copy the folder from a backup",
+            f"every checkpoint in {folder} is damaged ({' '.join(said).removesuffix('.')})",
+            next_step="pass --overwrite to start again, or restore the folder from a backup",
         )
     return None, said
 

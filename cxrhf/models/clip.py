@@ -53,9 +53,9 @@ class Clip:
 
         if grey.dtype != np.uint8 or grey.ndim != 2 or not grey.size:
             raise CxrhfError(
-                "a picture is not a table of grey levels",
+                "pixels of an image",
                 got=f"{grey.dtype} of shape {grey.shape}",
-                allowed="uint8, rows x columns",
+                allowed="grey levels as uint8, rows x columns",
             )
         return self.look(Image.fromarray(np.ascontiguousarray(grey)).convert("RGB"))
 
@@ -73,8 +73,9 @@ class Clip:
             length = self.count(text)
             if length > self.context:
                 raise ConfigError(
-                    f"a prompt has {length} tokens, {self.name} reads {self.context}",
-                    got=shorten(text, 120),
+                    f"prompt {shorten(text, 120)!r}",
+                    got=length,
+                    allowed=f"at most the {self.context} tokens that {self.name} reads",
                     next_step="shorten the prompt",
                 )
         made = [np.zeros((0, self.dim), dtype=np.float32)]
@@ -98,7 +99,7 @@ def load_clip(model: str, device: str = "auto") -> Clip:
         import open_clip  # noqa: F401
     except ImportError as error:
         raise CxrhfError(
-            f"the model {source.name} is read by the Python package open_clip, which cannot be imported ({error})",
+            f"the model {source.name} requires the Python package open_clip, which cannot be imported ({error})",
             next_step="pip install open_clip_torch",
         ) from None
     from cxrhf.models.clip_open import read_open_clip
@@ -130,9 +131,8 @@ def _with_transformers(source: Source, device: str) -> Clip:
     absent = sorted(key for key in found["missing_keys"] if "position_ids" not in key)
     if absent:
         raise CxrhfError(
-            f"the weights of {source.name} lack {len(absent)} parts of the model, which would be random",
-            got=f"no {absent[0]}",
-            next_step="name a folder or an id with the whole model",
+            f"{source.name}: its weights lack {len(absent)} of the model's tensors (for example {absent[0]})",
+            next_step="name a folder or id that holds the whole model",
         )
     model.eval().requires_grad_(False).to(device)
     text_config = model.config.get_text_config()
@@ -169,9 +169,9 @@ def _check_clip(model: Any, name: str) -> None:
     lacking = [each for each in ("get_image_features", "get_text_features", "logit_scale") if not hasattr(model, each)]
     if lacking:
         raise CxrhfError(
-            f"the model {name} ({model.config.model_type}) is not a CLIP-style model",
-            got=f"no {lacking[0]}",
-            allowed="a model with an image tower, a text tower and a logit scale: CLIP, SigLIP, ...",
+            f"the model {name}",
+            got=f"{model.config.model_type}, which has no {lacking[0]}",
+            allowed="a CLIP-style model with an image tower, a text tower and a logit scale (CLIP, SigLIP, ...)",
         )
 
 
@@ -197,8 +197,8 @@ def _unit(features: torch.Tensor, name: str) -> Vectors:
     length = np.linalg.norm(made, axis=1, keepdims=True)
     if not np.isfinite(length).all() or not (length > 0).all():
         raise CxrhfError(
-            f"{name} gave vectors without a direction (zero, or not numbers)",
-            next_step="its weights are damaged: download or copy it again",
+            f"{name} returned embeddings that are zero or not finite, so its weights are probably damaged",
+            next_step="download or copy the model again",
         )
     return (made / length).astype(np.float32)
 
@@ -210,7 +210,7 @@ def _passing(name: str, what: str) -> Iterator[None]:
         yield
     except (torch.OutOfMemoryError, MemoryError):
         raise CxrhfError(
-            f"the memory is too small for {what} at once through {name}", next_step="a smaller --batch-size"
+            f"{name} runs out of memory with {what} at once", next_step="use a smaller --batch-size"
         ) from None
 
 

@@ -26,7 +26,7 @@ PROCESSOR = ("processor_config.json", "preprocessor_config.json")
 _READABLE = (".safetensors", ".bin", ".pt", ".pth")
 
 _ALLOWED = (
-    "biomedclip, ORG/NAME of the Hugging Face Hub, hf-hub:ORG/NAME (open_clip), a folder, open_clip:ARCH@WEIGHTS_FILE"
+    "biomedclip, ORG/NAME on the Hugging Face Hub, hf-hub:ORG/NAME (open_clip), a folder or open_clip:ARCH@WEIGHTS_FILE"
 )
 
 
@@ -53,7 +53,7 @@ def locate_clip(model: str) -> Source:
     if given.startswith("hf-hub:"):
         hub_id = given.removeprefix("hf-hub:").strip("/")
         if not HUB_ID.fullmatch(hub_id):
-            raise ConfigError("not an id of the Hub", got=model, allowed="hf-hub:ORG/NAME")
+            raise ConfigError("--model", got=model, allowed="hf-hub:ORG/NAME")
         return Source(hub_id, "open_clip", hub_id=hub_id)
     if given.startswith("open_clip:"):
         return _open_clip(given.removeprefix("open_clip:"))
@@ -63,10 +63,12 @@ def locate_clip(model: str) -> Source:
         return Source(folder.name, "open_clip" if _is_open_clip(folder) else "transformers", folder=folder)
     if folder.is_file():
         raise ConfigError(
-            f"the model {given} is a file", allowed="the folder that holds it, or open_clip:ARCH@WEIGHTS_FILE"
+            "--model",
+            got=f"the file {given}",
+            allowed="a folder or open_clip:ARCH@WEIGHTS_FILE",
         )
     if not HUB_ID.fullmatch(given):
-        raise ConfigError("no such model", got=model, allowed=_ALLOWED, next_step=did_you_mean(given, PRESETS))
+        raise ConfigError("--model", got=model, allowed=_ALLOWED, next_step=did_you_mean(given, PRESETS))
     return Source(given, "transformers", hub_id=given)
 
 
@@ -77,18 +79,18 @@ def _open_clip(rest: str) -> Source:
     arch, at, place = rest.partition("@")
     if not at or not arch or not place:
         raise ConfigError(
-            "open_clip: needs weights on this machine",
+            "--model",
             got=f"open_clip:{rest}",
-            allowed="open_clip:FOLDER, or open_clip:ARCH@WEIGHTS like open_clip:ViT-B-32@weights.safetensors",
-            next_step="a model of the Hub is hf-hub:ORG/NAME",
+            allowed="open_clip:FOLDER or open_clip:ARCH@WEIGHTS (such as open_clip:ViT-B-32@weights.safetensors)",
+            next_step="for a model on the Hub, pass hf-hub:ORG/NAME",
         )
     weights = Path(place).expanduser()
     if not weights.exists():
-        raise ConfigError("no such file or folder of weights", got=place)
+        raise ConfigError(f"{place} does not exist", next_step="check the path of the weights")
     if weights.is_dir():
         weights = checkpoint(weights)
     if weights.suffix not in _READABLE:
-        raise ConfigError("not a file of weights", got=weights.name, allowed=", ".join(_READABLE))
+        raise ConfigError("weights of open_clip", got=weights.name, allowed=f"a file in {', '.join(_READABLE)}")
     return Source(f"{arch}@{weights.stem}", "open_clip", arch=arch, weights=weights.resolve())
 
 
@@ -106,10 +108,10 @@ def checkpoint(folder: Path) -> Path:
     there = [each for end in _READABLE for each in sorted(folder.glob(f"*{end}"))]
     if len(there) != 1:
         raise CxrhfError(
-            f"the folder {folder.name} has {'no weights' if not there else 'several files of weights'}",
-            got=", ".join(each.name for each in there) or None,
-            allowed=" or ".join((*OPEN_SAFE, *OPEN_BIN)),
-            next_step="download or copy it again" if not there else "open_clip:ARCH@WEIGHTS_FILE names one",
+            f"the folder {folder.name}",
+            got=", ".join(each.name for each in there) or "no weights",
+            allowed=f"one weight file ({' or '.join((*OPEN_SAFE, *OPEN_BIN))})",
+            next_step="download or copy it again" if not there else "name one with open_clip:ARCH@WEIGHTS_FILE",
         )
     return there[0]
 
@@ -118,7 +120,7 @@ def source_folder(source: Source) -> Path:
     """The folder of a model: given, kept by the Hub's client, or fetched now."""
     if source.folder is not None:
         return source.folder
-    hub_id, other = str(source.hub_id), "if it is a model of the other library"
+    hub_id, other = str(source.hub_id), "if it was saved by the other library"
     if source.library == "open_clip":
         tower = _TOWERS.get(hub_id)
         # Without a tokenizer of its own it takes the one its config names, see tokenizer_folder.

@@ -83,10 +83,11 @@ def _config(source: Source, folder: Path | None) -> tuple[dict[str, Any], dict[s
         known = open_clip.get_model_config(arch)
         if known is None:
             raise ConfigError(
-                "open_clip knows no such architecture",
+                "architecture",
                 got=arch,
+                allowed="one of open_clip's",
                 next_step=did_you_mean(arch, open_clip.list_models())
-                or "python -c 'import open_clip; print(open_clip.list_models())' lists them",
+                or "python -c 'import open_clip; print(open_clip.list_models())'",
             )
         return known, _published(arch)
     try:
@@ -96,7 +97,7 @@ def _config(source: Source, folder: Path | None) -> tuple[dict[str, Any], dict[s
     except FileNotFoundError:
         raise CxrhfError(
             f"the model {source.name} has no {OPEN_CONFIG}",
-            next_step="name the folder that holds it, or open_clip:ARCH@WEIGHTS_FILE",
+            next_step="name the folder that holds this file, or open_clip:ARCH@WEIGHTS_FILE",
         ) from None
     except (OSError, ValueError, KeyError, TypeError):
         pass
@@ -113,8 +114,8 @@ def _published(arch: str) -> dict[str, Any]:
     made = [{key: get_pretrained_cfg(arch, tag)[key] for key in _PICTURES} for tag in tags]
     if len({repr(each) for each in made}) > 1:
         warnings.warn(
-            f"the published weights of {arch} were trained on pictures scaled in different ways; those of "
-            f"{tags[0]!r} are taken. A folder with {OPEN_CONFIG} says it for sure.",
+            f"the published weights of {arch} were trained with different image preprocessing; cxrhf uses that of "
+            f"{tags[0]!r}. To be certain, name a folder with {OPEN_CONFIG}.",
             CxrhfWarning,
             stacklevel=5,
         )
@@ -126,9 +127,9 @@ def _towers(name: str, config: dict[str, Any], folder: Path | None) -> dict[str,
     vision, text = dict(config["vision_cfg"]), dict(config["text_cfg"])
     if ":" in str(vision.get("timm_model_name") or ""):
         raise CxrhfError(
-            f"the image tower of {name} is described elsewhere, which is not fetched",
-            got=vision["timm_model_name"],
-            allowed="a timm architecture by its name",
+            f"image tower of {name}",
+            got=f"{vision['timm_model_name']}, a remote configuration that cxrhf does not download",
+            allowed="the name of a timm architecture",
         )
     if vision.get("timm_model_name"):
         vision["timm_model_pretrained"] = False

@@ -83,7 +83,7 @@ def fit(
     wrapped, optimizer = accelerator.prepare(model, made)
     if found is not None:
         restore(found, wrapped, optimizer, accelerator, folder)
-        progress(f"going on after step {state.step:,} of {steps:,}")
+        progress(f"resuming after step {state.step:,} of {steps:,}")
     log = History(history, state.history) if accelerator.is_main_process else None
     loop = _Loop(
         vlm=vlm, wrapped=wrapped, optimizer=optimizer, train=train, validate=validate, config=config, plan=plan,
@@ -108,8 +108,8 @@ def whole_weights(accelerator: Any) -> None:
     kind = str(accelerator.distributed_type).rsplit(".", maxsplit=1)[-1]
     if kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM", "TP"):
         raise CxrhfError(
-            "adapters are trained with the whole frozen model in each process", got=kind,
-            next_step="accelerate launch --multi_gpu -m cxrhf.models.finetune ..., with --four-bit if memory is short",
+            "training adapters requires the whole frozen model in each process", got=kind,
+            next_step="accelerate launch --multi_gpu -m cxrhf.models.finetune ... (with --four-bit if memory runs out)",
         )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ class _Loop(Loop):
     began: float = field(default_factory=time.monotonic)
 
     learned = "adapters"
-    remedy = "a lower --learning-rate, --warmup 100 or --precision float32"
+    remedy = "use a lower --learning-rate, --warmup 100 or --precision float32"
 
     def _batches(self) -> Generator[AnswerBatch, None, None]:
         asks = (rows for step in self.plan.steps(self.state.step + 1, self.steps) for rows in step.mine)

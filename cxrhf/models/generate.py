@@ -98,9 +98,9 @@ def write_reports(
     left = [batch for batch in every if any(each.key not in done for each in batch)]
     mine = left[rank() :: n_processes()]
     if done and len(left) < len(every):
-        progress(f"{sum(each.key in done for each in asks):,} of {len(asks):,} reports are there already")
+        progress(f"{sum(each.key in done for each in asks):,} of {len(asks):,} reports are already in the journal")
     if damaged and left:
-        progress(f"{damaged:,} damaged lines in the journal do not count: their reports are written again")
+        progress(f"{damaged:,} lines of the journal are damaged; their reports are generated again")
     barrier()  # nobody adds to the journal before all have read it
     meter = Meter(sum(map(len, mine)), progress, "reports")
     whose = f" (process 1 of {n_processes()})" if n_processes() > 1 else ""
@@ -123,7 +123,7 @@ def write_reports(
     if missing:
         raise CxrhfError(
             f"{missing:,} of {len(asks):,} reports are not in the journal",
-            next_step="start all processes with the same command, on one shared folder",
+            next_step="start all processes with the same command and the same shared folder",
         )
     return {each.key: found[each.key] for each in asks}
 
@@ -143,8 +143,8 @@ def decode(vlm: Vlm, pictures: Sequence[Any], batch: Sequence[Ask]) -> list[tupl
             out = model.generate(**asked, generation_config=settings, logits_processor=own)
         except torch.OutOfMemoryError:
             raise CxrhfError(
-                f"the memory of the GPU is too small for {len(batch)} reports at a time ({strategy.name})",
-                next_step="the same command with a smaller --batch-size, or --four-bit; finished reports are kept",
+                f"the GPU ran out of memory with {len(batch)} reports at a time ({strategy.name})",
+                next_step="run again with a smaller --batch-size or with --four-bit; finished reports are kept",
             ) from None
     return [_text(vlm, row, settings.eos_token_id) for row in out[:, start:].tolist()]
 

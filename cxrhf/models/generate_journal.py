@@ -105,5 +105,5 @@ class Journal:
     def _unusable(self, error: OSError) -> RunError:
         return RunError(
             f"{self.path} cannot be written ({error.strerror or error})",
-            next_step="make room or choose another --out; what was written is kept",
+            next_step="free disk space or choose another --out; finished reports are kept",
         )

@@ -25,9 +25,10 @@ class History:
         there = path.stat().st_size if path.is_file() else 0
         if there < size:
             raise CxrhfError(
-                f"{path.name} is shorter than its checkpoint says",
-                got=f"{there:,} bytes of {size:,}",
-                next_step="start anew with --overwrite",
+                f"{path.name} was cut after its checkpoint was saved",
+                got=f"{there:,} bytes",
+                allowed=f"at least {size:,} bytes",
+                next_step="pass --overwrite to start again",
             )
         with path.open("r+b") as file:
             file.truncate(size)

@@ -27,7 +27,7 @@ class Need(NamedTuple):
     others: tuple[str, ...] = ()  # read if they are there
     name: str = ""
     also: str = ""  # what else must be downloaded by hand: an id and a file
-    absent: str = "check its id"  # what to do where the Hub has no `first`
+    absent: str = "check the id"  # what to do where the Hub has no `first`
     instead: str = ""  # what does as well
 
 
@@ -55,10 +55,10 @@ def hub_files(need: Need) -> Path:
         raise _refused(need, error) from None
     here = _kept(need)
     if here is None:
-        raise CxrhfError(f"the model {need.hub_id} has no {need.first} on the Hub", next_step=need.absent)
+        raise CxrhfError(f"the Hub repository {need.hub_id} has no {need.first}", next_step=need.absent)
     lacking = _lacking(here, need)
     if lacking:
-        raise CxrhfError(f"the model {need.hub_id} is not complete on the Hub", got=f"none of {', '.join(lacking)}")
+        raise CxrhfError(f"the Hub repository {need.hub_id} is incomplete", got=f"no {' or '.join(lacking)}")
     return here
 
 
@@ -103,9 +103,9 @@ def _fetch(need: Need) -> str:
 def _not_here(need: Need, partly: bool, why: str) -> CxrhfError:
     instead = f"; or {need.instead}" if need.instead else ""
     return CxrhfError(
-        f"the model {_named(need)} is not{' completely' if partly else ''} on this machine, and {why}",
-        next_step=f"{_fetch(need)} on a machine with network, then copy its Hub cache (HF_HOME) or name the folder"
-        f"{instead}",
+        f"the model {_named(need)} is {'incomplete' if partly else 'not'} on this machine, and {why}",
+        next_step=f"run {_fetch(need)} on a machine with network access, then copy its Hub cache (HF_HOME) or name the "
+        f"folder{instead}",
     )
 
 
@@ -113,16 +113,16 @@ def _refused(need: Need, error: Exception) -> CxrhfError:
     cause = type(error.__cause__).__name__ if error.__cause__ is not None else ""
     if cause == "GatedRepoError" or "gated" in str(error):
         return CxrhfError(
-            f"the model {_named(need)} is given out only to those who accept its conditions",
-            next_step=f"accept them at huggingface.co/{need.hub_id}, then `hf auth login`",
+            f"the model {_named(need)} is gated",
+            next_step=f"accept its conditions at huggingface.co/{need.hub_id}, then run `hf auth login`",
         )
     if cause == "RepositoryNotFoundError":
         return CxrhfError(
-            f"the Hub has no model {need.hub_id}", next_step="check the id; a private model needs `hf auth login`"
+            f"the Hub has no model {need.hub_id}",
+            next_step="check the id; a private model requires `hf auth login`",
         )
-    first = str(error).strip().splitlines()
+    first = str(error).strip().splitlines() or [type(error).__name__]
     return CxrhfError(
-        f"the model {_named(need)} could not be fetched from the Hub",
-        got=first[0] if first else type(error).__name__,
-        next_step=f"try again, or {_fetch(need)}" + (f", or {need.instead}" if need.instead else ""),
+        f"the model {_named(need)} could not be downloaded from the Hub ({first[0]})",
+        next_step=f"try again, or run {_fetch(need)}" + (f", or {need.instead}" if need.instead else ""),
     )

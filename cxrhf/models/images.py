@@ -52,7 +52,10 @@ class Images:
 
     def __post_init__(self) -> None:
         if len(self.pictures) != self.table.num_rows:
-            raise TableError("images and pictures differ", got=f"{self.table.num_rows:,} and {len(self.pictures):,}")
+            raise TableError(
+                "the table of images and the pixels have different lengths",
+                got=f"{self.table.num_rows:,} and {len(self.pictures):,}",
+            )
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -71,7 +74,7 @@ def unique_ids(images: Images) -> None:
     """Predictions are joined by image id, so an id that stands twice is an error."""
     twice = len(images) - len(pc.unique(images.table["image_id"]))
     if twice:
-        raise TableError(f"{twice:,} images have the id of another image", next_step="build the dataset again")
+        raise TableError(f"{twice:,} images share an id with another image", next_step="build the dataset again")
 
 
 def chosen(images: Images, only: Sequence[str]) -> Images:
@@ -90,13 +93,13 @@ def chosen(images: Images, only: Sequence[str]) -> Images:
         for value in values:
             if value.lower() not in [each.lower() for each in there]:
                 raise ConfigError(
-                    f"only: no image has {name} {value!r}",
-                    allowed=", ".join(there) or f"the build knows no {name}",
+                    f"--only {name}={value}",
+                    allowed=", ".join(there) or f"a build that records {name}",
                     next_step=did_you_mean(value, there),
                 )
         keep &= np.asarray(pc.fill_null(pc.is_in(column, value_set=pa.array(wanted, pa.string())), False))
     if not keep.any():
-        raise ConfigError("only: no image is left", got=", ".join(only))
+        raise ConfigError(f"--only {','.join(only)} selects no images")
     return images if keep.all() else images.take(np.flatnonzero(keep))
 
 
@@ -115,5 +118,9 @@ def fewer(images: Images, most: int | None, seed: int) -> Images:
         left -= count * int(taken[at])
     kept = np.flatnonzero(taken[place])
     if not len(kept):
-        raise ConfigError("max_images is smaller than any patient's number of images", got=most)
+        raise ConfigError(
+            "--max-images",
+            got=most,
+            allowed=f"at least {counts.min()}, as no patient has fewer images",
+        )
     return images.take(kept)

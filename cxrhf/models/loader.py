@@ -52,8 +52,8 @@ class Squares:
             return square(self.pictures[row], self.look)
         except CxrhfError as error:
             raise TableError(
-                f"the picture of row {row + 1:,} cannot be read: {str(error).rstrip('.')}",
-                next_step="build the dataset again: damaged pictures are set aside there",
+                f"the image in row {row + 1:,} cannot be read: {str(error).rstrip('.')}",
+                next_step="build the dataset again: cxrhf build excludes damaged images",
             ) from None
 
 
@@ -110,10 +110,10 @@ class Plan:
         least = self.pieces * self.processes
         if min(self.batch_size, len(self.ids)) < least:
             raise ConfigError(
-                "a batch has too few images for its pieces",
-                got=f"{min(self.batch_size, len(self.ids))} images, {self.pieces} pieces, {self.processes} processes",
+                "--batch-size",
+                got=f"{min(self.batch_size, len(self.ids))} for {self.pieces} pieces in {self.processes} processes",
                 allowed=f"at least {least} images",
-                next_step="a larger --batch-size, or fewer pieces (--accumulate) or processes",
+                next_step="use a larger --batch-size, a smaller --accumulate or fewer processes",
             )
 
     @property

@@ -101,7 +101,7 @@ class Loop(ABC):
                     self._validate(step, progress)
                     self._save()
                     if self._patience_is_over():
-                        progress(f"stopped early: no gain in {state.waited} validations")
+                        progress(f"stopped early: no improvement in {state.waited} validations")
                         break
                 elif step.number % plan.steps_per_epoch == 0 or step.number % self.config.save_every == 0:
                     self._save()
@@ -181,8 +181,8 @@ class Loop(ABC):
         intact = f"; {before[0]} is intact" if before else ""
         epoch = (step - 1) // self.plan.steps_per_epoch + 1
         raise CxrhfError(
-            f"the loss is no number at step {step:,} (epoch {epoch}), the {self.learned} have diverged{intact}",
-            next_step=f"{self.remedy}; with --overwrite, or into another --out",
+            f"the loss at step {step:,} (epoch {epoch}) is not finite: the {self.learned} diverged{intact}",
+            next_step=f"{self.remedy}, and pass --overwrite or another --out",
         )
 
 
@@ -201,7 +201,7 @@ def stopping(*, alone: bool) -> Iterator[list[int]]:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
-        print("\nstopping after this step (again: at once)", file=sys.stderr)
+        print("\nstopping after this step; press Ctrl-C again to stop immediately", file=sys.stderr)
 
     before = {}
     try:

@@ -32,7 +32,11 @@ class Look:
 
     def __post_init__(self) -> None:
         if self.fit not in FITS or self.pixels not in SCALES or self.channels not in (1, 3):
-            raise ConfigError("not a way to look at a picture", got=asdict(self))
+            raise ConfigError(
+                "image settings",
+                got=asdict(self),
+                allowed=f"fit {' or '.join(FITS)}, pixels {' or '.join(SCALES)}, 1 or 3 channels",
+            )
 
     def mean_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """What is taken off and divided by, for grey levels between 0 and 1, one for each channel."""

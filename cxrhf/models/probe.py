@@ -49,7 +49,7 @@ class Layer:
     def activations(self, vectors: Floats) -> Floats:
         """What the sigmoids say, between 0 and 1."""
         if self.first is None:
-            raise CxrhfError("this layer has no layer of sigmoids before it")
+            raise CxrhfError("the probe has no sigmoid layer")
         return expit(_linear(vectors, *self.first)).astype(np.float32)
 
     def logits(self, vectors: Floats) -> Floats:
@@ -89,7 +89,8 @@ def probe(
     """
     if not np.isfinite(vectors).all():
         raise CxrhfError(
-            "the network gives vectors that are not finite", next_step="other weights or pixels, or a smaller --size"
+            "the network returns embeddings that are not finite",
+            next_step="use other weights, another --pixels or a smaller --size",
         )
     n, width = len(vectors), goal.shape[1]
     logits = np.full((n, width), np.nan, dtype=np.float32)
@@ -102,7 +103,7 @@ def probe(
         mine = []
         for task, place in columns(tasks):
             layer = fit_layer(vectors, ids, goal[:, place], task, part, config, scale=scale, reduce=reduce)
-            say(f"{where}{task.name}: best of {layer.facts['epochs']} epochs {layer.facts['best_epoch']}")
+            say(f"{where}{task.name}: best epoch {layer.facts['best_epoch']} of {layer.facts['epochs']}")
             logits[part.asked, place] = layer.logits(vectors[part.asked])
             cut = _thresholds(layer, vectors[part.held], goal[part.held, place])
             layer.facts["thresholds"] = [None if np.isnan(each) else float(each) for each in cut]
@@ -159,7 +160,7 @@ def fit_layer(
             break
     if best_epoch == 0:
         raise CxrhfError(
-            f"the layer for {task.name} learned nothing: its loss is not finite", next_step="a smaller --learning-rate"
+            f"the loss of the probe for {task.name} is not finite", next_step="use a smaller --learning-rate"
         )
     facts = {
         "epochs": epoch, "best_epoch": best_epoch, "loss": best if len(held) else None, "learned_from": len(learn),

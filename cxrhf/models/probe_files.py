@@ -23,7 +23,7 @@ from cxrhf.tables.files import write_atomically
 
 FORMAT = 1
 LAYERS, ABOUT = "layers.safetensors", "probe.json"
-_AGAIN = "fit the layers again: cxrhf probe BUILD"
+_AGAIN = "cxrhf probe BUILD"
 
 
 def save_probe(folder: Path, probed: Probed, about: Mapping[str, Any]) -> None:
@@ -54,13 +54,15 @@ def load_probe(folder: Path) -> tuple[list[dict[str, Layer]], dict[str, Any]]:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         tasks, parts, number = from_json(about["tasks"]), int(about["parts"]), about["format"]
     except FileNotFoundError:
-        raise RunError(f"{folder} holds no probe: no {ABOUT}", next_step=_AGAIN) from None
+        raise RunError(f"{folder} is not a saved probe: it has no {ABOUT}", next_step=_AGAIN) from None
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{folder / ABOUT} is damaged ({error})", next_step=_AGAIN) from None
     if number != FORMAT:
-        raise RunError(f"{folder} was written by another cxrhf", got=f"format {number}", allowed=str(FORMAT))
+        raise RunError(
+            f"{folder} was written by another version of cxrhf", got=f"format {number}", allowed=f"format {FORMAT}"
+        )
     if (folder / LAYERS).is_file() and sha256(folder / LAYERS) != about["sha256"]:
-        raise RunError(f"{folder / LAYERS} was damaged or changed after it was written", next_step=_AGAIN)
+        raise RunError(f"{folder / LAYERS} was changed after it was written", next_step=_AGAIN)
     tensors = {name: each.numpy() for name, each in read_tensors(folder / LAYERS, _AGAIN).items()}
     found: list[dict[str, Layer]] = []
     for at in range(parts):

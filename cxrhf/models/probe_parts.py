@@ -39,16 +39,18 @@ def split_parts(table: pa.Table, goal: Targets, seed: int) -> tuple[list[Part], 
         if not len(rows[name]):
             there = ", ".join(sorted({str(each) for each in split if each is not None})) or "none"
             raise RunError(
-                f"the build has no split {name}",
-                got=f"splits: {there}",
-                next_step="--folds 5 learns and asks within all images, patient by patient",
+                f"the build has no split {name} (splits: {there})",
+                next_step="pass --folds 5 to cross-validate over all images by patient",
             )
     patients = patients_of(table)
     _apart(patients, rows)
     if len(rows[VALIDATE]):
         return [Part(rows[TRAIN], rows[VALIDATE], np.concatenate([rows[VALIDATE], rows[TEST]]))], []
     learn, held = _held(patients, goal, rows[TRAIN], seed)
-    note = f"there is no split {VALIDATE}: one in {HELD} training patients stops the layers and sets thresholds"
+    note = (
+        f"there is no split {VALIDATE}, so one in {HELD} training patients is used for early stopping and to choose "
+        "thresholds"
+    )
     return [Part(learn, held, rows[TEST])], [note]
 
 
@@ -57,7 +59,9 @@ def fold_parts(table: pa.Table, goal: Targets, folds: int, seed: int) -> list[Pa
     patients = patients_of(table)
     names, place = np.unique(patients, return_inverse=True)
     if len(names) < folds * 2:
-        raise ConfigError("too few patients for the folds", got=f"{len(names):,} patients, {folds} folds")
+        raise ConfigError(
+            "--folds", got=f"{folds} for {len(names):,} patients", allowed="at least two patients per fold"
+        )
     fold = deal(names.tolist(), _habits(place, len(names), goal), folds, seed, "fold")[place]
     parts = []
     for each in range(folds):
@@ -67,7 +71,7 @@ def fold_parts(table: pa.Table, goal: Targets, folds: int, seed: int) -> list[Pa
     for part in parts:
         inside = set(patients[part.learn]) | set(patients[part.held])
         if inside & set(patients[part.asked]) or set(patients[part.learn]) & set(patients[part.held]):
-            raise LeakageError("a patient is on both sides of a fold", counts={"folds": folds})
+            raise LeakageError("a patient is in the training and the test images of a fold", counts={"folds": folds})
     return parts
 
 
@@ -101,17 +105,17 @@ def enough(table: pa.Table, tasks: list[Task], goal: Targets, learn: Integers) -
             else:
                 side = "with" if sides[0] < FEWEST else "without"
                 whose = f"{side} it" if task.kind == "labels" else "of it"
-                notes.append(f"{what} is left out: {min(sides)} patients {whose} to learn from, fewer than {FEWEST}")
+                notes.append(
+                    f"{what} is excluded: {min(sides)} training patients {whose}, at least {FEWEST} are required"
+                )
         if len(outputs) >= (1 if task.kind == "labels" else 2):
             kept.append(Task(task.name, task.kind, tuple(outputs)))
         elif outputs:
-            notes.append(f"{task.name} is left out: one class is left")
+            notes.append(f"{task.name} is excluded: only one class remains")
     if not kept:
         raise ConfigError(
-            "nothing can be learned from so few patients",
-            got="; ".join(notes),
-            allowed=f"targets with {FEWEST} patients of at least two classes",
-            next_step="other --targets, or a larger build",
+            f"no target has enough training patients ({'; '.join(notes)})",
+            next_step="choose other --targets or a larger build",
         )
     return kept, notes
 
@@ -136,7 +140,7 @@ def _held(patients: NDArray[np.str_], goal: Targets, rows: Integers, seed: int) 
     """Learning rows, and those of one in HELD patients that stop the layers."""
     names, place = np.unique(patients[rows], return_inverse=True)
     if len(names) < 2:
-        raise ConfigError("too few patients to learn from", got=f"{len(names):,}")
+        raise ConfigError("training patients", got=f"{len(names):,}", allowed="at least 2")
     pile = deal(names.tolist(), _habits(place, len(names), goal[rows]), min(HELD, len(names)), seed, "held")
     held = pile[place] == 0
     return rows[~held], rows[held]
@@ -161,5 +165,5 @@ def _apart(patients: NDArray[np.str_], rows: dict[str, Integers]) -> None:
         raise LeakageError(
             f"patients are in two splits: {said}",
             counts=counts,
-            next_step="build again: cxrhf build splits by patient; or --folds 5, which leaves splits aside",
+            next_step="build the dataset again (cxrhf build splits by patient), or pass --folds 5 to ignore splits",
         )

@@ -28,7 +28,7 @@ from cxrhf.models.tasks import Targets, Task, columns
 Floats = NDArray[np.float64]
 AUDIT = "split"
 RATES = ("tpr", "fpr", "j")
-_AT = "at the threshold with the largest TPR - FPR on the images that stopped the layer"
+_AT = "at the threshold with the largest TPR - FPR on the early-stopping images"
 
 
 class Measured(NamedTuple):
@@ -111,7 +111,7 @@ def _row(task: Task, output: _Output, metric: str, patients: NDArray[np.str_], h
     row |= {"n": int(there.sum()), "n_pos": int((output.y == 1).sum()), "n_patients": len(np.unique(patients[there]))}
     if np.isnan(value):
         lacking = [side for side, label in (("with it", 1), ("without it", 0)) if not (output.y == label).any()]
-        why = f"no test image {lacking[0]}" if lacking else "the images that stopped the layer lack a class"
+        why = f"no test image {lacking[0]}" if lacking else "the early-stopping images lack a class"
         return row | {"note": f"{metric} is undefined: {why}"}
     return row | {"note": _AT if metric in RATES else None}
 
@@ -119,7 +119,7 @@ def _row(task: Task, output: _Output, metric: str, patients: NDArray[np.str_], h
 def _mean(task: Task, outputs: list[_Output], patients: NDArray[np.str_], how: str) -> dict[str, Any]:
     """The unweighted mean AUROC over outputs that have one."""
     defined = [each for each in outputs if np.isfinite(each.values["auroc"])]
-    what = "findings" if task.kind == "labels" else "classes, each against the rest"
+    what = "findings" if task.kind == "labels" else "classes, one against the rest"
     name = "macro" if task.kind == "labels" else task.name
     there = ~np.isnan(np.stack([each.y for each in outputs])).all(axis=0)
     counts = {"n": int(there.sum()), "n_pos": None, "n_patients": len(np.unique(patients[there]))}

@@ -29,9 +29,9 @@ def make_accelerator(
 ) -> Accelerator:
     """The Accelerator of this process: one, or one of several that accelerate launch or torchrun started."""
     if device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device: this machine has no GPU that torch can use", got="cuda", allowed="auto, cpu")
+        raise ConfigError("--device", got="cuda, but torch finds no GPU on this machine", allowed="auto or cpu")
     if device == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError("device: this machine has no Apple GPU that torch can use", got="mps", allowed="auto, cpu")
+        raise ConfigError("--device", got="mps, but torch finds no Apple GPU on this machine", allowed="auto or cpu")
     cpu = device == "cpu" or not (torch.cuda.is_available() or torch.backends.mps.is_available())
     project = None if folder is None else ProjectConfiguration(project_dir=str(folder), logging_dir=str(folder))
     with warnings.catch_warnings():
@@ -47,8 +47,8 @@ def make_accelerator(
     leave_at_exit()
     if missing_processes():
         warnings.warn(
-            "accelerate launch was asked for several processes and started one, as it does without GPUs: "
-            "torchrun --nproc_per_node N -m ... starts N",
+            "accelerate launch started one process instead of several, as it does without GPUs. "
+            "To start N processes, run torchrun --nproc_per_node N -m ...",
             CxrhfWarning,
             stacklevel=2,
         )
@@ -59,7 +59,7 @@ def _precision(asked: str, *, cpu: bool) -> str:
     if asked == "auto":
         return "bf16" if not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
     if asked == "fp16" and cpu:
-        raise ConfigError("precision: fp16 needs a GPU", allowed="float32, bf16, auto")
+        raise ConfigError("--precision", got="fp16, which requires a GPU", allowed="float32, bf16 or auto")
     return "no" if asked == "float32" else asked
 
 
@@ -138,8 +138,9 @@ def gathered(accelerator: Accelerator, rows: torch.Tensor, values: torch.Tensor,
     order = rows.argsort()
     if rows[order].tolist() != list(range(n)):
         raise CxrhfError(
-            "rows were lost or doubled between processes",
-            got=f"{len(rows):,} rows, {len(rows.unique()):,} different, of {n:,}",
+            "rows were lost or duplicated between processes",
+            got=f"{len(rows):,} rows ({len(rows.unique()):,} distinct)",
+            allowed=f"{n:,} distinct rows",
             next_step="start all processes with the same command",
         )
     return values[order].float().cpu().numpy()

@@ -121,17 +121,17 @@ def prompts_for(findings: Sequence[str], *, file: str | Path | None = None, ense
     for name in own:
         if name not in wanted and name not in PROMPTED:
             raise ConfigError(
-                f"{Path(str(file)).name} has prompts for {name!r}, which is not among the findings",
-                allowed=", ".join(wanted) or "none: no finding was asked for",
-                next_step=did_you_mean(name, (*wanted, *PROMPTED)) or "correct the name, or take it out",
+                f'{Path(str(file)).name}, finding "{name}"',
+                allowed=f"one of the findings ({', '.join(wanted) or 'none were named'})",
+                next_step=did_you_mean(name, (*wanted, *PROMPTED)) or "correct or remove the name",
             )
     made = {name: own.get(name) or shipped_pair(name, ensemble=ensemble) for name in wanted}
     without = [name for name, pair in made.items() if pair is None]
     if without:
         raise ConfigError(
-            f"there are no prompts for {', '.join(map(repr, without))}",
-            allowed=", ".join(PROMPTED),
-            next_step=f"--findings without it, or --prompts FILE with {without[0]}: {{positive: .., negative: ..}}",
+            f"cxrhf has no prompts for {', '.join(without)}",
+            allowed=f"findings among {', '.join(PROMPTED)}",
+            next_step=f"remove it from --findings, or add {without[0]}: {{positive: .., negative: ..}} to --prompts",
         )
     return {name: pair for name, pair in made.items() if pair is not None}
 
@@ -141,14 +141,16 @@ def read_prompts(path: str | Path) -> dict[str, Pair]:
     file = Path(path)
     given = _yaml(file)
     if not isinstance(given, dict) or not given:
-        raise ConfigError(f"{file.name} holds no prompts", got=_said(given), allowed=f"lines like: {_EXAMPLE}")
+        raise ConfigError(file.name, got=_said(given), allowed=f"lines such as {_EXAMPLE}")
     pairs: dict[str, Pair] = {}
     for key, value in given.items():
         if not isinstance(key, str):
-            raise ConfigError(f"{file.name}: a finding must be text", got=repr(key), next_step="put it in quotes")
+            raise ConfigError(
+                f"{file.name}, name of a finding", got=repr(key), allowed="text", next_step="put it in quotes"
+            )
         name = finding_name(key)
         if name in pairs:
-            raise ConfigError(f"{file.name} has the finding {name!r} twice", next_step="keep one of them")
+            raise ConfigError(f'{file.name} names the finding "{name}" twice', next_step="keep one of them")
         pairs[name] = _pair(f"{file.name}: {key}", value)
     return pairs
 
@@ -166,11 +168,9 @@ def _yaml(file: Path) -> Any:
         _refuse_twice(file.name, yaml.compose(text, Loader=yaml.SafeLoader))
         return yaml.safe_load(text)
     except OSError as error:
-        raise ConfigError(
-            f"the prompts file {file} cannot be read", got=error.strerror, allowed="a YAML file"
-        ) from None
+        raise ConfigError(f"the prompts file {file} cannot be read ({error.strerror})") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file.name} is not YAML ({' '.join(str(error).split())})") from None
+        raise ConfigError(f"{file.name} is not valid YAML ({' '.join(str(error).split())})") from None
 
 
 def _refuse_twice(where: str, node: Any) -> None:
@@ -180,7 +180,7 @@ def _refuse_twice(where: str, node: Any) -> None:
     seen: set[str] = set()
     for key, value in node.value:
         if key.value in seen:
-            raise ConfigError(f"{where} has the key {key.value!r} twice", next_step="keep one of them")
+            raise ConfigError(f'{where} has the key "{key.value}" twice', next_step="keep one of them")
         if isinstance(key.value, str):
             seen.add(key.value)
         _refuse_twice(f"{where}: {key.value}", value)
@@ -188,21 +188,19 @@ def _refuse_twice(where: str, node: Any) -> None:
 
 def _pair(where: str, value: Any) -> Pair:
     if not isinstance(value, dict):
-        raise ConfigError(f"{where} is no pair of prompts", got=_said(value), allowed=f"like: {_EXAMPLE}")
+        raise ConfigError(where, got=_said(value), allowed=f"a pair of prompts, such as {_EXAMPLE}")
     for key in value:
         if key not in SIDES:
             meant = did_you_mean(str(key), SIDES)
-            raise ConfigError(
-                f"{where} has an unknown key", got=repr(key), allowed="positive and negative", next_step=meant
-            )
+            raise ConfigError(f"{where}, key", got=repr(key), allowed="positive or negative", next_step=meant)
     missing = [side for side in SIDES if side not in value]
     if missing:
-        raise ConfigError(f"{where} lacks {' and '.join(missing)}", allowed=f"both, like: {_EXAMPLE}")
+        raise ConfigError(f"{where} has no {' and no '.join(missing)} prompt", next_step=f"add it, as in {_EXAMPLE}")
     sides = {side: _texts(f"{where}: {side}", value[side]) for side in SIDES}
     shared = set(sides["positive"]) & set(sides["negative"])
     if shared:
         raise ConfigError(
-            f"{where} has the same prompt on both sides, which nothing can tell apart", got=repr(min(shared))
+            f"{where} has the same prompt on both sides", got=repr(min(shared)), next_step="change one of them"
         )
     return Pair(**sides)
 
@@ -212,12 +210,16 @@ def _texts(where: str, value: Any) -> tuple[str, ...]:
     texts = []
     for each in given:
         if not isinstance(each, str):  # `no` and `1` are not text in YAML
-            raise ConfigError(f"{where} must be text", got=repr(each), next_step="put the prompt in quotes")
+            raise ConfigError(where, got=repr(each), allowed="text", next_step="put the prompt in quotes")
         texts.append(" ".join(each.split()))
     if not texts or not all(texts):
-        raise ConfigError(f"{where} is empty", allowed="a prompt, or a list of prompts")
+        raise ConfigError(where, got="nothing", allowed="a prompt or a list of prompts")
     if len(set(texts)) < len(texts):
-        raise ConfigError(f"{where} has a prompt twice", got=next(repr(t) for t in texts if texts.count(t) > 1))
+        raise ConfigError(
+            f"{where} has the same prompt twice",
+            got=next(repr(t) for t in texts if texts.count(t) > 1),
+            next_step="keep one of them",
+        )
     return tuple(texts)
 
 

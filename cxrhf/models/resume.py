@@ -56,9 +56,9 @@ def earlier(folder: Path, key: str, accelerator: Any) -> tuple[Checkpoint | None
     found, damaged = newest(folder)
     if found is not None and found.state.get("key") != key:
         raise CxrhfError(
-            f"{folder} holds a training with other settings", next_step="choose another --out, or say --overwrite"
+            f"{folder} holds a training run with other settings", next_step="pass another --out, or --overwrite"
         )
-    notes = [f"{each} The one before it was taken instead." for each in damaged]
+    notes = [f"{each} cxrhf resumed from the checkpoint before it." for each in damaged]
     accelerator.wait_for_everyone()  # nobody tidies up before all have read
     if accelerator.is_main_process:
         remove_drafts(folder)
@@ -79,7 +79,7 @@ def best_weights(folder: Path, state: State) -> dict[str, torch.Tensor] | None:
     try:
         return dict(read_checkpoint(path).tensors["model"])
     except DamagedCheckpoint as error:
-        raise CxrhfError(str(error), next_step="train again with --overwrite, or another --out") from None
+        raise CxrhfError(str(error), next_step="train again with --overwrite or another --out") from None
 
 
 def sharded(accelerator: Any) -> bool:

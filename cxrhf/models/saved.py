@@ -81,9 +81,9 @@ def load_saved(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
     size = args.get("img_size") if isinstance(args, dict) else args
     if said != (about["backbone"], len(names), names) or not isinstance(args, dict) or size not in (None, look["size"]):
         raise RunError(
-            f"{folder}: {CONFIG} does not fit {ABOUT}",
+            f"{folder}: {CONFIG} does not match {ABOUT}",
             got=f"{said[0]} with {said[1]} outputs",
-            allowed=f"{about['backbone']} with {', '.join(names)}",
+            allowed=f"{about['backbone']} with the outputs {', '.join(names)}",
             next_step=AGAIN,
         )
     try:
@@ -94,7 +94,8 @@ def load_saved(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
     except ConfigError as error:
         written = about["versions"].get("timm", "?")
         raise RunError(
-            f"{folder}: the network cannot be made: {error}", next_step=f"pip install timm=={written}, which saved it"
+            f"{folder}: the installed version of timm cannot create the network ({error.got or error.what})",
+            next_step=f"pip install timm=={written}",
         ) from None
     model.load_state_dict(read_tensors(weights, AGAIN))
     return model.eval(), about
@@ -105,20 +106,19 @@ def read_about(folder: Path) -> dict[str, Any]:
     folder = Path(folder)
     if not (folder / ABOUT).is_file():
         raise RunError(
-            f"{folder} holds no network that cxrhf saved: no {ABOUT}",
-            next_step="name a folder like RUN/models/seed-0, or train one: cxrhf train BUILD",
+            f"{folder} is not a network saved by cxrhf: it has no {ABOUT}",
+            next_step="name a folder such as RUN/models/seed-0, or train a network: cxrhf train BUILD",
         )
     about = read_json(folder / ABOUT)
     number = about.get("format")
     if isinstance(number, int) and number > FORMAT:
         raise RunError(
             f"{folder} was written by a newer cxrhf",
-            got=f"format {number}", allowed=f"up to {FORMAT}", next_step="pip install --upgrade cxrhf",
+            got=f"format {number}", allowed=f"format {FORMAT} or older", next_step="pip install --upgrade cxrhf",
         )  # fmt: skip
     if number != FORMAT or (wrong := _wrong_field(about)):
         raise RunError(
-            f"{folder / ABOUT} does not hold what it should", got="format" if number != FORMAT else wrong,
-            next_step=AGAIN,
+            f"{folder / ABOUT} is damaged: bad {'format' if number != FORMAT else wrong}", next_step=AGAIN,
         )  # fmt: skip
     return about
 
@@ -133,7 +133,7 @@ def _wrong_field(about: Mapping[str, Any]) -> str | None:
     if not outputs or len(set(outputs)) != len(outputs):
         return "outputs"
     if not _is_look(about.get("look")):
-        return f"look; pictures have {SMALLEST} to {LARGEST} pixels a side"
+        return f"look (images have {SMALLEST} to {LARGEST} pixels a side)"
     if "tasks" in about and not (isinstance(tasks, list) and all(_is_task(each) for each in tasks)
                                  and task_names(from_json(tasks)) == outputs):  # fmt: skip
         return "tasks"
@@ -163,7 +163,7 @@ def check_weights(folder: Path, about: Mapping[str, Any]) -> Path:
     if not path.is_file():
         raise RunError(f"{folder} has no {WEIGHTS}", next_step=AGAIN)
     if sha256(path) != about["sha256"]:
-        raise RunError(f"{path} was damaged or changed after it was written", next_step=AGAIN)
+        raise RunError(f"{path} was changed after it was written", next_step=AGAIN)
     return path
 
 
@@ -172,16 +172,16 @@ def check_fit(
 ) -> None:
     """The same names and shapes on both sides; else an error that counts and names what differs."""
     said = []
-    for kind, names in (("missing", set(wanted) - set(given)), ("not of this network", set(given) - set(wanted))):
+    for kind, names in (("missing", set(wanted) - set(given)), ("unexpected", set(given) - set(wanted))):
         if names:
             said.append(f"{len(names):,} {kind} ({_few(names)})")
     other = {name for name in set(wanted) & set(given) if wanted[name].shape != given[name].shape}
     if other:
         first = min(other)
         shapes = f"{tuple(given[first].shape)} instead of {tuple(wanted[first].shape)}"
-        said.append(f"{len(other):,} of another shape ({_few(other)}: {shapes})")
+        said.append(f"{len(other):,} with another shape ({_few(other)}: {shapes})")
     if said:
-        raise CxrhfError(f"the weights of {source} do not fit", got="; ".join(said), next_step=next_step)
+        raise CxrhfError(f"the weights of {source} do not match the network: {'; '.join(said)}", next_step=next_step)
 
 
 def _few(names: set[str]) -> str:
@@ -192,15 +192,18 @@ def _few(names: set[str]) -> str:
 def _check_given(model: nn.Module, names: list[str], look: dict[str, Any], about: Mapping[str, Any]) -> None:
     if len(names) != last_layer(model).out_features or len(set(names)) != len(names):
         raise CxrhfError(
-            "a network is saved with a name for each output, each once",
-            got=f"{len(set(names))} different names for {last_layer(model).out_features} outputs",
+            "names of the outputs",
+            got=f"{len(set(names))} distinct names for {last_layer(model).out_features} outputs",
+            allowed="a distinct name for each output",
         )
     if timm_args(model).get("img_size", look.get("size")) != look.get("size"):
-        raise CxrhfError("the network was made for pictures of another size", got=look.get("size"))
+        raise CxrhfError(
+            "image size", got=look.get("size"), allowed=f"{timm_args(model)['img_size']}, as the network requires"
+        )
     if lacking := [each for each in _LOOK if each not in look]:
-        raise CxrhfError(f"how the network sees a picture is not said: no {', '.join(lacking)}")
+        raise CxrhfError(f"image settings of the network are missing: {', '.join(lacking)}")
     if taken := sorted(set(about) & set(_OWN)):
-        raise CxrhfError(f"{ABOUT} has its own {', '.join(taken)}", next_step="use other names")
+        raise CxrhfError(f"{ABOUT} already has the fields {', '.join(taken)}", next_step="use other names")
 
 
 def _config(model: nn.Module, backbone: str, names: list[str], look: dict[str, Any]) -> dict[str, Any]:
@@ -240,7 +243,9 @@ def _check_config(config: dict[str, Any], tensors: dict[str, torch.Tensor]) -> N
     """Others make the network from config.json alone: is it this one?"""
     with torch.device("meta"):
         made = timm.create_model(config["architecture"], num_classes=config["num_classes"], **config["model_args"])
-    check_fit(made.state_dict(), tensors, f"this {config['architecture']}", "name the backbone that it was made from")
+    check_fit(
+        made.state_dict(), tensors, f"this {config['architecture']}", "name the backbone that it was trained from"
+    )
 
 
 def _write_json(path: Path, values: Mapping[str, Any]) -> None:

@@ -50,9 +50,9 @@ class Strategy:
     def __post_init__(self) -> None:
         where = f"strategy {self.name!r}"
         if not self.name.strip() or self.name != self.name.strip() or "," in self.name or not self.name.isprintable():
-            raise ConfigError("a strategy needs a name", got=repr(self.name), allowed="letters and signs, no comma")
+            raise ConfigError("name of a strategy", got=repr(self.name), allowed="printable text without a comma")
         if self.name in ("all", "reference"):
-            raise ConfigError(f"{where}: this name means something else", next_step="choose another name")
+            raise ConfigError(f"{where}: this name is reserved", next_step="choose another name")
         for name, low, high in (
             ("num_beams", 1, 64), ("temperature", 1e-3, 100), ("top_k", 0, 1_000_000), ("top_p", 1e-6, 1),
             ("min_p", 0, 1), ("repetition_penalty", 1e-3, 100), ("no_repeat_ngram_size", 0, 1000),
@@ -60,12 +60,12 @@ class Strategy:
         ):  # fmt: skip
             within(f"{where}: {name}", getattr(self, name), low, high)
         if self.do_sample and self.num_beams > 1:
-            raise ConfigError(f"{where}: do_sample and num_beams > 1 together", allowed="one of them")
+            raise ConfigError(where, got="both", allowed="either do_sample or num_beams > 1")
         idle = (() if self.do_sample else _OF_SAMPLING) + (() if self.num_beams > 1 else _OF_BEAMS)
         for each in fields(self):
             if each.name in idle and getattr(self, each.name) != each.default:
                 needs = "do_sample: true" if each.name in _OF_SAMPLING else "num_beams: 2 or more"
-                raise ConfigError(f"{where}: {each.name} does nothing without {needs}", next_step=f"add {needs}")
+                raise ConfigError(f"{where}: {each.name} has no effect without {needs}", next_step=f"add `{needs}`")
 
     def settings(self) -> dict[str, Any]:
         """Everything that decides about the words; the name does not."""
@@ -109,13 +109,13 @@ def find_strategies(words: Iterable[str] | str, *, max_new_tokens: int | None = 
     """
     given = listed(words if isinstance(words, str) else tuple(words))
     if not given:
-        raise ConfigError("strategies is empty", allowed=f"all, {', '.join(BUILT_IN)}, or a YAML file")
+        raise ConfigError("--strategies", got="nothing", allowed=f"all, {', '.join(BUILT_IN)} or a YAML file")
     found: dict[str, Strategy] = {}
     for word in given:
         for each in _named(word, max_new_tokens):
             if found.setdefault(each.name, each) != each:
                 raise ConfigError(
-                    f"strategies: two are called {each.name!r}, with different settings", next_step="rename one"
+                    f'two strategies with different settings have the name "{each.name}"', next_step="rename one"
                 )
     return list(found.values())
 
@@ -127,9 +127,9 @@ def _named(word: str, max_new_tokens: int | None) -> list[Strategy]:
     if names[0] not in BUILT_IN:
         known = ["all", *BUILT_IN]
         raise ConfigError(
-            "strategies: not known",
+            "--strategies",
             got=word,
-            allowed=f"{', '.join(known)}, or a YAML file with your own",
+            allowed=f"{', '.join(known)} or a YAML file",
             next_step=did_you_mean(word, known) or "cxrhf generate --help",
         )
     chosen = [BUILT_IN[name] for name in names]
@@ -147,12 +147,12 @@ def read_strategies(path: str | Path) -> list[Strategy]:
     values = read_yaml(file)
     if isinstance(values, dict) and "name" not in values and values:
         if not all(isinstance(each, dict) for each in values.values()):
-            raise ConfigError(f"{file.name}: a strategy without a name", next_step="add a line `name: mine`")
+            raise ConfigError(f"{file.name}: a strategy has no name", next_step="add a line `name: mine`")
         rows = [{"name": name, **each} for name, each in values.items()]
     else:
         rows = [values] if isinstance(values, dict) else values
     if not isinstance(rows, list) or not rows or not all(isinstance(each, dict) for each in rows):
-        raise ConfigError(f"{file.name} holds no strategies", allowed="lines of `key: value`, or a list of such")
+        raise ConfigError(f"{file.name} holds no strategies", allowed="`key: value` lines or a list of them")
     made = [_made(row, file.name) for row in rows]
     for each in made:
         same = [other.name for other in made].count(each.name) > 1
@@ -160,8 +160,8 @@ def read_strategies(path: str | Path) -> list[Strategy]:
         if same or (
             shipped is not None and shipped.settings() != {**each.settings(), "max_new_tokens": MAX_NEW_TOKENS}
         ):
-            whose = "twice in the file" if same else "the name of a built-in strategy with other settings"
-            raise ConfigError(f"{file.name}: {each.name!r} is {whose}", next_step="rename it")
+            whose = "used twice in the file" if same else "the name of a built-in strategy with other settings"
+            raise ConfigError(f'{file.name}: "{each.name}" is {whose}', next_step="rename it")
     return made
 
 

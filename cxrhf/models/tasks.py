@@ -64,7 +64,7 @@ def make_tasks(table: pa.Table, wanted: Sequence[str], findings: Sequence[str]) 
             for finding in findings:
                 said = _unlearnable(table, finding)
                 if said:
-                    notes.append(f"{finding} is left out: {said}")
+                    notes.append(f"{finding} is excluded: {said}")
                 else:
                     kept.append(finding)
             if kept:
@@ -72,14 +72,13 @@ def make_tasks(table: pa.Table, wanted: Sequence[str], findings: Sequence[str]) 
             continue
         classes = _classes(table, name)
         if len(classes) < 2:
-            notes.append(f"{name} is left out: training images have {len(classes) or 'no'} value of it")
+            notes.append(f"{name} is excluded: training images have {len(classes) or 'no'} value of it")
         else:
             tasks.append(Task(name, "classes", tuple(classes)))
     if not tasks:
         raise ConfigError(
-            "nothing can be learned from these images",
-            got="; ".join(notes) or "no findings",
-            next_step="other --tasks or --findings, less with --only, or a build with more labels",
+            f"no task can be learned from these images ({'; '.join(notes) or 'no findings'})",
+            next_step="choose other --tasks or --findings, exclude less with --only, or use a build with more labels",
         )
     return tasks, notes
 
@@ -89,7 +88,7 @@ def check_findings(findings: Sequence[str], there: Sequence[str]) -> None:
     for name in findings:
         if name not in there:
             raise ConfigError(
-                f"the build has no finding {name!r}", allowed=", ".join(there), next_step=did_you_mean(name, there)
+                f'the build has no finding "{name}"', allowed=", ".join(there), next_step=did_you_mean(name, there)
             )
 
 
@@ -157,7 +156,7 @@ def _unlearnable(table: pa.Table, finding: str) -> str | None:
     if positive and negative:
         return None
     if not positive and not negative:
-        return "no training image has a label of it"
+        return "no training image is labelled for it"
     return f"none of {positive + negative:,} labelled training images is {'positive' if not positive else 'negative'}"
 
 

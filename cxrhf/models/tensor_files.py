@@ -31,7 +31,7 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> str:
     """Write a file; the sha256 of what was written."""
     for name, each in tensors.items():
         if each.dtype not in _NAMES:
-            raise CxrhfError(f"{name} cannot be written", got=each.dtype, allowed=", ".join(map(str, _NAMES)))
+            raise CxrhfError(f"dtype of {name}", got=each.dtype, allowed=" or ".join(map(str, _NAMES)))
     order = sorted(tensors, key=lambda name: (-_step(tensors[name]), -tensors[name].nbytes, name))
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}  # transformers asks for it
     at = 0
@@ -62,7 +62,7 @@ def read_tensors(path: Path, next_step: str) -> dict[str, torch.Tensor]:
     except (SafetensorError, OSError, ValueError) as error:
         said = str(error).strip().splitlines()
         raise CxrhfError(
-            f"{path} cannot be read as safetensors", got=said[0] if said else None, next_step=next_step
+            f"{path} cannot be read as safetensors{f' ({said[0]})' if said else ''}", next_step=next_step
         ) from None
 
 
@@ -76,7 +76,7 @@ def read_shapes(path: Path, next_step: str) -> dict[str, torch.Tensor]:
         return {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise CxrhfError(
-            f"{path} cannot be read as safetensors", got=" ".join(str(error).split()), next_step=next_step
+            f"{path} cannot be read as safetensors ({' '.join(str(error).split())})", next_step=next_step
         ) from None
 
 

@@ -92,13 +92,13 @@ def fit(
     bare = wrapped if sharded(accelerator) else bare
     if found is not None:
         restore(found, wrapped, optimizer, accelerator, folder)
-        progress(f"going on after step {state.step:,} of {steps:,}")
+        progress(f"resuming after step {state.step:,} of {steps:,}")
     weight = None
     if config.class_weights == "balanced":
         weight = torch.from_numpy(class_weights(material.targets, material.tasks)).to(accelerator.device)
     best_by = None if material.validate is None else measurable(config.best_by, material.validate[1])
     if best_by is not None and best_by != config.best_by:
-        notes.append(f"validation labels of every output are all of one class, so the best epoch is that by {best_by}")
+        notes.append(f"no output has validation labels of both classes, so the best epoch is chosen by {best_by}")
     log = History(history, state.history) if accelerator.is_main_process else None
     run = _Loop(
         wrapped=wrapped, bare=bare, optimizer=optimizer, material=material, config=config, plan=plan, steps=steps,
@@ -126,7 +126,7 @@ class _Loop(Loop):
     best_by: str | None
 
     learned = "weights"
-    remedy = "a lower --learning-rate, --clip 1, --warmup 500 or --precision float32"
+    remedy = "use a lower --learning-rate, --clip 1, --warmup 500 or --precision float32"
 
     def _batches(self) -> Generator[torch.Tensor, None, None]:
         config, squares = self.config, self.material.squares

@@ -35,7 +35,7 @@ from cxrhf.tables.weights_record import wrong_field
 SIZE = 512
 SMALLEST, LARGEST = 16, 4096  # sides of a picture, as config_finetune has them
 _AGAIN = "copy the whole folder again from where it was made"
-_INSTALL = 'pip install "cxrhf[vlm]"'
+_INSTALL = "pip install 'cxrhf[vlm]'"
 
 
 @dataclass(slots=True)
@@ -83,8 +83,8 @@ def load_vlm(
     tokenizer = getattr(processor, "tokenizer", None)
     if tokenizer is None or not getattr(processor, "chat_template", None):
         raise CxrhfError(
-            f"the model {place.name} has no chat template: how a picture and a question are put to it is not known",
-            next_step="take an image-text-to-text model that follows instructions, like Qwen/Qwen3-VL-8B-Instruct",
+            f"the model {place.name} has no chat template, so cxrhf cannot pass it an image and a prompt",
+            next_step="use an image-text-to-text model that follows instructions, such as Qwen/Qwen3-VL-8B-Instruct",
         )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token  # hidden by the mask
@@ -104,8 +104,8 @@ def adapter_facts(folder: Path) -> dict[str, Any]:
     config = read_json(folder / ADAPTER_CONFIG)
     if not (folder / ADAPTER_WEIGHTS).is_file():
         raise CxrhfError(
-            f"the adapter {folder.name} has no {ADAPTER_WEIGHTS}", next_step="copy the folder again; other kinds of "
-            "weights are never read",
+            f"the adapter {folder.name} has no {ADAPTER_WEIGHTS}, the only weights that cxrhf reads",
+            next_step="copy the folder again",
         )  # fmt: skip
     if (folder / ABOUT).is_file():
         return checked_facts(folder / ABOUT)
@@ -119,8 +119,8 @@ def checked_facts(path: Path) -> dict[str, Any]:
     size, wrong = said.get("size", SIZE), wrong_field(said)
     if wrong is not None or not SMALLEST <= size <= LARGEST:
         raise CxrhfError(
-            f"{path} does not hold what it should", got=wrong or f"size {size}",
-            allowed=None if wrong else f"{SMALLEST} to {LARGEST}", next_step=_AGAIN,
+            f"{path} is damaged: bad {wrong or f'size {size} (images have {SMALLEST} to {LARGEST} pixels a side)'}",
+            next_step=_AGAIN,
         )  # fmt: skip
     return said
 
@@ -138,9 +138,9 @@ def base_of(folder: Path, said: Mapping[str, Any]) -> Place:
         return model_place(source)
     except ConfigError:
         raise CxrhfError(
-            f"the model that the adapter {said.get('name') or folder.name} was trained on is not found",
-            got=source or "its record names none",
-            next_step="name both: the model's folder or id as --model, this folder as --adapter",
+            f"the base model of the adapter {said.get('name') or folder.name} was not found",
+            got=source or "no name in the adapter's record",
+            next_step="pass the base model's folder or id as --model and this folder as --adapter",
         ) from None
 
 
@@ -148,16 +148,15 @@ def same_base(said: Mapping[str, Any], facts: Mapping[str, str], folder: Path, p
     """An error if an adapter was trained on another model than this one."""
     trained = said.get("base", {})
     words = {
-        "architecture": "another architecture", "shapes": "layers of other shapes",
-        "weights": "the same shapes with other weights",
+        "architecture": "another architecture", "shapes": "a model with other shapes",
+        "weights": "a model with other weights",
     }  # fmt: skip
     for key, what in words.items():
         if trained.get(key) is not None and trained[key] != facts[key]:
-            shown = f" ({facts[key]}, trained on {trained[key]})" if key == "architecture" else ""
+            shown = f" ({trained[key]}, not {facts[key]})" if key == "architecture" else ""
             raise CxrhfError(
-                f"the adapter {said.get('name') or folder.name} was trained on another model than {place.name}",
-                got=f"{what}{shown}",
-                next_step=f"the model it was trained on: {trained.get('source') or 'see its adapter_config.json'}",
+                f"the adapter {said.get('name') or folder.name} was not trained on {place.name} but on {what}{shown}",
+                next_step=f"use its base model: {trained.get('source') or 'see its adapter_config.json'}",
             )
 
 
@@ -169,8 +168,8 @@ def with_adapter(model: Any, folder: Path) -> Any:
         from cxrhf.models.tensor_files import read_shapes
 
     wrong = CxrhfError(
-        f"the adapter {folder.name} does not fit onto the model", got="layers of other names or shapes",
-        next_step="put it onto the model that its adapter_config.json names",
+        f"the adapter {folder.name} does not match the model: its layers have other names or shapes",
+        next_step="use the model that its adapter_config.json names",
     )  # fmt: skip
     there = read_shapes(folder / ADAPTER_WEIGHTS, _AGAIN)
     _check_rank(folder, there)
@@ -195,8 +194,8 @@ def _check_rank(folder: Path, there: Mapping[str, Any]) -> None:
     most = max((each.shape[0] for name, each in there.items() if "lora_" in name and "_A" in name), default=0)
     if not all(type(each) is int and 1 <= each <= most for each in ranks):
         raise CxrhfError(
-            f"{ADAPTER_CONFIG} of the adapter {folder.name} does not fit its weights",
-            got=f"rank {', '.join(map(str, ranks))}", allowed=f"1 to {most}", next_step=_AGAIN,
+            f"{ADAPTER_CONFIG} of the adapter {folder.name} does not match its weights",
+            got=f"rank {', '.join(map(str, ranks))}", allowed=f"a rank from 1 to {most}", next_step=_AGAIN,
         )  # fmt: skip
 
 
@@ -211,8 +210,8 @@ def _model(place: Place, *, device: str, precision: str, four_bit: bool) -> Any:
         config = AutoConfig.from_pretrained(place.folder, **safely)
         if type(config) not in AutoModelForImageTextToText._model_mapping:
             raise CxrhfError(
-                f"the model {place.name} does not answer to a picture and a text", got=config.model_type,
-                allowed="any image-text-to-text model of transformers", next_step="Qwen/Qwen3-VL-8B-Instruct is one",
+                f"the model {place.name}", got=config.model_type,
+                allowed="an image-text-to-text model of transformers, such as Qwen/Qwen3-VL-8B-Instruct",
             )  # fmt: skip
     kind = dtype_of(precision, device)
     more: dict[str, Any] = {"quantization_config": _four_bits(kind)} if four_bit else {}
@@ -225,9 +224,9 @@ def _model(place: Place, *, device: str, precision: str, four_bit: bool) -> Any:
         )
     if found["missing_keys"]:
         raise CxrhfError(
-            f"the weights of the model {place.name} lack {len(found['missing_keys'])} parts, which would be random",
-            got=f"no {sorted(found['missing_keys'])[0]}",
-            next_step="name a folder or an id with the whole model",
+            f"{place.name}: its weights lack {len(found['missing_keys'])} of the model's tensors "
+            f"(for example {sorted(found['missing_keys'])[0]})",
+            next_step="name a folder or id that holds the whole model",
         )
     model.requires_grad_(False)
     return model if "device_map" in more else model.to(torch.device(device))
@@ -242,7 +241,7 @@ def dtype_of(precision: str, device: str) -> Any:
         fast = device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False)
         return torch.bfloat16 if fast else torch.float32
     if precision not in kinds:
-        raise ConfigError("precision: not known", got=precision, allowed=", ".join(("auto", *kinds)))
+        raise ConfigError("--precision", got=precision, allowed=", ".join(("auto", *kinds)))
     return kinds[precision]
 
 
@@ -251,8 +250,8 @@ def _four_bits(kind: Any) -> Any:
 
     if importlib.util.find_spec("bitsandbytes") is None:
         raise CxrhfError(
-            "4-bit weights need the Python package bitsandbytes, which is not installed",
-            next_step="pip install bitsandbytes, or leave --four-bit away",
+            "--four-bit requires the Python package bitsandbytes, which is not installed",
+            next_step="pip install bitsandbytes",
         )
     from transformers import BitsAndBytesConfig
 
@@ -268,7 +267,7 @@ def needed() -> Iterator[None]:
         yield
     except ImportError as error:
         raise CxrhfError(
-            f"vision-language models need the Python package {error.name or 'transformers'}, which cannot be imported",
-            got=shorten(str(error), 160),
+            f"vision-language models require the Python package {error.name or 'transformers'}, which cannot be "
+            f"imported ({shorten(str(error), 160)})",
             next_step=_INSTALL,
         ) from None

@@ -37,7 +37,9 @@ def question_text(vlm: Any, prompt: str) -> str:
 def question_batch(vlm: Any, pictures: Sequence[Picture], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
     """Questions filled up on the left, ready for `generate`; on the CPU."""
     if len(pictures) != len(prompts) or not prompts:
-        raise CxrhfError("a batch needs one prompt a picture", got=f"{len(pictures)} pictures, {len(prompts)} prompts")
+        raise CxrhfError(
+            "batch", got=f"{len(pictures)} images and {len(prompts)} prompts", allowed="one prompt per image"
+        )
     texts = [question_text(vlm, each) for each in prompts]
     made = vlm.processor(
         text=texts,
@@ -141,8 +143,8 @@ def kept_tokens(question: int, answer: int, max_length: int) -> int:
 def _fits(room: int, max_length: int) -> None:
     if room < 1:
         raise ConfigError(
-            "max_length leaves no room for an answer", got=f"{max_length}, the question has {max_length - room} tokens",
-            next_step=f"--max-length {max_length - room + 256}, a smaller --size, or a shorter --prompt",
+            "--max-length leaves no room for a report", got=f"{max_length}; the prompt has {max_length - room} tokens",
+            next_step=f"--max-length {max_length - room + 256}, a smaller --size or a shorter --prompt",
         )  # fmt: skip
 
 
@@ -170,7 +172,7 @@ def stop_tokens(vlm: Any) -> list[int]:
     named = list(said) if isinstance(said, (list, tuple)) else [said]
     found = [each for each in (vlm.tokenizer.eos_token_id, *named) if isinstance(each, int)]
     if not found:
-        raise CxrhfError("the model has no token that ends a text", next_step="take a model that follows instructions")
+        raise CxrhfError("the model has no end-of-text token", next_step="use a model that follows instructions")
     return list(dict.fromkeys(found))
 
 

@@ -52,7 +52,11 @@ def make_examples(
 ) -> Examples:
     """Examples of images that all have an answer."""
     if not len(images) == len(prompts) == len(answers) or not all(answers):
-        raise TableError("examples need a prompt and a report each", got=f"{len(images):,} images")
+        raise TableError(
+            "training examples",
+            got=f"{len(images):,} images, {len(prompts):,} prompts and {sum(map(bool, answers)):,} reports",
+            allowed="a prompt and a report for each image",
+        )
     questions = question_lengths(vlm, prompts)
     counts = [len(each) for each in answer_tokens(vlm, answers)]
     kept = [kept_tokens(asked, said, max_length) for asked, said in zip(questions, counts, strict=True)]
@@ -118,8 +122,8 @@ def _batch(vlm: Any, examples: Examples, rows: Integers, readers: ThreadPoolExec
             return rgb(examples.pictures[row], size)
         except CxrhfError as error:
             raise TableError(
-                f"the picture of row {row + 1:,} cannot be read: {str(error).rstrip('.')}",
-                next_step="build the dataset again: damaged pictures are set aside there",
+                f"the image in row {row + 1:,} cannot be read: {str(error).rstrip('.')}",
+                next_step="build the dataset again: cxrhf build excludes damaged images",
             ) from None
 
     numbers = [int(row) for row in rows]

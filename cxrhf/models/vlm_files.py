@@ -41,18 +41,18 @@ def model_place(source: str) -> Place:
     if given and folder.is_dir():
         if not (folder / CONFIG).is_file():
             raise CxrhfError(
-                f"{given} is no vision-language model",
-                got=f"a folder without {CONFIG}: {what_is(folder)}",
-                allowed="a model folder, a run of cxrhf finetune, an adapter folder, ORG/NAME of the Hugging Face Hub",
+                f"{given} is not a vision-language model",
+                got=f"a folder without {CONFIG} ({what_is(folder)})",
+                allowed="a model folder, a run of cxrhf finetune, an adapter folder or ORG/NAME on the Hub",
                 next_step=meant(folder, f"adapter/{ADAPTER_CONFIG}")
                 or meant(folder, CONFIG)
-                or "cxrhf finetune BUILD --config tiny_qwen --out runs/writer makes one",
+                or "cxrhf finetune BUILD --config tiny_qwen --out runs/writer",
             )
         return Place(folder.resolve().name, public_path(given), folder.resolve())
     if folder.is_file() or not HUB_ID.fullmatch(given):
         raise ConfigError(
-            "no such vision-language model", got=source,
-            allowed="a model folder, a run of cxrhf finetune, an adapter folder, ORG/NAME of the Hugging Face Hub",
+            "--model", got=source,
+            allowed="a model folder, a run of cxrhf finetune, an adapter folder or ORG/NAME on the Hugging Face Hub",
         )  # fmt: skip
     need = Need(given, CONFIG, (PROCESSOR, TOKENIZER), (SAFE,), _BESIDE, given)
     return Place(given.split("/")[-1], given, hub_files(need))
@@ -75,8 +75,8 @@ def fetched_adapter(source: str | Path) -> Path:
         found = hub_files(Need(given, ADAPTER_CONFIG, ((ADAPTER_WEIGHTS,),), (), (), given))
     if found is None:
         raise ConfigError(
-            "no such adapter", got=source,
-            allowed=f"a run of cxrhf finetune, a folder with {ADAPTER_CONFIG}, ORG/NAME of the Hugging Face Hub",
+            "--adapter", got=source,
+            allowed=f"a run of cxrhf finetune, a folder with {ADAPTER_CONFIG} or ORG/NAME on the Hugging Face Hub",
         )  # fmt: skip
     return found
 
@@ -88,8 +88,8 @@ def weight_files(place: Place) -> tuple[Path, ...]:
         return (single,)
     if not index.is_file():
         raise CxrhfError(
-            f"the model {place.name} has no safetensors weights", allowed=" or ".join(SAFE),
-            next_step="download or copy it again; weights of other kinds are never read",
+            f"the model {place.name} has no safetensors weights, the only kind that cxrhf reads",
+            allowed=" or ".join(SAFE), next_step="download or copy it again",
         )  # fmt: skip
     try:
         parts = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
@@ -98,8 +98,8 @@ def weight_files(place: Place) -> tuple[Path, ...]:
     missing = [each for each in parts if not (place.folder / each).is_file()]
     if missing:
         raise CxrhfError(
-            f"the model {place.name} lacks {len(missing)} of {len(parts)} weight files", got=f"no {missing[0]}",
-            next_step="download or copy it again",
+            f"the model {place.name}: {len(missing)} of {len(parts)} weight files are missing "
+            f"(for example {missing[0]})", next_step="download or copy it again",
         )  # fmt: skip
     return tuple(place.folder / each for each in parts)
 
@@ -131,7 +131,7 @@ def _shapes(files: tuple[Path, ...], name: str) -> str:
                 lines += [f"{key} {list(file.get_slice(key).get_shape())}" for key in file.keys()]  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise CxrhfError(
-            f"the weights of the model {name} cannot be read as safetensors", got=str(error).splitlines()[0],
+            f"the weights of the model {name} cannot be read as safetensors ({str(error).splitlines()[0]})",
             next_step="download or copy it again",
         ) from None  # fmt: skip
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()

@@ -37,8 +37,8 @@ def language_layers(model: Any) -> list[str]:
     ]
     if not found:
         raise CxrhfError(
-            "the language model has no linear layers that adapters could be put on", got=type(model).__name__,
-            next_step="take another model: Qwen/Qwen3-VL-8B-Instruct is one that works",
+            f"the language model of {type(model).__name__} has no linear layers to adapt",
+            next_step="use another model, such as Qwen/Qwen3-VL-8B-Instruct",
         )  # fmt: skip
     return found
 
@@ -59,8 +59,8 @@ def _decoder(model: Any) -> tuple[str, torch.nn.Module]:
         if module is decoder and path and not _inside(vision_tower(model)) & {id(decoder)}:
             return path, module
     raise CxrhfError(
-        "the model does not keep its language model apart from its vision tower", got=type(model).__name__,
-        next_step="take another model: Qwen/Qwen3-VL-8B-Instruct is one that works",
+        f"{type(model).__name__} does not separate its language model from its vision tower",
+        next_step="use another model, such as Qwen/Qwen3-VL-8B-Instruct",
     )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def add_lora(vlm: Vlm, *, rank: int, alpha: float, dropout: float, embeddings: b
     seeing = _inside(vision_tower(made.get_base_model()))
     wrong = [name for name, each in made.named_modules() if id(each) in seeing and "lora_" in name]
     if wrong:
-        raise CxrhfError("adapters would sit in the vision tower", got=f"{len(wrong)} layers")
+        raise CxrhfError("adapters in the vision tower", got=f"{len(wrong)} layers", allowed="none")
     return made
 
 
@@ -122,7 +122,7 @@ def set_adapter_weights(model: Any, tensors: Tensors) -> None:
     there = adapter_weights(model)
     if there.keys() != tensors.keys() or any(there[name].shape != tensors[name].shape for name in there):
         raise CxrhfError(
-            "a checkpoint holds adapters of other layers or another rank", next_step="begin anew with --overwrite"
+            "the checkpoint holds adapters of other layers or another rank", next_step="pass --overwrite to start again"
         )
     set_peft_model_state_dict(model, dict(tensors))
 

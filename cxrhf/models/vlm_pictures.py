@@ -20,7 +20,7 @@ def rgb(picture: Picture, size: int) -> Any:
 
     grey = np.asarray(picture.convert("L") if isinstance(picture, Image.Image) else picture, dtype=np.uint8)
     if grey.ndim != 2 or not grey.size:
-        raise TableError("a picture has no rows and columns of grey levels", got=f"shape {grey.shape}")
+        raise TableError("pixels of an image", got=f"shape {grey.shape}", allowed="rows and columns of grey levels")
     return Image.fromarray(np.ascontiguousarray(square(grey, Look(size, "squash")))).convert("RGB")
 
 

@@ -23,13 +23,17 @@ def check_template(template: str) -> None:
     try:
         names = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
     except ValueError as error:
-        raise ConfigError(f"prompt: {error}", allowed="text with {indication} and the like; {{ for a brace") from None
+        raise ConfigError(
+            f"--prompt is not a valid template ({error})",
+            allowed="text with fields such as {indication}",
+            next_step="write {{ for a brace",
+        ) from None
     if not template.strip():
-        raise ConfigError("prompt is empty")
+        raise ConfigError("--prompt", got="nothing", allowed="text")
     for name in names:
         if name not in FIELDS:
             raise ConfigError(
-                "prompt: no such field", got=f"{{{name}}}", allowed=", ".join(f"{{{each}}}" for each in FIELDS),
+                "--prompt", got=f"{{{name}}}", allowed=" or ".join(f"{{{each}}}" for each in FIELDS),
                 next_step=did_you_mean(name, FIELDS),
             )  # fmt: skip
 

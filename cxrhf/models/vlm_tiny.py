@@ -51,7 +51,7 @@ def tiny_qwen3_vl(
 
     if hidden % (heads * 2) or vision_hidden % (heads * 4):
         raise ConfigError(
-            "hidden sizes must be multiples of the heads", got=f"{hidden}, {vision_hidden}, {heads} heads"
+            "hidden sizes", got=f"{hidden} and {vision_hidden} with {heads} heads", allowed="multiples of the heads"
         )
     processor = _processor(list(texts), vocabulary, patch)
     ids = processor.tokenizer.convert_tokens_to_ids

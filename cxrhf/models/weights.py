@@ -31,7 +31,7 @@ from cxrhf.models.saved import ABOUT, CONFIG, WEIGHTS, check_fit, check_weights,
 from cxrhf.models.seeding import drawing
 from cxrhf.models.tensor_files import read_tensors
 
-_NEAR = "--weights random, or --backbone tf_efficientnet_lite0, whose ImageNet weights need no network"
+_NEAR = "pass --weights random, or --backbone tf_efficientnet_lite0, whose ImageNet weights need no download"
 
 
 class Found(NamedTuple):
@@ -45,7 +45,7 @@ class Found(NamedTuple):
 def load_weights(model: nn.Module, weights: str, *, backbone: str, channels: int) -> str:
     """Load all but the last layer into a network of `make_model`; a sentence about what was loaded."""
     if weights == "random":
-        return "Random weights: nothing was loaded."
+        return "Random weights: no weights were loaded."
     if weights == "imagenet":
         found = _imagenet(backbone)
     else:
@@ -53,9 +53,9 @@ def load_weights(model: nn.Module, weights: str, *, backbone: str, channels: int
     tensors = _below(model, _fitted(model, found, backbone, channels))
     check_fit(_below(model, model.state_dict()), tensors, found.source, found.again)
     model.load_state_dict(tensors, strict=False)
-    grey = ", the first layer summed to one channel" if _grey(found.tensors, model, channels) else ""
+    grey = ", with the first layer summed to one channel" if _grey(found.tensors, model, channels) else ""
     better = weights == "imagenet" and backbone == "efficientnet_lite0" and lite0.package_file(backbone) is not None
-    near = ", which were made for tf_efficientnet_lite0 and fit it better" if better else ""
+    near = " (trained for tf_efficientnet_lite0, which fits them better)" if better else ""
     return f"Weights of {found.source}{near}: {len(tensors):,} tensors{grey}; the last layer is new."
 
 
@@ -104,15 +104,15 @@ def _place(weights: str) -> Path:
     path = Path(weights).expanduser()
     if not path.exists():
         raise ConfigError(
-            "no such start weights",
+            "--weights",
             got=weights,
-            allowed="imagenet, random, a run, a folder with a network, a .safetensors file",
+            allowed="imagenet, random, a run, a folder with a network or a .safetensors file",
             next_step=did_you_mean(weights, ("imagenet", "random")),
         )
     if path.is_dir() and not (path / CONFIG).is_file():
         inside = sorted(each for each in path.glob("models/seed-*") if (each / CONFIG).is_file())
         if len(inside) > 1:
-            raise ConfigError(f"{path} holds {len(inside)} networks", next_step=f"name one: {inside[0]}")
+            raise ConfigError(f"{path} holds {len(inside)} networks", next_step=f"name one, such as {inside[0]}")
         return inside[0] if inside else path
     return path
 
@@ -121,8 +121,8 @@ def _read_path(path: Path, backbone: str) -> Found:
     """Tensors of a folder or a file, with the names that timm gives them."""
     if path.is_file():
         if path.suffix != ".safetensors":
-            raise ConfigError(f"{path} is no file of start weights", allowed=".safetensors, or a folder")
-        again = f"is it a {backbone}?"
+            raise ConfigError("--weights", got=str(path), allowed="a .safetensors file or a folder")
+        again = f"check that --backbone {backbone} is right"
         return Found(_plain_names(read_tensors(path, "copy it again")), path.name, again)
     if (path / ABOUT).is_file():
         about = read_about(path)
@@ -130,7 +130,9 @@ def _read_path(path: Path, backbone: str) -> Found:
     else:
         file, architecture = _file(path), _architecture(path)
     if architecture.partition(".")[0] != backbone.partition(".")[0]:
-        raise ConfigError(f"{path} holds another network", got=architecture, next_step=f"--backbone {architecture}")
+        raise ConfigError(
+            f"{path} holds another network", got=architecture, allowed=backbone, next_step=f"--backbone {architecture}"
+        )
     again = "copy the folder again from where it was made"
     return Found(_plain_names(read_tensors(file, again)), f"{path.name} ({architecture})", again)
 
@@ -141,10 +143,10 @@ def _file(folder: Path) -> Path:
         return there[0]
     other = any(folder.glob("*.bin")) or any(folder.glob("*.pt*"))
     raise RunError(
-        f"{folder} has {'several' if there else 'no'} safetensors weights",
+        f"{folder} has {'several weight files' if there else 'no safetensors weights'}",
         got="a format that can hold programs (.bin, .pth)" if other and not there else None,
         allowed=WEIGHTS,
-        next_step=f"name one: {there[0]}" if there else "save it as safetensors, with timm or transformers",
+        next_step=f"name one, such as {there[0]}" if there else "save it as safetensors with timm or transformers",
     )
 
 
@@ -154,8 +156,8 @@ def _architecture(folder: Path) -> str:
     if not isinstance(said, str):
         kind = config.get("model_type", "unknown")
         raise ConfigError(
-            f"{folder} holds no network of timm", got=f"a model of kind {kind}", allowed="one whose config.json names "
-            "a timm `architecture`, as timm and transformers' timm_wrapper write it",
+            f"{folder} does not hold a timm network", got=f"a model of type {kind}",
+            allowed="a config.json with a timm `architecture`, as written by timm or by transformers' timm_wrapper",
         )  # fmt: skip
     return said
 
@@ -178,8 +180,10 @@ def _imagenet(backbone: str) -> Found:
     if package is not None:
         return Found(*lite0.package_tensors(package), lite0.AGAIN)
     path, hub_id = _published(backbone)
-    tensors = read_tensors(path, f"delete it and fetch it again: `hf download {hub_id}`")
-    return Found(_plain_names(tensors), hub_id, "name another backbone; timm and the Hub may differ in age")
+    tensors = read_tensors(path, f"delete it and run `hf download {hub_id}`")
+    return Found(
+        _plain_names(tensors), hub_id, "use another --backbone; the weights may be for another version of timm"
+    )
 
 
 def _published(backbone: str) -> tuple[Path, str]:
@@ -198,14 +202,16 @@ def _published(backbone: str) -> tuple[Path, str]:
 def _fitted(model: nn.Module, found: Found, backbone: str, channels: int) -> dict[str, torch.Tensor]:
     """The tensors as this network needs them: timm loads them into another one, with as many classes as they have."""
     if broken := [name for name, each in found.tensors.items() if bool(torch.isnan(each).any())]:
-        raise CxrhfError(f"weights of {found.source} are no numbers", got=broken[0], next_step=found.again)
+        raise CxrhfError(f"weights of {found.source}: {broken[0]} holds NaN", next_step=found.again)
     known = timm_facts(model)
     for first in _first_layers(model):
         weight = found.tensors.get(f"{first}.weight")
         if weight is not None and weight.ndim == 4 and weight.shape[1] == 1 and channels == 3:
-            raise ConfigError(f"the weights of {found.source} read one channel", next_step="--channels 1")
+            raise ConfigError(f"the weights of {found.source} are for one channel", next_step="--channels 1")
         if weight is not None and weight.ndim != 4 and channels != 3:
-            raise ConfigError(f"the first layer of {backbone} cannot be made grey", allowed="--channels 3")
+            raise ConfigError(
+                f"the first layer of {backbone} cannot be reduced to one channel", next_step="--channels 3"
+            )
     last = found.tensors.get(f"{known.get('classifier')}.weight")
     classes = 0 if last is None else len(last)
     given = {"state_dict": found.tensors, "num_classes": classes, "label_offset": 0, "custom_load": False}
@@ -216,10 +222,10 @@ def _fitted(model: nn.Module, found: Found, backbone: str, channels: int) -> dic
     except Exception as error:  # of timm's loader, or of what it does with names it does not know
         check_fit(_below(model, model.state_dict()), _below(model, found.tensors), found.source, found.again)
         raise CxrhfError(
-            f"the weights of {found.source} do not fit {backbone}", got=str(error), next_step=found.again
+            f"the weights of {found.source} do not match {backbone} ({error})", next_step=found.again
         ) from error
     if missing := [each for each in said if each.startswith(("Missing", "Unable"))]:
-        raise CxrhfError(f"the weights of {found.source} do not fit", got=missing[0], next_step=found.again)
+        raise CxrhfError(f"the weights of {found.source} do not match {backbone}: {missing[0]}", next_step=found.again)
     state: dict[str, torch.Tensor] = donor.state_dict()
     return state
 

@@ -52,7 +52,7 @@ def zero_shot(
     """
     n = len(images)
     if batch_size < 1:
-        raise ConfigError("batch_size is out of range", got=batch_size, allowed="1 or more")
+        raise ConfigError("batch_size", got=batch_size, allowed="1 or more")
     contrast = clip.scale * directions(clip, prompts)
     logits = np.zeros((n, len(prompts)), dtype=np.float64)
     embeddings = np.zeros((n, clip.dim), dtype=np.float32)
@@ -72,7 +72,7 @@ def zero_shot(
 def directions(clip: Clip, prompts: Mapping[str, Pair]) -> Floats:
     """Positive minus negative direction of each finding (k, d); a warning names findings whose two are the same."""
     if not prompts:
-        raise ConfigError("there are no prompts", next_step="name one finding or more")
+        raise ConfigError("there are no prompts", next_step="name at least one finding")
     texts = list(dict.fromkeys(text for pair in prompts.values() for text in (*pair.positive, *pair.negative)))
     vectors = dict(zip(texts, clip.text_features(texts).astype(np.float64), strict=True))
     sides = [tuple(_mean(name, side, vectors) for side in (p.positive, p.negative)) for name, p in prompts.items()]
@@ -80,8 +80,8 @@ def directions(clip: Clip, prompts: Mapping[str, Pair]) -> Floats:
     alike = [name for name, each in zip(prompts, made, strict=True) if np.linalg.norm(each) < SAME]
     if alike:
         warnings.warn(
-            f"{clip.name} cannot tell the two prompts apart for {', '.join(alike)}: every picture gets a logit near 0. "
-            "Other prompts may help.",
+            f"{clip.name} gives the positive and negative prompts for {', '.join(alike)} the same embedding, so every "
+            "image gets a logit near 0. Try other prompts.",
             CxrhfWarning,
             stacklevel=3,
         )
@@ -90,11 +90,11 @@ def directions(clip: Clip, prompts: Mapping[str, Pair]) -> Floats:
 
 def _mean(finding: str, texts: tuple[str, ...], vectors: dict[str, Floats]) -> Floats:
     if not texts:
-        raise ConfigError(f"{finding} has no prompt on one side", allowed="one or more")
+        raise ConfigError(f"prompts for {finding}", got="none on one side", allowed="at least one on each side")
     mean = np.mean([vectors[text] for text in texts], axis=0)
     length = float(np.linalg.norm(mean))
     if length < SAME:
-        raise ConfigError(f"the prompts of {finding} cancel each other", got="; ".join(texts))
+        raise ConfigError(f"the prompts for {finding} cancel each other", got="; ".join(texts))
     unit: Floats = mean / length
     return unit
 
@@ -103,4 +103,4 @@ def _prepare(images: Images, clip: Clip, row: int) -> Tensors:
     try:
         return clip.prepare(images.pictures[row])
     except CxrhfError as error:  # the row, never the image's id: messages end up in logs
-        raise CxrhfError(f"the picture of row {row + 1:,}: {error}") from None
+        raise CxrhfError(f"the image in row {row + 1:,}: {error}") from None

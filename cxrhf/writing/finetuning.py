@@ -56,7 +56,7 @@ class FinetunedRun:
         return [
             f"{facts['steps']:,} steps, {facts['epochs']:,} epoch{'s' if facts['epochs'] > 1 else ''} of "
             f"{facts['examples']:,} examples; kept {by}",
-            f"{learned:,} of {whole:,} parameters learned ({learned / whole:.2%})",
+            f"{learned:,} of {whole:,} parameters trained ({learned / whole:.2%})",
             *([] if self.curves is None else [self.curves]),
         ]
 
@@ -123,8 +123,8 @@ def check_model(model: str) -> None:
 
     if model != TINY and adapter_place(model) is not None:
         raise ConfigError(
-            "model: adapters are trained on a whole model, this is an adapter", got=model,
-            next_step="its base model, or RUN/merged of a run made with --merge",
+            "--model", got=f"the adapter {model}", allowed="a whole model",
+            next_step="pass its base model, or RUN/merged of a run with --merge",
         )  # fmt: skip
 
 
@@ -189,8 +189,8 @@ def _trained(
         )  # fmt: skip
         for examples, what in ((learned, "training"), (held, "validation")):
             if examples is not None and examples.n_cut:
-                notes.append(f"{examples.n_cut:,} {what} reports do not fit into {config.max_length:,} tokens and are "
-                             f"cut; --max-length {examples.longest} holds them all")  # fmt: skip
+                notes.append(f"{examples.n_cut:,} {what} reports are truncated to {config.max_length:,} tokens; pass "
+                             f"--max-length {examples.longest} to keep them whole")  # fmt: skip
         for note in notes:
             say(f"note: {note}")
         vlm.model = add_lora(
@@ -209,7 +209,7 @@ def _trained(
             save_adapter(adapter, vlm.model, trained.tensors, vlm.processor, about, shown)
         accelerator.wait_for_everyone()
     else:
-        say("the adapter is trained already")
+        say("the adapter is already trained")
     if accelerator.is_main_process:
         remove_checkpoints(folder / "checkpoints")
     if config.merge and accelerator.is_main_process and not (folder / "merged" / "cxrhf.json").is_file():
@@ -235,6 +235,6 @@ def _about(
     return {
         "name": name, "key": key, "base": base, "prompt": prompt, "size": config.size, "seed": config.seed,
         "dataset": record.get("dataset"), "credentialed": record.get("credentialed"),
-        "confidential": "Adapters can give back parts of the reports they learned from: treat them as the dataset.",
+        "confidential": "Adapters can reproduce parts of their training reports: protect them like the dataset.",
         "examples": train.counts(), "trained": facts, "settings": public(settings),
     }  # fmt: skip

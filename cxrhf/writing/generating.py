@@ -109,14 +109,14 @@ def _write(config: GenerateConfig, source: str, data: str, folder: Path, show: P
         tables.append(_rows(sample, [each.text for each in own], name, strategy.name))
         counts[strategy.name] = count = _counts(strategy, own)
         lines.append(
-            f"{name}, {strategy.name} ({strategy.said()}): {len(own):,} reports, {count['different']:,} different, "
-            f"{count['tokens'] / max(len(own), 1):,.0f} tokens each"
+            f"{name}, {strategy.name} ({strategy.said()}): {len(own):,} reports, {count['different']:,} distinct, "
+            f"{count['tokens'] / max(len(own), 1):,.0f} tokens on average"
         )
         if count["empty"]:
             notes.append(f"{strategy.name}: {count['empty']:,} of {len(own):,} reports are empty")
         if count["cut"]:
             most = f"{strategy.max_new_tokens:,} tokens"
-            notes.append(f"{strategy.name}: {count['cut']:,} of {len(own):,} reports reached {most} and are cut there")
+            notes.append(f"{strategy.name}: {count['cut']:,} of {len(own):,} reports were truncated at {most}")
     _add(run, tables, {name: {**facts, "strategies": counts}}, notes)
     return Written(folder, lines, notes)
 
@@ -177,7 +177,7 @@ def _read(config: GenerateConfig, paths: list[Path], folder: Path) -> Written:
     check_folder(folder, overwrite=config.overwrite)
     if (folder / "run.json").is_file() and not config.overwrite and not (folder / f"{TABLE}.parquet").is_file():
         made = read_run(folder).record.get("verb")
-        raise RunError(f"{folder} holds a run of cxrhf {made}, without reports", next_step="choose another --out")
+        raise RunError(f"{folder} holds a run of cxrhf {made}, which has no reports", next_step="choose another --out")
     loaded = load_generations(paths, columns=config.columns())
     run = _open(folder, config, [fingerprint(path) for path in _files(paths)])
     facts: dict[str, Any] = {}
@@ -207,7 +207,7 @@ def _refuse_others(folder: Path, build: Input, config: GenerateConfig) -> None:
     named = [Path(each).expanduser().resolve() for each in (config.source, config.adapter, config.build) if each]
     if config.overwrite and any(each.exists() and each.is_relative_to(folder.resolve()) for each in named):
         raise RunError(
-            f"{folder} holds the model, its adapter or the build: --overwrite would remove it",
+            f"{folder} holds the model, its adapter or the build, which --overwrite would delete",
             next_step="choose another --out",
         )
     if config.overwrite or not (folder / "run.json").is_file():
@@ -216,9 +216,9 @@ def _refuse_others(folder: Path, build: Input, config: GenerateConfig) -> None:
     records = [record, *record.get("earlier", {}).values()]
     if not any(each.get("sha256") == build.sha256 for one in records for each in one.get("inputs", [])):
         raise RunError(
-            f"{folder} holds a run made from other inputs",
+            f"{folder} holds a run with other inputs",
             got=", ".join(str(each.get("name")) for each in record.get("inputs", [])) or "unknown inputs",
-            next_step=f"choose another --out, or say --overwrite to replace what is in {folder}",
+            next_step=f"pass another --out, or --overwrite to replace {folder}",
         )
 
 
@@ -243,9 +243,8 @@ def _refuse_mixture(
     ]  # fmt: skip
     if other:
         raise RunError(
-            f"{folder} holds reports of {name} made with other settings",
-            got="different: " + ", ".join(other),
-            next_step="another --out, --model NAME for a second entry in this run, or --overwrite to begin anew",
+            f"{folder} holds reports of {name} with other settings ({', '.join(other)})",
+            next_step="pass another --out, --model NAME for a second entry in this run, or --overwrite to start again",
         )
 
 

@@ -63,12 +63,13 @@ def _custom(name: str) -> Plugin:
     except ImportError as error:
         raise ConfigError(
             f"the plug-in {name} cannot be imported ({error})",
-            next_step="install its package, or PYTHONPATH=FOLDER before the command",
+            next_step="install its package, or put PYTHONPATH=FOLDER before the command",
         ) from None
     function = getattr(module, called, None)
     if not callable(function):
         raise ConfigError(
-            f"the module {where} has no function {called}", allowed="a function (references, generated) -> numbers"
+            f"the module {where} has no function {called}",
+            allowed="a function that maps (references, generated) to numbers",
         )
 
     def compute(pairs: list[tuple[str, str]]) -> Iterator[tuple[Sequence[int], Scores]]:
@@ -110,8 +111,8 @@ def _radgraph(device: str, progress: Callable[[str], None]) -> Plugin:
     place = Path(importlib.import_module("radgraph.radgraph").CACHE_DIR) / RADGRAPH
     if not (place / "weights.th").is_file():
         raise CxrhfError(
-            f"the plug-in radgraph finds no weights of {RADGRAPH} on this machine, and none are fetched here",
-            next_step=f"python -c \"from radgraph import RadGraph; RadGraph(model_type='{RADGRAPH}')\" with network",
+            f"the weights of {RADGRAPH} are not on this machine, and cxrhf does not download them",
+            next_step=f"python -c \"from radgraph import RadGraph; RadGraph(model_type='{RADGRAPH}')\"",
         )
     settings = json.loads((place / "config.json").read_text(encoding="utf-8"))
     _weights(settings["model"]["embedder"]["token_embedders"]["bert"]["model_name"], "radgraph")
@@ -153,18 +154,21 @@ def _asked(name: str, function: Function, pairs: list[tuple[str, str]], n_scores
     except Exception as error:
         raise CxrhfError(
             f"the plug-in {name} failed with {type(error).__name__} on {len(pairs):,} pairs of reports",
-            next_step="the same command with --debug shows where",
+            next_step="run again with --debug to see where",
         ) from error
     if len(said) != len(pairs):
         raise CxrhfError(
-            f"the plug-in {name} gives {len(said):,} numbers for {len(pairs):,} pairs of reports",
-            allowed="one a pair, None where there is none",
+            f"result of the plug-in {name}",
+            got=f"{len(said):,} values for {len(pairs):,} pairs of reports",
+            allowed="one number or None per pair",
         )
     try:
         values = np.array([np.nan if each is None else each for each in said], dtype=np.float64)
         scores = values.reshape(len(pairs), n_scores)
     except (TypeError, ValueError):
-        raise CxrhfError(f"the plug-in {name} gives what is no number", allowed="numbers, or None") from None
+        raise CxrhfError(
+            f"result of the plug-in {name}", got="a value that is not a number", allowed="one number or None per pair"
+        ) from None
     return np.where(np.isfinite(scores), scores, np.nan).astype(np.float32)
 
 
@@ -174,8 +178,8 @@ def _package(module: str, name: str) -> Any:
     except Exception as error:  # packages that load models when they are imported fail in many ways
         lacks = "" if getattr(error, "name", None) == module else f" ({type(error).__name__}: {error})"
         raise CxrhfError(
-            f"the plug-in {name} needs the Python package {module}, which cannot be imported{lacks}",
-            next_step=f"pip install {module}; --metrics bertscore,semantic needs none",
+            f"the plug-in {name} requires the Python package {module}, which cannot be imported{lacks}",
+            next_step=f"pip install {module} (or pass --metrics bertscore,semantic, which require no package)",
         ) from None
 
 
@@ -186,8 +190,8 @@ def _weights(hub_id: str, name: str) -> Path:
     found = kept_folder(hub_id)
     if found is None:
         raise CxrhfError(
-            f"the plug-in {name} needs {hub_id}, which is not on this machine, and nothing is fetched here",
-            next_step=f"`hf download {hub_id}` on a machine with network",
+            f"the plug-in {name} requires {hub_id}, which is not on this machine, and cxrhf does not download it",
+            next_step=f"run `hf download {hub_id}` on a machine with network access",
         )
     return found
 

@@ -56,8 +56,8 @@ def images_with_reports(build: str | Path, splits: Sequence[str]) -> Images:
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
     if not {"findings", "impression"} & set(table.column_names):
         raise TableError(
-            f"{build} has no reports: neither findings nor impression",
-            next_step="build a dataset that has them: rexgradient, chexpert_plus, mimic_cxr_context",
+            f"{build} has no reports (neither findings nor impression)",
+            next_step="build a dataset with reports: rexgradient, chexpert_plus or mimic_cxr_context",
         )
     images = Images(table.replace_schema_metadata(None), Pixels(files))
     unique_ids(images)
@@ -73,17 +73,16 @@ def open_reports(config: FinetuneConfig, split: str) -> tuple[Reports, Reports |
     train = _with_reports(config, split, notes)
     if not len(train):
         raise RunError(
-            f"{config.build}: no image of split {split!r} has a report that could be learned",
-            got="; ".join(notes) or "no images",
-            next_step="build a dataset with reports: cxrhf build rexgradient, mimic_cxr_context, synthetic",
+            f'{config.build}: no image of split "{split}" has a report to train on ({"; ".join(notes) or "no images"})',
+            next_step="build a dataset with reports: rexgradient, mimic_cxr_context or synthetic",
         )
     train = _mixed(train, config, notes)
     if config.validate_split not in splits_of(config.build):
-        notes.append(f"there is no split {config.validate_split}: the last adapter is kept")
+        notes.append(f"there is no split {config.validate_split}, so the last adapter is kept")
         return train, None, notes
     validate = _with_reports(config, config.validate_split, notes)
     if not len(validate):
-        notes.append("no validation image has a report: the last adapter is kept")
+        notes.append("no validation image has a report, so the last adapter is kept")
         return train, None, notes
     apart(train.images, validate.images)
     return train, _fewer(validate, config.max_validate, config.seed), notes
@@ -101,9 +100,9 @@ def _with_reports(config: FinetuneConfig, split: str, notes: list[str]) -> Repor
     answers = [report_of(row) if use else "" for row, use in zip(known, seen, strict=True)]
     rows = np.array([at for at, answer in enumerate(answers) if answer], dtype=np.int64)
     if other := len(seen) - sum(seen):
-        notes.append(f"split {split}: {other:,} of {len(seen):,} images are not frontal and were left out")
+        notes.append(f"split {split}: {other:,} of {len(seen):,} images were excluded because they are not frontal")
     if without := sum(seen) - len(rows):
-        notes.append(f"split {split}: {without:,} images have no report and were left out")
+        notes.append(f"split {split}: {without:,} images without a report were excluded")
     template = config.prompt or DEFAULT_PROMPT
     return Reports(images.take(rows), [prompt_for(template, known[at]) for at in rows], [answers[at] for at in rows])
 
@@ -118,13 +117,13 @@ def _mixed(reports: Reports, config: FinetuneConfig, notes: list[str]) -> Report
     else:
         rows = sex_mix(reports.images.table, config.female, config.max_examples, config.seed)
         if not len(rows):
-            raise ConfigError("female: no mix with this share can be drawn", got=config.female,
-                              next_step="another share; the build has images of one sex only")  # fmt: skip
+            raise ConfigError("the build has images of one sex only", got=f"--female {config.female}",
+                              next_step="choose another --female")  # fmt: skip
         reports = _taken(reports, rows)
     if len(reports) < before:
         counts = reports.counts()
         share = counts.get("F", 0) / max(counts.get("F", 0) + counts.get("M", 0), 1)
-        notes.append(f"{len(reports):,} of {before:,} examples are learned from, {share:.1%} of them of women")
+        notes.append(f"{len(reports):,} of {before:,} examples are used for training, {share:.1%} of them of women")
     return reports
 
 

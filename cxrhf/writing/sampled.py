@@ -60,12 +60,12 @@ def sample_images(
     references = [report_of(row) for row in table.select(there).to_pylist()]
     written = np.array([bool(each) for each in references], dtype=bool)
     if missing := int((~written[rows]).sum()):
-        notes.append(f"{missing:,} images without a reference report are left out")
+        notes.append(f"{missing:,} images without a reference report are excluded")
     rows = rows[written[rows]]
     said.append(f"{len(rows):,} with a reference report")
     if not len(rows):
         raise TableError(
-            f"{build}: no image of split {split} has a reference report", next_step="choose another --split"
+            f'{build}: no image of the split "{split}" has a reference report', next_step="choose another --split"
         )
     if per != "image":
         rows = _first_of_study(table, rows)
@@ -81,7 +81,7 @@ def sample_images(
         notes += more
     elif n:
         if len(order) < n:
-            notes.append(f"{n:,} images were asked for, {len(order):,} are there")
+            notes.append(f"{n:,} images were requested, {len(order):,} are available")
         order = order[:n]
     kept = np.sort(order)
     said.append(f"{len(kept):,} taken")
@@ -97,7 +97,7 @@ def _frontal(table: pa.Table, build: str | Path) -> Integers:
     view = table["view"] if "view" in table.column_names else pa.nulls(table.num_rows, pa.string())
     rows = np.flatnonzero(np.asarray(pc.fill_null(pc.is_in(view, value_set=pa.array(FRONTAL)), False)))
     if not len(rows):
-        raise TableError(f"{build}: no image is known to be frontal (view PA or AP)", next_step="--views all")
+        raise TableError(f"{build}: no image is marked as frontal (view PA or AP)", next_step="--views all")
     return rows
 
 
@@ -137,18 +137,19 @@ def _balanced(table: pa.Table, order: Integers, n: int) -> tuple[Integers, list[
     sexes = np.array(table["sex"].to_pylist() if "sex" in table.column_names else [None] * table.num_rows, dtype=object)
     own = {sex: order[sexes[order] == sex] for sex in ("F", "M")}
     unknown = len(order) - sum(map(len, own.values()))
-    notes = [f"{unknown:,} images of a sex that is not known to be F or M are left out"] if unknown else []
+    notes = [f"{unknown:,} images are excluded because their sex is not F or M"] if unknown else []
     there = min(map(len, own.values()))
     if not there:
         raise ConfigError(
-            "balance: images of both sexes are needed",
+            "--balance",
             got=", ".join(f"{len(rows):,} of {sex}" for sex, rows in own.items()),
+            allowed="images of both sexes",
             next_step="--balance none",
         )
     each = min(n // 2, there) if n else there
     if not each:
-        raise ConfigError("n_images is too small for both sexes", got=n, allowed="2 or more, or 0 for all")
+        raise ConfigError("--n-images", got=n, allowed="2 or more for both sexes, or 0 for all")
     if n and there < n // 2:
         counts = " and ".join(f"{len(rows):,} of {sex}" for sex, rows in own.items())
-        notes.append(f"{n:,} images were asked for; {counts} are there, so {each:,} of each are taken")
+        notes.append(f"{n:,} images were requested; {counts} are available, so {each:,} of each are used")
     return np.concatenate([rows[:each] for rows in own.values()]), notes

@@ -81,7 +81,7 @@ def _scored(config: ScoreConfig, show: Progress) -> Written | None:
     for table, rows in whole.items():
         run.add(table, rows)
     run.finish(**({"encoder": done.identity} if done.identity else {}))
-    vectors = f"{done.vectors.num_rows:,} vectors of reports" if done.vectors.num_rows else None
+    vectors = f"{done.vectors.num_rows:,} embeddings of reports" if done.vectors.num_rows else None
     return Written(folder, [*mean_lines(done.scores), *filter(None, [vectors])], done.notes)
 
 
@@ -100,7 +100,7 @@ def read_generations(folder: Path) -> pa.Table:
         raise RunError(f"{folder} has no generations.parquet", got=f"tables {there}", next_step=how)
     table = read_run(folder).table("generations")
     if not table.num_rows:
-        raise TableError("generations.parquet has no rows: there is nothing to score", next_step=how)
+        raise TableError(f"{folder / 'generations.parquet'} has no rows to score", next_step=how)
     return table
 
 
@@ -119,7 +119,7 @@ def score_table(generations: pa.Table, config: ScoreConfig, show: Progress) -> S
     scores: list[pa.Table] = []
     done = Scored(SCORE.empty_table(), REPORT_VECTOR.empty_table())
     if unknown.any():
-        done.notes.append(f"{unknown.sum():,} of {len(unknown):,} references are empty: no score for their reports")
+        done.notes.append(f"{unknown.sum():,} of {len(unknown):,} references are empty; their reports get no score")
     if _NEEDS_ENCODER & set(config.metrics):
         with encoder_of(config) as (label, settings):
             from cxrhf.encode import identity
@@ -128,16 +128,16 @@ def score_table(generations: pa.Table, config: ScoreConfig, show: Progress) -> S
             if "bertscore" in config.metrics:
                 scores += _bertscore(generations, references, generated, config, label, settings, show)
                 if empty.any():
-                    done.notes.append(f"{empty.sum():,} generated reports are empty: BERTScore 0")
+                    done.notes.append(f"{empty.sum():,} generated reports are empty and get a BERTScore of 0")
             if "semantic" in config.metrics:
                 done.vectors, left_out = report_vectors(generations, config, label, settings, show)
                 if left_out:
-                    done.notes.append(f"{left_out:,} reports or references without a word have no vector")
+                    done.notes.append(f"{left_out:,} reports or references without words have no embedding")
     for plugin in plugins:
         made, without = _plugged(generations, references, generated, empty, unknown, plugin, config)
         scores += made
         if without:
-            done.notes.append(f"{plugin.encoder} gives no number for {without:,} pairs of reports")
+            done.notes.append(f"{plugin.encoder} returned no score for {without:,} pairs of reports")
     if scores:
         done.scores = pa.concat_tables(scores)
     return done

@@ -10,30 +10,30 @@ from cxrhf.metrics.module_inputs import ModuleInputs
 from cxrhf.metrics.results import flat, mean_of
 
 _DESCRIPTION = """
-Adaptive calibration error: the mean of |mean probability - share of positives| over bins that hold equal weight; 0 to
-1, lower is better. It is above 0 for a perfectly calibrated model, and more so the fewer rows there are: read it beside
-`adaptive_calibration_error_expected`, what these probabilities would show if they were true.
+Adaptive calibration error: the mean of |mean probability - share of positives| over bins of equal weight; 0 to 1, lower
+is better. It is above 0 even for a perfectly calibrated model, and more so with few rows. Compare it with
+`adaptive_calibration_error_expected`, its mean if these probabilities were true.
 """
 
 _KWARGS_DESCRIPTION = """
 Inputs:
-    predictions: probabilities, 0 to 1. One a row, or a list a row (several labels).
-    references: 1, 0 or null (missing, left out for that label), of the same shape.
-    sample_weight (optional): one weight >= 0 a row.
-    clusters (optional): the patient of each row; intervals then draw patients instead of rows.
+    predictions: probabilities, 0 to 1. One per row, or a list per row (several labels).
+    references: 1, 0 or null (missing, excluded for that label), in the same shape.
+    sample_weight (optional): one weight >= 0 per row.
+    clusters (optional): the patient of each row; intervals then resample patients instead of rows.
 Options:
-    bins: number of bins, 10.
-    method: "exact" (default): bins of exactly equal weight, equal probabilities pooled and split across an edge, so
-        that row order does not matter. "array_split": the paper's code. "whole_rows": no row is split.
-    n_simulations: simulations behind the expected value, 100; 0 leaves it out.
-    n_resamples: bootstrap replicates behind the intervals; 0 (default) gives none.
-    seed, level: of the intervals (0, .95).
+    bins: number of bins (10).
+    method: "exact" (default): bins of exactly equal weight, where equal probabilities are pooled and may be split
+        between bins, so row order does not matter. "array_split": the paper's code. "whole_rows": no row is split.
+    n_simulations: simulations for the expected value (100); 0 omits it.
+    n_resamples: number of bootstrap replicates; 0 (default) gives no intervals.
+    seed, level: seed (0) and level (0.95) of the intervals.
     label_names: names of the labels; results by label are then dicts.
 Returns a dict:
-    adaptive_calibration_error: 0 to 1, lower is better; the mean over labels when there are several.
+    adaptive_calibration_error: 0 to 1, lower is better; the mean over labels if there are several.
     adaptive_calibration_error_expected: its mean if the probabilities were perfectly calibrated.
-    With _ci_low, _ci_high, _ci_method with n_resamples, and _per_label with several labels.
-    adaptive_calibration_error_note: only when undefined (NaN: no rows), with the reason.
+    The value with _ci_low, _ci_high, _ci_method with n_resamples, and _per_label with several labels.
+    adaptive_calibration_error_note: only if undefined (NaN: no rows), with the reason.
 Examples:
     >>> import cxrhf, evaluate
     >>> metric = evaluate.load(cxrhf.metric_path("adaptive_calibration_error"))
@@ -42,8 +42,8 @@ Examples:
     >>> round(out["adaptive_calibration_error"], 6), round(out["adaptive_calibration_error_expected"], 2)
     (0.2, 0.25)
 
-    An error of 0.2 on four rows is less than a calibrated model would show: no evidence against it. The same rows a
-    hundred times over are evidence.
+    An error of 0.2 on four rows is less than expected of a calibrated model, so it is no evidence of miscalibration. On
+    the same rows repeated a hundred times, it is.
 
     >>> out = metric.compute(predictions=[0.1, 0.2, 0.7, 0.8] * 100, references=[0, 0, 1, 1] * 100, bins=2)
     >>> round(out["adaptive_calibration_error"], 6), round(out["adaptive_calibration_error_expected"], 2)

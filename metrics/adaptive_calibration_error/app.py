@@ -18,10 +18,17 @@ app = metric_app(
     },
     options=[
         Number("bins", 3, whole=True, least=1, most=1000, help="number of bins; 10 is usual for larger tables"),
-        Choice("method", ("exact", "array_split", "whole_rows"), "exact", "how rows are cut into bins"),
-        Number("n_resamples", 0, whole=True, least=0, most=10_000, help="replicates (method exact only); 0: none"),
-        Number("seed", 0, whole=True, least=0, help="of the draws and of the expected value"),
-        Number("level", 0.95, least=0.5, most=0.999, help="of the interval"),
+        Choice("method", ("exact", "array_split", "whole_rows"), "exact", "how rows are divided into bins"),
+        Number(
+            "n_resamples",
+            0,
+            whole=True,
+            least=0,
+            most=10_000,
+            help="bootstrap replicates (method exact only); 0: no interval",
+        ),
+        Number("seed", 0, whole=True, least=0, help="seed of the bootstrap and of the expected value"),
+        Number("level", 0.95, least=0.5, most=0.999, help="level of the interval"),
     ],
     card=HERE / "README.md",
 )

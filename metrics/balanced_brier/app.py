@@ -17,9 +17,9 @@ app = metric_app(
         "clusters": [None] * 10,
     },
     options=[
-        Number("n_resamples", 0, whole=True, least=0, most=10_000, help="replicates behind the intervals; 0: none"),
-        Number("seed", 0, whole=True, least=0, help="of the draws"),
-        Number("level", 0.95, least=0.5, most=0.999, help="of the intervals"),
+        Number("n_resamples", 0, whole=True, least=0, most=10_000, help="bootstrap replicates; 0: no intervals"),
+        Number("seed", 0, whole=True, least=0, help="seed of the bootstrap"),
+        Number("level", 0.95, least=0.5, most=0.999, help="level of the intervals"),
     ],
     card=HERE / "README.md",
 )

@@ -9,32 +9,32 @@ from cxrhf.metrics.module_inputs import ModuleInputs
 from cxrhf.metrics.results import flat
 
 _DESCRIPTION = """
-Balanced Brier score: the Brier score among positives plus the Brier score among negatives, a sum from 0 to 2, lower is
-better. It shows the error on the rare class, which the plain Brier score hides behind the common one. It is not a
-proper score: an honest forecast of a rare finding does worse than an inflated one, so never rank calibration by it.
+Balanced Brier score: the Brier score of the positives plus that of the negatives; 0 to 2, lower is better. It shows the
+error on the rare class, which the majority class hides in the Brier score. It is not a proper scoring rule: an honest
+forecast of a rare finding scores worse than an inflated one, so do not use it to rank calibration.
 """
 
 _KWARGS_DESCRIPTION = """
 Inputs:
-    predictions: probabilities, 0 to 1. One a row, or a list a row (several labels).
-    references: 1, 0 or null (missing, left out for that label), of the same shape.
-    sample_weight (optional): one weight >= 0 a row.
-    clusters (optional): the patient of each row; intervals then draw patients instead of rows.
+    predictions: probabilities, 0 to 1. One per row, or a list per row (several labels).
+    references: 1, 0 or null (missing, excluded for that label), in the same shape.
+    sample_weight (optional): one weight >= 0 per row.
+    clusters (optional): the patient of each row; intervals then resample patients instead of rows.
 Options:
-    n_resamples: bootstrap replicates behind the intervals; 0 (default) gives none.
-    seed, level: of the intervals (0, .95).
+    n_resamples: number of bootstrap replicates; 0 (default) gives no intervals.
+    seed, level: seed (0) and level (0.95) of the intervals.
     label_names: names of the labels; results by label are then dicts.
 Returns a dict:
-    balanced_brier: 0 to 2, lower is better; the mean over labels when there are several.
+    balanced_brier: 0 to 2, lower is better; the mean over labels if there are several.
     balanced_brier_positive, balanced_brier_negative: its two parts (Brier+ and Brier-, 0 to 1 each).
-    balanced_brier_plain: the usual Brier score, 0 to 1, to be read beside it.
+    balanced_brier_plain: the Brier score, 0 to 1.
     Each with _ci_low, _ci_high, _ci_method with n_resamples, and _per_label with several labels.
-    balanced_brier_note: only when undefined (NaN: a class is missing), with the reason; likewise for the parts.
+    balanced_brier_note: only if undefined (NaN: a class is missing), with the reason; likewise for the parts.
 Examples:
     >>> import cxrhf, evaluate
     >>> metric = evaluate.load(cxrhf.metric_path("balanced_brier"))
 
-    A model that always says no has a good Brier score when positives are rare, and a balanced one of 1.
+    If positives are rare, a model that always predicts 0 has a good Brier score, but a balanced one of 1.
 
     >>> out = metric.compute(predictions=[0, 0, 0, 0], references=[1, 0, 0, 0])
     >>> out["balanced_brier"], out["balanced_brier_positive"], out["balanced_brier_plain"]

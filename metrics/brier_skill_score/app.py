@@ -18,9 +18,9 @@ app = metric_app(
     },
     options=[
         Number("prevalence", None, least=0, most=1, help="the constant forecast; empty: the prevalence of these rows"),
-        Number("n_resamples", 0, whole=True, least=0, most=10_000, help="replicates behind the intervals; 0: none"),
-        Number("seed", 0, whole=True, least=0, help="of the draws"),
-        Number("level", 0.95, least=0.5, most=0.999, help="of the intervals"),
+        Number("n_resamples", 0, whole=True, least=0, most=10_000, help="bootstrap replicates; 0: no intervals"),
+        Number("seed", 0, whole=True, least=0, help="seed of the bootstrap"),
+        Number("level", 0.95, least=0.5, most=0.999, help="level of the intervals"),
     ],
     card=HERE / "README.md",
 )

@@ -9,34 +9,34 @@ from cxrhf.metrics.module_inputs import ModuleInputs
 from cxrhf.metrics.results import flat
 
 _DESCRIPTION = """
-Brier skill score: 1 - Brier score / Brier score of a constant forecast. 1 is perfect, 0 is no better than always saying
-the prevalence, below 0 is worse than that. By default the constant is the (weighted) prevalence of the evaluated rows.
+Brier skill score: 1 - Brier score / Brier score of a constant forecast. 1 is perfect, 0 is no better than the constant,
+and negative values are worse. By default, the constant is the (weighted) prevalence of the evaluated rows.
 """
 
 _KWARGS_DESCRIPTION = """
 Inputs:
-    predictions: probabilities, 0 to 1. One a row, or a list a row (several labels).
-    references: 1, 0 or null (missing, left out for that label), of the same shape.
-    sample_weight (optional): one weight >= 0 a row.
-    clusters (optional): the patient of each row; intervals then draw patients instead of rows.
+    predictions: probabilities, 0 to 1. One per row, or a list per row (several labels).
+    references: 1, 0 or null (missing, excluded for that label), in the same shape.
+    sample_weight (optional): one weight >= 0 per row.
+    clusters (optional): the patient of each row; intervals then resample patients instead of rows.
 Options:
-    prevalence: the constant forecast, between 0 and 1, instead of the prevalence of these rows: for example that of the
-        training set (the paper's form). One for all labels or a list. A constant forecast can then earn skill.
-    n_resamples: bootstrap replicates behind the intervals; 0 (default) gives none.
-    seed, level: of the intervals (0, .95).
+    prevalence: the constant forecast, between 0 and 1, instead of the prevalence of these rows; for example that of the
+        training set, as in the paper. One for all labels or a list. Another constant forecast can then have skill.
+    n_resamples: number of bootstrap replicates; 0 (default) gives no intervals.
+    seed, level: seed (0) and level (0.95) of the intervals.
     label_names: names of the labels; results by label are then dicts.
 Returns a dict:
-    brier_skill_score: at most 1, higher is better; the mean over labels when there are several.
-    brier_skill_score_brier: the Brier score itself.
+    brier_skill_score: at most 1, higher is better; the mean over labels if there are several.
+    brier_skill_score_brier: the Brier score.
     Each with _ci_low, _ci_high, _ci_method with n_resamples, and _per_label with several labels.
-    brier_skill_score_note: only when undefined (NaN: a class is missing), with the reason.
+    brier_skill_score_note: only if undefined (NaN: a class is missing), with the reason.
 Examples:
     >>> import cxrhf, evaluate
     >>> metric = evaluate.load(cxrhf.metric_path("brier_skill_score"))
     >>> metric.compute(predictions=[0.9, 0.2, 0.1, 0.2], references=[1, 0, 0, 0])["brier_skill_score"]
     0.8666666666666667
 
-    Always saying the prevalence has no skill, unless it is compared with another one.
+    Always predicting the prevalence has no skill, unless it is compared with another one.
 
     >>> metric.compute(predictions=[0.25] * 4, references=[1, 0, 0, 0])["brier_skill_score"]
     0.0

@@ -10,38 +10,38 @@ from cxrhf.metrics.words_resample import bootstrap_words
 
 _DESCRIPTION = """
 Clinical association displacement (CAD): for every word, the log ratio of its frequency between two groups of patients
-in the reference reports and in the generated reports, and the standardised difference of the two. Words are sorted into
-those whose association the model omits, neutralises, brings in new, flips, amplifies, weakens or preserves.
+in the reference reports and in the generated reports, and the standardised difference between the two. Each word gets a
+category: its association is omitted, neutralised, new, flipped, amplified, weakened or preserved.
 """
 
 _KWARGS_DESCRIPTION = """
 Inputs:
-    predictions: generated reports, one str a row.
-    references: the reports that radiologists wrote for the same images.
-    groups: the patient's group of each row (sex, age band, ...).
-    clusters (optional): the patient of each row; without, every row is a patient of its own.
+    predictions: generated reports, one str per row.
+    references: the radiologists' reports of the same images.
+    groups: the group of each row's patient (sex, age band, ...).
+    clusters (optional): the patient of each row; without it, every row counts as a patient.
 Options:
-    pair: two groups to compare, as ("F", "M"); the first is positive. By default the only two there are, by alphabet.
-    group: one group, compared with all others together; for more than two groups.
-    rule: how a word is found to be associated with a group in the references. "either" (default, as in `cxrhf audit`):
-        by "score" or by "exact". "score": by the z score, which cannot see words that only one group has. "exact": by
-        an exact test on patients. These three correct by Benjamini-Hochberg and test omission on pooled counts.
-        "paper": the printed bands without correction, which cannot see words that are never generated.
-    alpha, p_star, z_neutral, z_strong, min_count: smoothing .1, level .05, bands 1 and 2, least reference count 10.
-    max_words: how many displaced words to list, 50.
-    n_resamples: bootstrap replicates over patients, for intervals of each word's displacement; 0 (default) gives none.
-    seed, level: of the intervals (0, .95).
+    pair: two groups to compare, such as ("F", "M"); the first is positive. By default the only two, alphabetically.
+    group: one group to compare with all others; for more than two groups.
+    rule: the test of association with a group in the references. "either" (default, as in `cxrhf audit`): by "score" or
+        by "exact". "score": the z score, which does not detect words that only one group has. "exact": an exact test on
+        patients. These three correct by Benjamini-Hochberg and test omission on pooled counts. "paper": the printed
+        bands without correction, which do not detect words that are never generated.
+    alpha, p_star, z_neutral, z_strong, min_count: smoothing 0.1, level 0.05, bands 1 and 2, least reference count 10.
+    max_words: largest number of displaced words to list (50).
+    n_resamples: bootstrap replicates over patients for the intervals of displacements; 0 (default) gives none.
+    seed, level: seed (0) and level (0.95) of the intervals.
 Returns a dict:
     cad: erased words (omitted or neutralised) as a share of the words associated with a group in the references; 0 to
-        1, lower is better. NaN when no word is associated, with cad_note. By rule "paper" a word is associated when
+        1, lower is better. NaN with cad_note if no word is associated. By the rule "paper", a word is associated if
         |z_ref| > z_strong.
     cad_erased, cad_associated, cad_words: numbers of words; cad_categories: words by category; cad_paper: words by the
         printed categories, for comparison.
-    cad_omitted_mass: share of reference tokens in words that the model leaves out, whatever their association.
-    cad_delta_dir: tokens of the second group over the first, predictions less references.
+    cad_omitted_mass: share of reference tokens in words that the model omits, whatever their association.
+    cad_delta_dir: tokens of the second group over the first, predictions minus references.
     cad_moved: the displaced or erased words, most displaced first, with counts, z scores, q value and category; with
         n_resamples also the displacement (difference of log ratios) and its interval.
-    cad_groups: the two groups, the first is positive.
+    cad_groups: the two groups, of which the first is positive.
 Examples:
     >>> import cxrhf, evaluate
     >>> metric = evaluate.load(cxrhf.metric_path("cad"))
@@ -49,8 +49,8 @@ Examples:
     >>> written = [usual + " Mastectomy."] * 40 + [usual] * 160
     >>> sex = ["F"] * 100 + ["M"] * 100
 
-    A model that writes the same sentence for everybody: a word that only women's reports had is gone. The printed rule
-    does not see it.
+    A model that writes the same sentence for everyone loses a word that only women's reports had. The printed rule does
+    not detect it.
 
     >>> out = metric.compute(predictions=[usual] * 200, references=written, groups=sex)
     >>> out["cad_erased"], [word["word"] for word in out["cad_moved"] if word["category"] == "omitted"]

@@ -42,9 +42,16 @@ app = metric_app(
         "clusters": [None] * 12,
     },
     options=[
-        Number("sample", None, whole=True, least=2, help="Reports drawn before self-BLEU; empty: all."),
-        Number("n_resamples", 0, whole=True, least=0, most=2000, help="Behind the intervals; 0 gives none."),
-        Number("seed", 0, whole=True, least=0, help="Of the random draws."),
+        Number("sample", None, whole=True, least=2, help="Number of reports to draw before self-BLEU; empty: all."),
+        Number(
+            "n_resamples",
+            0,
+            whole=True,
+            least=0,
+            most=2000,
+            help="Splits of the patients into quarters; 0 gives no intervals.",
+        ),
+        Number("seed", 0, whole=True, least=0, help="Seed of the sample and the splits."),
     ],
     card=HERE / "README.md",
 )

@@ -7,28 +7,30 @@ from cxrhf.metrics.diversity import measure_diversity, measure_diversity_pair
 from cxrhf.metrics.module_inputs import ModuleInputs
 
 _DESCRIPTION = """
-Lexical diversity of generated reports: 1 - self-BLEU (how unlike the reports are to each other), the share of different
-reports, and different words over all words. With the reference reports, also theirs, the differences, and the words
-kept, lost and new. More is not better by itself: noise is diverse too. The aim is the diversity of the references.
+Lexical diversity of generated reports: 1 - self-BLEU (how different the reports are from each other), the share of
+distinct reports, and distinct words over all words. With the reference reports, also their values, the differences, and
+the kept, lost and new words. More is not better as such, because noise is diverse too. The target is the diversity of
+the references.
 """
 
 _KWARGS_DESCRIPTION = """
 Inputs:
-    predictions: generated reports, one str a row.
-    references (optional): the reports that radiologists wrote for the same images.
-    clusters (optional): the patient of each row; intervals then deal out patients instead of rows.
+    predictions: generated reports, one str per row.
+    references (optional): the radiologists' reports of the same images.
+    clusters (optional): the patient of each row; intervals then split patients instead of rows.
 Options:
-    sample: reports drawn before self-BLEU, which rises with their number; for corpora of unlike size. None: all.
-    n_resamples: how often patients are dealt into quarters, whose spread gives the intervals (100 or more; this is no
-        bootstrap: reports drawn twice would look alike); 0 (default) gives none. Needs 12 patients.
-    seed, level: of the sample and the intervals (0, .95).
+    sample: number of reports to draw before self-BLEU, which increases with it; for corpora of different sizes. None
+        (default) uses all.
+    n_resamples: how often patients are split into quarters, whose spread gives the intervals; 0 (default) gives none.
+        Use 100 or more; requires 12 patients. (This is not a bootstrap, in which repeated reports would look alike.)
+    seed, level: seed (0) of the sample and the intervals, and level (0.95) of the intervals.
 Returns a dict:
-    lexical_diversity: 1 - self-BLEU, 0 (all alike) to 1; no direction by itself. NaN with fewer than two reports.
-    lexical_diversity_self_bleu, _template_diversity (share of different reports), _type_token_ratio, 0 to 1 each.
+    lexical_diversity: 1 - self-BLEU, 0 (all equal) to 1, without a better direction. NaN with fewer than two reports.
+    lexical_diversity_self_bleu, _template_diversity (share of distinct reports), _type_token_ratio, 0 to 1 each.
     lexical_diversity_n_texts, _n_empty, _n_tokens, _n_types.
-    With _ci_low, _ci_high, _ci_method with n_resamples; _note where undefined.
-    With references also lexical_diversity_reference (the same numbers for them), lexical_diversity_difference
-    (generated less reference, with its interval) and lexical_diversity_vocabulary (kept_share, lost_mass, new_mass,
+    With _ci_low, _ci_high, _ci_method with n_resamples; _note if undefined.
+    With references also lexical_diversity_reference (the same values for them), lexical_diversity_difference
+    (generated minus reference, with its interval) and lexical_diversity_vocabulary (kept_share, lost_mass, new_mass,
     n_lost, n_new).
 Examples:
     >>> import cxrhf, evaluate
@@ -37,7 +39,7 @@ Examples:
     >>> out["lexical_diversity"], out["lexical_diversity_template_diversity"]
     (0.0, 0.25)
 
-    Beside what radiologists wrote: the model has lost half of the words.
+    Compared with what radiologists wrote, the model lost most of the words.
 
     >>> written = ["The lungs are clear.", "Small left effusion.", "The heart is enlarged.", "Clips after mastectomy."]
     >>> out = metric.compute(predictions=["The lungs are clear."] * 4, references=written)

@@ -10,31 +10,31 @@ from cxrhf.metrics.module_inputs import ModuleInputs
 from cxrhf.metrics.results import described, flat
 
 _DESCRIPTION = """
-Matched AUROC: every member of the rarer class is paired with its own member of the other, so that the total difference
-in pre-test probability (`context`) is exactly minimal, and the AUROC is taken on the matched rows. It says how much
-ranking is left when the patient's history cannot tell the classes apart; 0 to 1, higher is better.
+Matched AUROC: the AUROC of positives and negatives matched 1:1 on pre-test probability (`context`), with the smallest
+possible total difference. It measures how well the model ranks patients with the same context; 0 to 1, higher is
+better.
 """
 
 _KWARGS_DESCRIPTION = """
 Inputs:
-    predictions: scores, higher = more likely positive; any finite numbers. One a row, or a list a row (several labels).
-    references: 1, 0 or null (missing, left out for that label), of the same shape.
-    context: pre-test probability, 0 to 1: what is known before the image is seen; one a row, or one for each label.
-    clusters (optional): the patient of each row; intervals then draw patients instead of rows.
+    predictions: finite scores, higher = more likely positive. One per row, or a list per row (several labels).
+    references: 1, 0 or null (missing, excluded for that label), in the same shape.
+    context: pre-test probability, 0 to 1, from what is known before the image; one per row, or one per label.
+    clusters (optional): the patient of each row; intervals then resample patients instead of rows.
 Options:
-    caliper: the widest difference in pre-test probability that a pair may have; none by default.
-    n_resamples: bootstrap replicates behind the intervals; 0 (default) gives none.
-    seed, level: of the intervals (0, .95).
+    caliper: the largest difference in pre-test probability within a pair; no limit by default.
+    n_resamples: number of bootstrap replicates; 0 (default) gives no intervals.
+    seed, level: seed (0) and level (0.95) of the intervals.
     label_names: names of the labels; results by label are then dicts.
 Returns a dict:
-    matched_auroc: 0 to 1, higher is better; the mean over labels when there are several.
-    matched_auroc_unmatched: the AUROC of all rows; matched_auroc_drop: unmatched less matched, paired.
-    matched_auroc_pairs: number of pairs; matched_auroc_mean_difference, _largest_difference: what matching left.
-    matched_auroc_same_patient: share of pairs with one patient on both sides (with clusters): above a tenth the number
-        says how images of one patient are ranked.
-    With _ci_low, _ci_high, _ci_method with n_resamples (the matching is redone in every replicate), and _per_label with
+    matched_auroc: 0 to 1, higher is better; the mean over labels if there are several.
+    matched_auroc_unmatched: the AUROC of all rows; matched_auroc_drop: unmatched minus matched, paired.
+    matched_auroc_pairs: number of pairs; matched_auroc_mean_difference, _largest_difference: remaining differences.
+    matched_auroc_same_patient: share of pairs within a patient (with clusters). Above 0.1, the value mainly measures
+        how images of one patient are ranked.
+    Each with _ci_low, _ci_high, _ci_method with n_resamples (every replicate is matched again), and _per_label with
     several labels.
-    matched_auroc_note: only when undefined (NaN: a class is missing, or no pair within the caliper), with the reason.
+    matched_auroc_note: only if undefined (NaN: a class is missing, or no pair within the caliper), with the reason.
 Examples:
     >>> import cxrhf, evaluate
     >>> metric = evaluate.load(cxrhf.metric_path("matched_auroc"))
@@ -43,7 +43,7 @@ Examples:
     >>> out["matched_auroc"], out["matched_auroc_pairs"], out["matched_auroc_mean_difference"]
     (0.75, 2, 0.0)
 
-    A model that only repeats the chart ranks at random among matched rows.
+    A model that only repeats the context ranks matched rows at random.
 
     >>> q, y = [0.2] * 5 + [0.8] * 5, [0, 0, 0, 0, 1, 0, 0, 0, 1, 1]
     >>> out = metric.compute(predictions=q, references=y, context=q)

@@ -13,35 +13,35 @@ from cxrhf.metrics.results import described, flat
 MANY_NEGATIVES = 400
 
 _DESCRIPTION = """
-Sensitivity at a specificity: the share of positives found by the lowest threshold that keeps the specificity on these
-rows, 0 to 1, higher is better; with the threshold and the specificity it reaches. The threshold is chosen on the rows
-it is judged on, so with few negatives the true specificity is lower than asked for.
+Sensitivity at a specificity: the share of positives found at the lowest threshold that reaches the specificity on these
+rows; 0 to 1, higher is better. Also returns the threshold and the specificity reached. The threshold is chosen on the
+evaluated rows, so with few negatives the specificity on new patients is lower than requested.
 """
 
 _KWARGS_DESCRIPTION = """
 Inputs:
-    predictions: scores, higher = more likely positive; any finite numbers. One a row, or a list a row (several labels).
-    references: 1, 0 or null (missing, left out for that label), of the same shape.
-    sample_weight (optional): one weight >= 0 a row.
-    clusters (optional): the patient of each row; intervals then draw patients instead of rows.
+    predictions: finite scores, higher = more likely positive. One per row, or a list per row (several labels).
+    references: 1, 0 or null (missing, excluded for that label), in the same shape.
+    sample_weight (optional): one weight >= 0 per row.
+    clusters (optional): the patient of each row; intervals then resample patients instead of rows.
 Options:
-    specificity: between 0 and 1, .95.
+    specificity: between 0 and 1 (0.95).
     rule: "conservative" (default): the lowest threshold with an empirical false positive rate of at most 1 -
-        specificity. "plus_one": one more false alarm is counted, honest about new negatives when there are few.
-        "nearest": the ROC point nearest to the asked rate; "nearest_first": the same as the paper's code; "interp":
-        on the line between neighbouring points. Intervals of the other rules take longer.
-    n_resamples: bootstrap replicates behind the intervals; 0 (default) gives none.
-    seed, level: of the intervals (0, .95).
+        specificity. "plus_one": counts one more false positive, which is realistic for new patients if negatives are
+        few. "nearest": the ROC point nearest to the requested rate; "nearest_first": as in the paper's code; "interp":
+        interpolated between neighbouring points. Intervals of the other rules take longer.
+    n_resamples: number of bootstrap replicates; 0 (default) gives no intervals.
+    seed, level: seed (0) and level (0.95) of the intervals.
     label_names: names of the labels; results by label are then dicts.
 Returns a dict:
-    sensitivity_at_specificity: 0 to 1, higher is better; the mean over labels when there are several.
-    sensitivity_at_specificity_threshold, _specificity: the threshold (score >= threshold is called positive), and the
-        specificity reached.
-    sensitivity_at_specificity_plus_one: the value by the rule "plus_one"; of all labels, as soon as one has fewer than
+    sensitivity_at_specificity: 0 to 1, higher is better; the mean over labels if there are several.
+    sensitivity_at_specificity_threshold, _specificity: the threshold (rows with score >= threshold are predicted
+        positive), and the specificity reached.
+    sensitivity_at_specificity_plus_one: the value by the rule "plus_one", for all labels if any of them has fewer than
         400 negatives.
-    sensitivity_at_specificity_expected_specificity: what to expect on new negatives, by the conservative rule.
-    With _ci_low, _ci_high, _ci_method with n_resamples, and _per_label with several labels.
-    sensitivity_at_specificity_note: only when undefined (NaN: a class is missing), with the reason.
+    sensitivity_at_specificity_expected_specificity: specificity expected on new negatives, by the conservative rule.
+    The value with _ci_low, _ci_high, _ci_method with n_resamples, and _per_label with several labels.
+    sensitivity_at_specificity_note: only if undefined (NaN: a class is missing), with the reason.
 Examples:
     >>> import cxrhf, evaluate
     >>> metric = evaluate.load(cxrhf.metric_path("sensitivity_at_specificity"))
@@ -50,7 +50,7 @@ Examples:
     >>> out["sensitivity_at_specificity"], out["sensitivity_at_specificity_threshold"]
     (1.0, 0.5)
 
-    With 4 negatives one false alarm in five is to be expected at least; the honest rule finds fewer positives.
+    With 4 negatives, expect a false positive rate of at least 1 in 5; the rule "plus_one" finds fewer positives.
 
     >>> out["sensitivity_at_specificity_plus_one"], out["sensitivity_at_specificity_expected_specificity"]
     (0.5, 0.6)

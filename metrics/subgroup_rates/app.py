@@ -18,16 +18,16 @@ app = metric_app(
         "clusters": [None] * 18,
     },
     options=[
-        Number("threshold", None, help="One for all groups, from validation data; empty: set by fpr."),
-        Number("fpr", 0.2, least=0, most=1, help="The false positive rate of all rows that sets the threshold."),
+        Number("threshold", None, help="One for all groups, from validation data; empty: chosen by fpr."),
+        Number("fpr", 0.2, least=0, most=1, help="The false positive rate of all rows at the threshold."),
         Choice(
             "rule",
             ("nearest", "nearest_all", "conservative"),
             "nearest",
-            help="Which point of the ROC curve: nearest of its corners, nearest of all, or never above fpr.",
+            help="Point of the ROC curve: the nearest corner, the nearest of all points, or never above fpr.",
         ),
         Number("n_resamples", 0, whole=True, least=0, most=5000, help="Bootstrap replicates; 0 gives no intervals."),
-        Number("seed", 0, whole=True, least=0, help="Of the random draws."),
+        Number("seed", 0, whole=True, least=0, help="Seed of the bootstrap."),
     ],
     card=HERE / "README.md",
 )

@@ -23,8 +23,9 @@ Inputs:
     sample_weight (optional): one weight >= 0 a row, for example to give all groups the same age and disease mix.
     clusters (optional): the patient of each row; intervals then draw patients instead of rows.
 Options:
-    threshold: one for all groups, for example from validation; one for all labels or a list. None (default): set here.
-    fpr: the false positive rate of all rows that sets the threshold, .2.
+    threshold: one for all groups, for example from validation data; one for all labels or a list. By default, it is
+        chosen on these rows.
+    fpr: the false positive rate of all rows at that threshold (0.2).
     rule: "nearest" (default, the paper's code: among the corners of the ROC curve), "nearest_all" or "conservative".
     n_resamples: bootstrap replicates behind the intervals; 0 (default) gives none.
     seed, level: of the intervals, and of the simulation behind expected_ece (0, .95).

@@ -32,13 +32,16 @@ app = metric_app(
     options=[
         Choice("weights", ("prediction", "reference"), "prediction", help="The corpus in which words are counted."),
         Text("group", help="With more than two groups: the one to compare with all others."),
+        Number("n_null", 200, whole=True, least=0, most=2000, help="Random halvings of the references for the null."),
         Number(
-            "n_null", 200, whole=True, least=0, most=2000, help="Random halvings of the references behind the null."
+            "n_resamples",
+            0,
+            whole=True,
+            least=0,
+            most=2000,
+            help="Bootstrap replicates; 0: no interval and p value.",
         ),
-        Number(
-            "n_resamples", 0, whole=True, least=0, most=2000, help="Replicates; 0 gives no interval and no p value."
-        ),
-        Number("seed", 0, whole=True, least=0, help="Of the random draws."),
+        Number("seed", 0, whole=True, least=0, help="Seed of the bootstrap and the null."),
     ],
     card=HERE / "README.md",
 )

@@ -8,34 +8,34 @@ from cxrhf.metrics.words_measured import measured_erasure, two_groups
 
 _DESCRIPTION = """
 Weighted association erasure (WAE): the mean squared displacement (z_disp of CAD) over all words, weighted by how often
-they occur. It has no direction: 0 for identical corpora, about 1 for faithful but independent text, and low again when
-a model collapses to one sentence. Read it beside its null and the omitted mass, and never call lower better.
+they occur. It has no better direction: it is 0 for identical corpora, about 1 for faithful but independent text, and
+low again if a model collapses to one sentence. Read it together with its null and the omitted mass.
 """
 
 _KWARGS_DESCRIPTION = """
 Inputs:
-    predictions: generated reports, one str a row.
-    references: the reports that radiologists wrote for the same images.
-    groups: the patient's group of each row (sex, age band, ...).
-    clusters (optional): the patient of each row; without, every row is a patient of its own.
+    predictions: generated reports, one str per row.
+    references: the radiologists' reports of the same images.
+    groups: the group of each row's patient (sex, age band, ...).
+    clusters (optional): the patient of each row; without it, every row counts as a patient.
 Options:
-    pair: two groups to compare, as ("F", "M"); the first is positive. By default the only two there are, by alphabet.
-    group: one group, compared with all others together; for more than two groups.
-    weights: "prediction" (default) or "reference": in which corpus words are counted.
-    alpha: smoothing, .1.
-    n_null: random halvings of the reference reports behind the null, 200; 0 leaves it out.
-    n_resamples: bootstrap replicates over patients behind the intervals, and random exchanges behind the p value; 0
-        (default) gives neither.
-    seed, level: of the intervals (0, .95).
+    pair: two groups to compare, such as ("F", "M"); the first is positive. By default the only two, alphabetically.
+    group: one group to compare with all others; for more than two groups.
+    weights: "prediction" (default) or "reference", the corpus in which words are counted.
+    alpha: smoothing (0.1).
+    n_null: random halvings of the reference reports for the null (200); 0 omits it.
+    n_resamples: bootstrap replicates over patients for the intervals, and random exchanges for the p value; 0 (default)
+        gives neither.
+    seed, level: seed (0) and level (0.95) of the intervals.
 Returns a dict:
-    wae: >= 0, no direction. NaN without words, with wae_note.
-    wae_null, wae_null_low, wae_null_high: mean and range of WAE between two halves of the human reports.
-    wae_omitted_mass: share of reference tokens in words that the model leaves out, which WAE cannot see.
-    wae_by_group: WAE over the words of each group; wae_delta: that of the first group less that of the second; NaN with
-        wae_delta_note when a group has no word of its own there.
-    wae_groups: the two groups, the first is positive.
-    With n_resamples wae_ci_low, _ci_high, _ci_method (and for wae_delta), and wae_p_value: of "no displacement",
-    references and predictions exchanged within patients.
+    wae: >= 0, without a better direction. NaN with wae_note if a group has no words.
+    wae_null, wae_null_low, wae_null_high: mean and range of WAE between two halves of the reference reports.
+    wae_omitted_mass: share of reference tokens in words that the model omits, which WAE does not detect.
+    wae_by_group: WAE over the words of each group; wae_delta: that of the first group minus that of the second. NaN
+        with wae_delta_note if no word is associated with a group there.
+    wae_groups: the two groups, of which the first is positive.
+    With n_resamples also wae_ci_low, _ci_high, _ci_method (and for wae_delta), and wae_p_value of the test of no
+    displacement, by exchanging references and predictions within patients.
 Examples:
     >>> import cxrhf, evaluate
     >>> metric = evaluate.load(cxrhf.metric_path("wae"))
@@ -43,8 +43,8 @@ Examples:
     >>> written = [usual + " Mastectomy."] * 40 + [usual] * 160
     >>> sex = ["F"] * 100 + ["M"] * 100
 
-    Identical corpora give 0. A model that writes the usual words for everybody and never says "mastectomy" stays close
-    to it: the omitted mass tells what is missing.
+    Identical corpora give 0. A model that writes the usual words for everyone and never "mastectomy" stays close to 0;
+    the omitted mass shows what is missing.
 
     >>> out = metric.compute(predictions=written, references=written, groups=sex)
     >>> out["wae"], out["wae_omitted_mass"]

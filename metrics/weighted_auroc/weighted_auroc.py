@@ -10,32 +10,33 @@ from cxrhf.metrics.results import described, flat
 from cxrhf.metrics.weighting import effective_sample_size
 
 _DESCRIPTION = """
-Weighted AUROC: the probability that a positive scores above a negative, ties counting half, pairs counting as much as
-the weights of both rows. With `context` (the probability of the finding before the image is seen) the weights are made
-for you, so that positives and negatives have the same context: what is left is what the image adds.
+Weighted AUROC: the probability that a positive scores above a negative. Ties count half, and pairs count by the product
+of their rows' weights. With `context` (the probability of the finding before the image), the weights are computed so
+that positives and negatives have the same context, and the value measures what the image adds.
 """
 
 _KWARGS_DESCRIPTION = """
 Inputs:
-    predictions: scores, higher = more likely positive; any finite numbers. One a row, or a list a row (several labels).
-    references: 1, 0 or null (missing, left out for that label), of the same shape.
-    sample_weight (optional): one weight >= 0 a row.
-    context (optional): pre-test probability, 0 to 1; one a row, or one for each label.
-    clusters (optional): the patient of each row; intervals then draw patients instead of rows.
+    predictions: finite scores, higher = more likely positive. One per row, or a list per row (several labels).
+    references: 1, 0 or null (missing, excluded for that label), in the same shape.
+    sample_weight (optional): one weight >= 0 per row.
+    context (optional): pre-test probability, 0 to 1; one per row, or one per label.
+    clusters (optional): the patient of each row; intervals then resample patients instead of rows.
 Options:
-    weighting: how `context` becomes weights. "att" (default): negatives stand in for the context of the positives, the
-        question that matching answers. "ipw": both classes stand in for the context of everybody, another question.
-    n_resamples: bootstrap replicates behind the interval; 0 (default) gives no interval.
-    seed, level: of the interval (0, .95).
+    weighting: how weights are computed from `context`. "att" (default): negatives are weighted to the context of the
+        positives, the question that matching answers. "ipw": both classes are weighted to the context of all patients,
+        which is another question.
+    n_resamples: number of bootstrap replicates; 0 (default) gives no interval.
+    seed, level: seed (0) and level (0.95) of the interval.
     label_names: names of the labels; results by label are then dicts.
 Returns a dict:
-    weighted_auroc: 0 to 1, higher is better; the mean over labels when there are several.
+    weighted_auroc: 0 to 1, higher is better; the mean over labels if there are several.
     weighted_auroc_ci_low, _ci_high, _ci_method: with n_resamples.
     weighted_auroc_per_label (and its interval): with several labels.
-    weighted_auroc_note: only when undefined (NaN: a class is missing), with the reason.
-    With `context` also weighted_auroc_unweighted, weighted_auroc_drop (unweighted less weighted, paired) and
-    weighted_auroc_effective_positives, _effective_negatives (rows the weighted number rests on),
-    and weighted_auroc_warning when weighting leaves little of a class.
+    weighted_auroc_note: only if undefined (NaN: a class is missing), with the reason.
+    With `context` also weighted_auroc_unweighted, weighted_auroc_drop (unweighted minus weighted, paired),
+    weighted_auroc_effective_positives and _effective_negatives (effective numbers of rows),
+    and weighted_auroc_warning if weighting leaves little of a class.
 Examples:
     >>> import cxrhf, evaluate
     >>> metric = evaluate.load(cxrhf.metric_path("weighted_auroc"))
@@ -45,14 +46,14 @@ Examples:
     >>> metric.compute(predictions=p, references=y, sample_weight=[1, 3, 1, 1])
     {'weighted_auroc': 0.625}
 
-    A model that only repeats the chart: AUROC 0.8, and 0.5 once context is held equal.
+    A model that only repeats the context: AUROC 0.8, and 0.5 with context held equal.
 
     >>> q, y = [0.2] * 5 + [0.8] * 5, [0, 0, 0, 0, 1, 0, 1, 1, 1, 1]
     >>> out = metric.compute(predictions=q, references=y, context=q)
     >>> round(out["weighted_auroc_unweighted"], 6), round(out["weighted_auroc"], 6)
     (0.8, 0.5)
 
-    Two labels, one of them missing in the third row; patients a to d.
+    Two labels, one of them missing in the third row, and patients a to d.
 
     >>> p2, y2 = [[0.9, 0.2], [0.1, 0.7], [0.8, 0.5], [0.3, 0.4]], [[1, 0], [0, 1], [1, None], [0, 1]]
     >>> out = metric.compute(predictions=p2, references=y2, clusters=list("abcd"), n_resamples=200)

@@ -99,7 +99,7 @@ def test_macro(found) -> None:
     both = [found("average_precision", name, "prevalence=0.1")["value"] for name in ("x", "rare")]
     assert row["value"] == pytest.approx(np.mean(both))
     assert row["note"] == "mean of 2 of 3 findings"
-    note = "mean of 2 of 3 findings; left out for fewer than 10 patients of a class: none"
+    note = "mean of 2 of 3 findings; excluded for fewer than 10 patients of a class: none"
     assert found("brier", "macro")["note"] == note
     assert "optimistic" in found("f1", "macro")["note"]
 

@@ -132,7 +132,7 @@ def test_macro_is_the_mean_of_what_is_defined(found) -> None:
     assert row["value"] == pytest.approx(mean, abs=1e-12)
     assert row["note"] == "mean of 2 of 3 findings"
     assert row["ci_low"] < mean < row["ci_high"]
-    note = "mean of 2 of 3 findings; left out for fewer than 10 patients of a class: mass"
+    note = "mean of 2 of 3 findings; excluded for fewer than 10 patients of a class: mass"
     assert found("brier", "macro")["note"] == note
 
 
@@ -375,7 +375,7 @@ def test_a_finding_too_rare_to_resample_does_not_blur_the_mean() -> None:
         )
     )  # fmt: skip
     row = out("auroc", "macro")
-    assert row["note"] == "mean of 4 of 5 findings; left out for fewer than 10 patients of a class: hernia"
+    assert row["note"] == "mean of 4 of 5 findings; excluded for fewer than 10 patients of a class: hernia"
     assert row["value"] == pytest.approx(np.mean([metrics.auroc(each.y, each.prob) for each in common]))
     rng = np.random.default_rng(0)
     places = [np.flatnonzero(common[0].patient == patient) for patient in np.unique(common[0].patient)]

@@ -19,6 +19,7 @@ from cxrhf.hub import stage_files
 from cxrhf.hub.stage import find_folder, main, stage
 from cxrhf.hub.stage_imports import StageError, relative_imports, seen_by_evaluate, widget_imports
 from cxrhf.paths import metric_path, shipped
+from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "context_gap"
@@ -253,60 +254,57 @@ def test_every_module_of_the_repository_can_be_staged(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "facts"),
     [
-        ("import cxrhf.metrics.matching", "line 7: `import cxrhf.metrics.matching` cannot be staged"),
-        ("import numpy, cxrhf", "`import cxrhf` cannot be staged"),
-        ("from cxrhf import metrics", "cxrhf cannot be staged. Allowed: the files of cxrhf.metrics"),
-        ("from cxrhf.metrics import matching", "'matching' is a file, not a name in one"),
-        ("from cxrhf.metrics import matched_auorc", "did you mean 'matched_auroc'?"),
-        ("from cxrhf.metrics.matchin import match_pairs", "did you mean 'matching'?"),
-        ("from cxrhf.metrics.nothing import f", "there is no cxrhf/metrics/nothing.py"),
-        ("from cxrhf.schema import RESULT", "cxrhf.schema cannot be staged"),
-        ("from cxrhf.metrics.matching import *", "name what is imported"),
-        ("from .helper import f", "a relative import cannot be staged"),
-        ("from cxrhf . metrics . ranking import auroc", "an import in this form"),
-        ("def f():\n    return __import__('cxrhf.metrics')", "line 8: __import__() cannot be followed"),
-        ("from cxrhf.metrics.ranking import auroc  # why", "evaluate takes a comment after an import for an address"),
-        ("from cxrhf.metrics.ranking import (  # why\n    auroc,\n)", "put the comment on the line above"),
-        ('X = \'"""\'', 'keep imports at the top, and """ in pairs above them'),
-        (
-            "X = '''\nfrom .nowhere import f\n'''",
-            "evaluate would fetch other files than the script needs. Got: nowhere",
-        ),
-        ("import pandas", "context_gap.py imports pandas, which is not among the dependencies of cxrhf"),
-        ("import (", "line 7: this is not Python"),
+        ("import cxrhf.metrics.matching", ["line 7", "`import cxrhf.metrics.matching`"]),
+        ("import numpy, cxrhf", ["`import cxrhf`"]),
+        ("from cxrhf import metrics", ["cxrhf", "a file of cxrhf.metrics"]),
+        ("from cxrhf.metrics import matching", ['"matching"', "from cxrhf.metrics.<file>"]),
+        ("from cxrhf.metrics import matched_auorc", ["did you mean 'matched_auroc'?"]),
+        ("from cxrhf.metrics.matchin import match_pairs", ["did you mean 'matching'?"]),
+        ("from cxrhf.metrics.nothing import f", ["cxrhf/metrics/nothing.py"]),
+        ("from cxrhf.schema import RESULT", ["cxrhf.schema"]),
+        ("from cxrhf.metrics.matching import *", ["from cxrhf.metrics.matching import *"]),
+        ("from .helper import f", ["relative import"]),
+        ("from cxrhf . metrics . ranking import auroc", ["cxrhf . metrics . ranking"]),
+        ("def f():\n    return __import__('cxrhf.metrics')", ["line 8", "__import__()"]),
+        ("from cxrhf.metrics.ranking import auroc  # why", ["line 7", "comment"]),
+        ("from cxrhf.metrics.ranking import (  # why\n    auroc,\n)", ["put the comment on the line above"]),
+        ('X = \'"""\'', ['keep imports at the top, and """ in pairs above them']),
+        ("X = '''\nfrom .nowhere import f\n'''", ["evaluate", "nowhere"]),
+        ("import pandas", ["context_gap.py", "pandas"]),
+        ("import (", ["line 7", "Python"]),
     ],
 )
-def test_scripts_that_cannot_be_staged(line: str, said: str, tmp_path: Path) -> None:
+def test_scripts_that_cannot_be_staged(line: str, facts: list[str], tmp_path: Path) -> None:
     folder = write_module(tmp_path / NAME, SCRIPT.replace("import evaluate\n\n", f"import evaluate\n\n\n{line}\n", 1))
-    with pytest.raises(StageError, match=re.escape(said)):
+    with refused(StageError, *facts):
         stage(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_module_may_not_be_called_like_a_file_it_needs(tmp_path: Path) -> None:
     folder = write_module(tmp_path / "source" / "matching")
-    with pytest.raises(StageError, match=r"matching.py cannot stand beside matching.py: the name 'matching' is taken"):
+    with refused(StageError, "matching.py"):
         stage(folder, tmp_path / "matching")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("title: Context gap\n", "", "lacks title."),
-        ("sdk: gradio", "sdk: docker", "lacks sdk: gradio."),
-        ("sdk_version: 6.31.0\napp_file: app.py\n", "", "lacks sdk_version, app_file: app.py."),
-        ("- metric\n", "", "lacks tag metric."),
-        ("tags:\n- evaluate\n- metric\n", "", "lacks tag evaluate, tag metric."),
-        ("tags:\n- evaluate\n- metric\n", "tags: evaluate, metric\n", "lacks tag evaluate, tag metric."),
+        ("title: Context gap\n", "", "lacks title"),
+        ("sdk: gradio", "sdk: docker", "lacks sdk: gradio"),
+        ("sdk_version: 6.31.0\napp_file: app.py\n", "", "lacks sdk_version, app_file: app.py"),
+        ("- metric\n", "", "lacks tag metric"),
+        ("tags:\n- evaluate\n- metric\n", "", "lacks tag evaluate, tag metric"),
+        ("tags:\n- evaluate\n- metric\n", "tags: evaluate, metric\n", "lacks tag evaluate, tag metric"),
         ("---\ntitle", "title", "lacks title, sdk_version, sdk: gradio"),
-        ("title: Context", "title: a: b", "is not YAML"),
+        ("title: Context", "title: a: b", "YAML"),
     ],
 )
 def test_a_card_that_lacks_something(old: str, new: str, said: str, tmp_path: Path) -> None:
     folder = write_module(tmp_path / NAME, card=CARD.replace(old, new))
-    with pytest.raises(StageError, match=re.escape(said)):
+    with refused(StageError, said):
         stage(folder, tmp_path / "out")
 
 
@@ -332,9 +330,9 @@ def test_the_widget_goes_along(tmp_path: Path) -> None:
 
 
 def test_nothing_else_of_cxrhf_goes_into_a_space() -> None:
-    with pytest.raises(StageError, match=r"app.py, line 2: cxrhf.schema does not exist in a Space. Allowed: cxrhf.hub"):
+    with refused(StageError, "app.py, line 2", "cxrhf.schema", "cxrhf.hub.widget"):
         widget_imports("from cxrhf.hub.widget import metric_app\nfrom cxrhf.schema import RESULT\n", "app.py")
-    with pytest.raises(StageError, match=r"widget.py, line 2: cxrhf.errors does not exist in a Space"):
+    with refused(StageError, "widget.py, line 2", "cxrhf.errors"):
         widget_imports("def f():\n    from cxrhf.errors import CxrhfError\n    return CxrhfError\n", "widget.py")
 
 
@@ -380,7 +378,7 @@ def test_staging_again_gives_the_same(source: Path, tmp_path: Path) -> None:
 def test_edited_files_are_not_lost(source: Path, tmp_path: Path) -> None:
     out = stage(source, tmp_path / "out").path
     (out / "matching.py").write_text("# mine\n")
-    with pytest.raises(StageError, match=r"edited by hand since it was staged. Got: matching.py. Next: .*--force"):
+    with refused(StageError, str(out), "matching.py", fix="--force"):
         stage(source, out)
     assert (out / "matching.py").read_text() == "# mine\n"
     stage(source, out, force=True)
@@ -388,17 +386,17 @@ def test_edited_files_are_not_lost(source: Path, tmp_path: Path) -> None:
     (out / "notes").mkdir()
     (out / "notes" / "mine.txt").write_text("mine")
     for force in (False, True):
-        with pytest.raises(StageError, match=r"files that are not of the copy. Got: notes/mine.txt. Next: move them"):
+        with refused(StageError, "notes/mine.txt", fix="move them"):
             stage(source, out, force=force)
     assert (out / "notes" / "mine.txt").read_text() == "mine"
 
 
 def test_places_that_are_taken(source: Path, tmp_path: Path) -> None:
     for inside in (source, source / "copy"):
-        with pytest.raises(StageError, match="lies inside the source"):
+        with refused(StageError, "inside the source"):
             stage(source, inside)
     for force in (False, True):
-        with pytest.raises(StageError, match="is not empty and holds no staged copy"):
+        with refused(StageError, "not empty"):
             stage(source, tmp_path / "metrics", force=force)
     (tmp_path / "file").write_text("")
     with pytest.raises(StageError, match="is a file"):
@@ -407,10 +405,10 @@ def test_places_that_are_taken(source: Path, tmp_path: Path) -> None:
         stage(source, tmp_path / "file" / "out")
     (tmp_path / "empty").mkdir()
     out = stage(source, tmp_path / "empty").path
-    with pytest.raises(StageError, match=r"holds a copy of context_gap, not of other"):
+    with refused(StageError, "context_gap", "other"):
         stage(write_module(tmp_path / "metrics" / "other"), out, force=True)
     (out / ".staged.json").write_text("[]")
-    with pytest.raises(StageError, match=r"\.staged\.json cannot be read"):
+    with refused(StageError, ".staged.json"):
         stage(source, out)
 
 
@@ -425,13 +423,13 @@ def test_a_source_that_broke_leaves_the_earlier_copy(source: Path, tmp_path: Pat
 
 
 def test_folders_by_name(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StageError, match=r"did you mean 'context_gap'\?"):
+    with refused(StageError, fix="did you mean 'context_gap'?"):
         stage(source.with_name("contextgap"), tmp_path / "out")
-    with pytest.raises(CxrhfError, match=r"did you mean 'weighted_auroc'\?"):
+    with refused(CxrhfError, fix="did you mean 'weighted_auroc'?"):
         stage("weighted_auorc", tmp_path / "out")
     assert find_folder("weighted_auroc") == ROOT / "metrics" / "weighted_auroc"
     assert find_folder(source / f"{NAME}.py") == source
-    with pytest.raises(StageError, match="is a staged copy itself"):
+    with refused(StageError, "staged copy"):
         stage(stage(source, tmp_path / NAME).path, tmp_path / "again")
     # A copy in the current folder does not hide the module of its name.
     monkeypatch.chdir(tmp_path)
@@ -447,7 +445,7 @@ def test_one_folder_and_several(source: Path, tmp_path: Path, capsys: pytest.Cap
     assert main([str(source), str(tmp_path / "one")]) == 0
     out = capsys.readouterr().out
     assert f'evaluate.load("{tmp_path / "one" / NAME}.py")' in out
-    assert "left out: notes.txt" in out
+    assert "notes.txt" in out
     write_module(tmp_path / "metrics" / "other")
     (tmp_path / "metrics" / "README.md").write_text("# Modules\n")
     given = sorted(str(path) for path in (tmp_path / "metrics").iterdir())  # as the shell's metrics/*
@@ -460,7 +458,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert stop.value.code == 0
     out = capsys.readouterr().out
-    for words in ("where cxrhf is not installed", "examples:", "--all staged", "--force", "Edit the repository"):
+    for words in ("loads without cxrhf", "examples:", "--all staged", "--force", "Edit the repository"):
         assert words in out
 
 

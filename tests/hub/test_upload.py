@@ -18,6 +18,7 @@ from cxrhf.hub.connection import Hub, HubError, again, connect, shown_endpoint, 
 from cxrhf.hub.listing import listing
 from cxrhf.hub.upload import MANIFEST, Pushed, push
 from tests.hub.loopback import Answer, Drop, LoopbackHub
+from tests.refusals import refused
 from tests.thinned import thinned
 
 CARD = b"---\nlicense: apache-2.0\n---\n\n# A network\n"
@@ -126,7 +127,7 @@ def test_a_connection_that_breaks_half_way_begins_again_and_a_broken_push_is_res
     hub.fault("PUT", ".", Drop(after=1_000_000))
     sent(hub, artefact(tmp_path))  # the one drop is outlived
     hub.fault("PUT", ".", *[Drop(after=1_000_000)] * 6)  # the client tries six times, and that is all
-    with pytest.raises(HubError, match=r"connection .* was lost\. Nothing was published\. .*run the same command"):
+    with refused(HubError, "connection", "Nothing was published", fix="run the same command"):
         sent(hub, made)
     assert "second.safetensors" not in hub.files("model", REPO)
     before = len([each for each in hub.saw("PUT") if each.status == 200])
@@ -143,7 +144,7 @@ def test_a_server_that_is_down_is_asked_six_times_and_no_more(
     """The client's attempts and ours were multiplied: 36 for each file."""
     method, path = method_path.split(" ")
     hub.fault(method, path, *[Answer(503)] * 40)
-    with pytest.raises(HubError, match=r"failed \(503\)"):
+    with refused(HubError, "503"):
         sent(hub, artefact(tmp_path), waits=(0,) * 5)
     assert len(hub.planned) == 40 - 6
 
@@ -151,7 +152,7 @@ def test_a_server_that_is_down_is_asked_six_times_and_no_more(
 @pytest.mark.usefixtures("no_waiting")
 def test_large_files_that_have_arrived_are_not_sent_again(hub: LoopbackHub, tmp_path: Path) -> None:
     hub.fault("POST", "/commit/", *[Answer(503)] * 4)
-    with pytest.raises(HubError, match="failed"):
+    with refused(HubError, "503"):
         sent(hub, artefact(tmp_path))
     assert len(hub.saw("PUT")) == 1
     sent(hub, artefact(tmp_path))
@@ -162,9 +163,9 @@ def test_large_files_that_have_arrived_are_not_sent_again(hub: LoopbackHub, tmp_
     ("fault", "said"),
     [
         (Answer(401, {"X-Error-Message": "Invalid credentials in Authorization header"}), "does not accept this token"),
-        (Answer(403), "may not write to tester/network"),
-        (Answer(400, {}, {"error": "bad file"}), "refused tester/network"),
-        (Answer(507), r"failed \(507\)"),
+        (Answer(403), "write to tester/network"),
+        (Answer(400, {}, {"error": "bad file"}), "tester/network.*400.*bad file"),
+        (Answer(507), "507"),
     ],
 )
 @pytest.mark.parametrize("where", ["/api/repos/create", "/preupload/", "/objects/batch", "/commit/"])
@@ -184,9 +185,9 @@ def test_what_does_not_pass_is_one_sentence_and_nothing_is_published(
 
 @pytest.mark.usefixtures("no_waiting")
 def test_errors_that_stay_are_told_after_the_last_attempt(hub: LoopbackHub, tmp_path: Path) -> None:
-    for status, said in ((500, "also when asked again"), (429, "fewer requests")):
+    for status in (500, 429):
         hub.fault("POST", "/commit/", *[Answer(status)] * 4)
-        with pytest.raises(HubError, match=said):
+        with refused(HubError, str(status), "Nothing was published"):
             sent(hub, artefact(tmp_path))
         assert not hub.planned
         assert set(hub.files("model", REPO)) <= {".gitattributes"}
@@ -197,13 +198,11 @@ def test_a_wrong_token_is_one_sentence(hub: LoopbackHub, tmp_path: Path) -> None
     with pytest.raises(HubError) as caught:
         sent(hub, artefact(tmp_path), token=wrong)
     text = str(caught.value)
-    assert text.startswith(
-        f"{hub.endpoint} does not accept this token. Nothing was published. Next: make one with write"
-    )
+    assert text.startswith(f"{hub.endpoint} does not accept this token. Nothing was published. Create one with write")
     assert wrong not in text
     assert not hub.repos
     reader = hub.add_user("reader", write=False)
-    with pytest.raises(HubError, match="may not write"):
+    with refused(HubError, REPO, fix="write access"):
         sent(hub, artefact(tmp_path), token=reader)
 
 
@@ -212,9 +211,9 @@ def test_somebody_else_writes_at_the_same_time(hub: LoopbackHub, tmp_path: Path,
     hub.fault("POST", "/commit/", Answer(status))
     done, lines = sent(hub, artefact(tmp_path))
     assert done.changed
-    assert any("somebody else" in line for line in lines)
+    assert any(f"someone else changed {REPO}" in line for line in lines)
     hub.fault("POST", "/commit/", *[Answer(status)] * 3)
-    with pytest.raises(HubError, match="changed by somebody else"):
+    with refused(HubError, REPO, fix="run the same command"):
         sent(hub, artefact(tmp_path, more=b"1"))
     assert "more.json" not in hub.files("model", REPO)
 
@@ -271,7 +270,7 @@ def test_what_came_back_otherwise_is_no_success(hub: LoopbackHub, tmp_path: Path
         return real(repo, [each for each in operations if each.path_in_repo != "README.md"], **more)
 
     mine.api.create_commit = loses  # type: ignore[method-assign]
-    with pytest.raises(HubError, match=r"does not hold what was sent: 1 of 3 files differ\. Got: README.md"):
+    with refused(HubError, "1 of 3 files", "README.md"):
         push(mine, artefact(tmp_path), REPO, private=True, said=lambda line: None)
 
 
@@ -282,7 +281,7 @@ def test_a_card_that_the_hub_refuses(hub: LoopbackHub) -> None:
 
 
 def test_names_that_cannot_be(hub: LoopbackHub, tmp_path: Path) -> None:
-    with pytest.raises(HubError, match="cannot be the name"):
+    with refused(HubError, "--to", got="a/b/c"):
         push(client(hub), artefact(tmp_path), "a/b/c", private=True, said=print)
 
 
@@ -304,12 +303,12 @@ def test_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "ENDPOINT", "https://me:pass@hub.example.org")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", "/nowhere/token")
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    with pytest.raises(HubError, match=r"there is no token for https://hub.example.org\. Next: .*HF_TOKEN"):
+    with refused(HubError, "https://hub.example.org", fix="HF_TOKEN"):
         connect()
     monkeypatch.setenv("HF_TOKEN", "x" * 20)
     assert connect().endpoint == "https://hub.example.org"
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(HubError, match="HF_HUB_OFFLINE is set"):
+    with refused(HubError, "HF_HUB_OFFLINE", fix="--dry-run"):
         connect()
     assert shown_endpoint("http://127.0.0.1:80/") == "http://127.0.0.1:80"
     assert without_query("to https://a/b?sig=1 and") == "to https://a/b and"
@@ -334,7 +333,7 @@ def test_waits_grow_and_end() -> None:
 
 def test_the_listing_shows_every_file_with_its_size(tmp_path: Path) -> None:
     lines = listing(artefact(tmp_path), REPO, private=True)
-    assert lines[0].startswith("tester/network (model, private if it is new): 3 files, 2.0 MB")
+    assert lines[0].startswith("tester/network (model, private if new): 3 files, 2.0 MB")
     assert any(line.split() == ["model.safetensors", "2.0", "MB"] for line in lines)
     assert any(MANIFEST in line for line in lines)
 

@@ -49,14 +49,14 @@ def test_empty_reports_are_reports() -> None:
     [
         ([], "The table is empty"),
         ([["", None, math.nan, " "]], "The table is empty"),
-        ([[0.5, 1, 1, "f"], [0.5, 1, "", "f"]], "Row 2, column sample_weight is empty.*or in none"),
-        ([[0.5, 1, 1, "f"], [0.5, 1, 1, ""]], "Row 2, column groups is empty"),
-        ([[0.5, 1, 1, "f"], ["", 1, 1, "f"]], "Row 2, column predictions is empty. Allowed: a value in every row$"),
-        ([[0.5, "", 1, "f"], [0.5, "", 1, "f"]], "Column references is empty"),
-        ([["0,5", 1, 1, "f"]], "Row 1, column predictions: '0,5' is not a number"),
-        ([[0.5, "yes", 1, "f"]], "Row 1, column references: 'yes' is not a number"),
-        ([["inf", 1, 1, "f"]], "Row 1, column predictions: 'inf' is not a number"),
-        ([[0.5, 1, 1, "f"]] * (MAX_ROWS + 1), "The table has 50,001 rows, allowed on this page: 50,000"),
+        ([[0.5, 1, 1, "f"], [0.5, 1, "", "f"]], 'Row 2, column "sample_weight": .*or in none'),
+        ([[0.5, 1, 1, "f"], [0.5, 1, 1, ""]], 'Row 2, column "groups": .*empty'),
+        ([[0.5, 1, 1, "f"], ["", 1, 1, "f"]], 'Row 2, column "predictions": expected a value in every row, got'),
+        ([[0.5, "", 1, "f"], [0.5, "", 1, "f"]], 'Column "references": .*empty'),
+        ([["0,5", 1, 1, "f"]], "Row 1, column \"predictions\": .*got '0,5'"),
+        ([[0.5, "yes", 1, "f"]], "Row 1, column \"references\": .*got 'yes'"),
+        ([["inf", 1, 1, "f"]], "Row 1, column \"predictions\": .*got 'inf'"),
+        ([[0.5, 1, 1, "f"]] * (MAX_ROWS + 1), "50,000 rows, got 50,001"),
     ],
 )
 def test_cells_that_cannot_be_computed(rows: list[list[Any]], said: str) -> None:
@@ -66,7 +66,7 @@ def test_cells_that_cannot_be_computed(rows: list[list[Any]], said: str) -> None
 
 def test_columns_are_found_by_name() -> None:
     assert in_order(["references", "predictions"], [[1, 0.5]], [SCORE, LABEL]) == [[0.5, 1]]
-    with pytest.raises(Problem, match=r"columns are references, x; allowed: predictions, references"):
+    with pytest.raises(Problem, match=r"expected predictions, references, got references, x"):
         in_order(["references", "x"], [[1, 0.5]], [SCORE, LABEL])
 
 
@@ -78,16 +78,16 @@ def test_a_file_is_read_by_its_header() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "no column predictions, references. The header is: empty"),
-        (b"predictions;references\n.5;1\n", "The header is: predictions;references"),
-        (b"0.5,1\n", "no column predictions, references"),
-        (b"predictions,references,references\n.5,1,1\n", "more than one column references"),
-        (b"predictions,references\n.5,1\n.5\n", "Row 2 has 1 cells, allowed: 2"),
-        (b"predictions,references\n.5,1\n.5,NA\n", "Row 2, column references: 'NA' is not a number"),
+        (b"", "columns predictions, references, got an empty line"),
+        (b"predictions;references\n.5;1\n", "got predictions;references"),
+        (b"0.5,1\n", "columns predictions, references"),
+        (b"predictions,references,references\n.5,1,1\n", "got references several times"),
+        (b"predictions,references\n.5,1\n.5\n", "Row 2: expected 2 cells .*got 1"),
+        (b"predictions,references\n.5,1\n.5,NA\n", "Row 2, column \"references\": .*got 'NA'"),
         (b"predictions,references\n", "The table is empty"),
         (b'predictions,references\n.5,"1\n', "not valid CSV"),
         ("predictions,references,ä\n".encode("latin-1"), "not UTF-8"),
-        (b" " * (MAX_BYTES + 2**20), "51 MB, allowed: 50 MB"),
+        (b" " * (MAX_BYTES + 2**20), "50 MB, got 51 MB"),
     ],
 )
 def test_files_that_cannot_be_read(data: bytes, said: str) -> None:
@@ -98,7 +98,7 @@ def test_files_that_cannot_be_read(data: bytes, said: str) -> None:
 def test_pasted_lines_need_no_header() -> None:
     assert read_text("0.5\t1\n0.25\t\n", COLUMNS)[0] == [[0.5, 1.0, None, None], [0.25, None, None, None]]
     assert read_text("references\tpredictions\n1\t0.5", COLUMNS)[0] == [[0.5, 1.0, None, None]]
-    with pytest.raises(Problem, match="Row 2 has 1 cells"):
+    with pytest.raises(Problem, match=r"Row 2: .*got 1"):
         read_text("0.5,1\n0.25\n", COLUMNS)
 
 
@@ -110,12 +110,12 @@ def test_options() -> None:
     assert Number("n", None).read(None) is None
     assert (Text("group").read("  "), Text("group").read(" F ")) == (None, "F")
     for option, field, said in (
-        (Number("n", 0, whole=True, least=0, most=10), 2.5, "n is 2.5, allowed: a whole number >= 0 and <= 10"),
-        (Number("n", 0, whole=True, most=10_000), 1_000_000, "n is 1000000, allowed: a whole number <= 10000"),
-        (Number("n", 0.5, least=0), -1, "n is -1, allowed: a number >= 0"),
-        (Number("n", 0.5), None, "n is empty, allowed: a number$"),
-        (Number("n", 0.5), math.inf, "n is inf"),
-        (Choice("k", ("a", "b"), "a"), "c", "k is 'c', allowed: a, b"),
+        (Number("n", 0, whole=True, least=0, most=10), 2.5, "n: expected a whole number >= 0 and <= 10, got 2.5"),
+        (Number("n", 0, whole=True, most=10_000), 1_000_000, "n: expected a whole number <= 10000, got 1000000"),
+        (Number("n", 0.5, least=0), -1, "n: expected a number >= 0, got -1"),
+        (Number("n", 0.5), None, "n: expected a number, got nothing"),
+        (Number("n", 0.5), math.inf, "n: expected a number, got inf"),
+        (Choice("k", ("a", "b"), "a"), "c", "k: expected a, b, got 'c'"),
     ):
         with pytest.raises(Problem, match=said):
             option.read(field)
@@ -142,5 +142,5 @@ def test_a_number_that_may_stay_empty() -> None:
     assert option.read(" ") is None
     assert option.read(None) is None
     assert option.read(" 0.25 ") == 0.25
-    with pytest.raises(Problem, match="caliper is 'wide', allowed: a number >= 0"):
+    with pytest.raises(Problem, match="caliper: expected a number >= 0, got 'wide'"):
         option.read("wide")

@@ -38,7 +38,7 @@ def test_what_cxrhf_json_says_is_checked(place: Path, twin: Path, capsys: pytest
     for change in ({"tasks": 3}, {"tasks": [3]}, {"tasks": None}, {"name": 3}, {"seed": True}, {"settings": [1]}):
         path.write_text(json.dumps(about | change))
         assert predicted(place, twin) == 2
-        assert "does not hold what it should" in capsys.readouterr().err
+        assert "cxrhf.json is damaged" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["predict", "embed"])

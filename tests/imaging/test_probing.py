@@ -28,6 +28,7 @@ from cxrhf.models.probe_files import load_probe
 from cxrhf.models.processes import make_accelerator
 from cxrhf.models.saved import save_model
 from cxrhf.schema import EMBEDDING, PREDICTION, RESULT, read_table
+from tests.refusals import refused
 
 LOOK = Look(size=32, fit="squash", pixels="half", channels=1)
 SMALL = {"architecture": "test_resnet", "size": 32, "n_resamples": 100, "device": "cpu", "workers": 0}
@@ -177,7 +178,7 @@ def test_folds_score_everybody_once(twin: Path, tmp_path: Path) -> None:
     probe_run(config, lambda _: None)
     assert read_table(tmp_path / "run/results.parquet", RESULT).equals(first)
     other = ProbeConfig(str(twin), ("random",), str(tmp_path / "run"), ("sex",), folds=3, **SMALL)
-    with pytest.raises(RunError, match=r"other settings.*targets was"):
+    with refused(RunError, "other settings", "targets was"):
         probe_run(other, lambda _: None)
     replaced = ProbeConfig(
         str(twin), ("random",), other.out, ("findings",), ("edema",), folds=3, overwrite=True, **SMALL
@@ -205,7 +206,7 @@ def test_one_finding_is_named_in_its_embeddings(twin: Path, tmp_path: Path) -> N
     rows = read_table(tmp_path / "run/embeddings.parquet", EMBEDDING)
     assert set(rows["finding"].to_pylist()) == {"edema"}
     assert len(rows["vector"][0].as_py()) == 4
-    assert any("more --epochs may read more" in note for note in done.notes)
+    assert any("--epochs" in note for note in done.notes)
 
 
 def test_names_of_backbones(networks: Path, tmp_path: Path) -> None:
@@ -224,25 +225,25 @@ def test_names_of_backbones(networks: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backbones", "said"),
+    ("backbones", "facts"),
     [
-        (("random", "random"), "same name.*name one"),
-        (("a b=imagenet", "A-b=random"), "same name"),
-        (("imagnet",), "did you mean 'imagenet'"),
-        (("=random",), "name or a source is missing"),
-        (("x=",), "name or a source is missing"),
-        (("!!=random",), "letter or a digit"),
-        (("no/such/folder",), "no such source.*cxrhf train"),
+        (("random", "random"), ["random", "--backbones other=random"]),
+        (("a b=imagenet", "A-b=random"), ["a-b"]),
+        (("imagnet",), ["imagnet", "did you mean 'imagenet'?"]),
+        (("=random",), ["NAME=SOURCE"]),
+        (("x=",), ["NAME=SOURCE"]),
+        (("!!=random",), ["!!", "a name with a letter or digit"]),
+        (("no/such/folder",), ["no/such/folder", "cxrhf train"]),
     ],
 )
-def test_backbones_that_cannot_be(backbones: tuple[str, ...], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_backbones_that_cannot_be(backbones: tuple[str, ...], facts: list[str]) -> None:
+    with refused(ConfigError, *facts):
         find_sources(ProbeConfig("b", backbones))
 
 
 def test_a_folder_that_is_nearly_right(networks: Path, tmp_path: Path) -> None:
     (tmp_path / "white-only").mkdir()
-    with pytest.raises(ConfigError, match=r"did you mean '.*white-only'"):
+    with pytest.raises(ConfigError, match=r"Did you mean '.*white-only'"):
         find_sources(ProbeConfig("b", (str(tmp_path / "white_onli"),)))
     with pytest.raises(RunError, match="holds no trained model"):
         find_sources(ProbeConfig("b", (str(tmp_path / "white-only"),)))
@@ -251,11 +252,11 @@ def test_a_folder_that_is_nearly_right(networks: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"reduce": 8}, "reduce is learned for findings.*--targets findings"),
-        ({"reduce": 8, "targets": ("findings",), "folds": 3}, "cannot be cross-fitted"),
-        ({"targets": ("findings",), "findings": ("edemma",)}, "no finding 'edemma'.*did you mean 'edema'"),
+        ({"reduce": 8}, "--reduce .*--targets findings"),
+        ({"reduce": 8, "targets": ("findings",), "folds": 3}, "--reduce .*--folds"),
+        ({"targets": ("findings",), "findings": ("edemma",)}, "edemma.*[Dd]id you mean 'edema'"),
         ({"build": "nowhere"}, "nowhere"),
-        ({"architecture": "tst_resnet"}, "did you mean 'test_resnet"),
+        ({"architecture": "tst_resnet"}, "Did you mean 'test_resnet"),
     ],
 )
 def test_settings_that_cannot_be(twin: Path, tmp_path: Path, changes: dict, said: str) -> None:

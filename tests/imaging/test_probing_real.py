@@ -59,7 +59,7 @@ def test_sex_and_view_are_read_from_a_network_of_photographs() -> None:
         n_resamples=500,
     )  # fmt: skip
     study = study_of(nih(), [], config)
-    assert any(note.startswith("race is left out") for note in study.notes)
+    assert any(note.startswith("race is excluded") for note in study.notes)
     (found,) = probe_sources(study, find_sources(config), config, make_accelerator(device="cpu"), lambda _: None)
     rows = {(row["metric"], row["finding"]): row for row in found.results}
     assert rows["auroc", "sex=F"]["value"] > 0.8

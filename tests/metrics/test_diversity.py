@@ -178,7 +178,7 @@ def test_one_template_beside_varied_reports() -> None:
     assert 0.94 < same["self_bleu_ci_low"] < same["self_bleu_ci_high"] == 1.0
     assert math.isnan(same["type_token_ratio_ci_low"])
     assert same["type_token_ratio_ci_method"] == "undefined"
-    assert same["type_token_ratio_note"] == "no interval: 5 patients with a word of their own are needed, got 0"
+    assert same["type_token_ratio_note"] == "no interval: at least 5 patients with a unique word are required, got 0"
 
 
 def test_a_handful_of_templates_is_not_taken_for_certain() -> None:
@@ -207,32 +207,32 @@ def test_undefined() -> None:
     assert measure_diversity([])["template_diversity_note"] == "undefined: no texts"
     one = measure_diversity(["clear lungs"], n_resamples=10)
     assert (one["template_diversity"], one["type_token_ratio"]) == (1.0, 1.0)
-    assert one["template_diversity_note"] == "no interval: 12 patients are needed, got 1"
-    assert one["self_bleu_note"] == "undefined: 2 texts with a word are needed, got 1 of 1"
+    assert one["template_diversity_note"] == "no interval: at least 12 patients are required, got 1"
+    assert one["self_bleu_note"] == "undefined: at least 2 texts with words are required, got 1 of 1"
     wordless = measure_diversity(["", "12"] * 10, n_resamples=10)
-    assert wordless["type_token_ratio_note"] == "undefined: no word in 20 texts"
+    assert wordless["type_token_ratio_note"] == "undefined: no words in 20 texts"
     assert math.isnan(wordless["type_token_ratio_ci_low"])
     few = measure_diversity(reports(22), clusters=np.arange(22) // 2, n_resamples=10)
-    assert few["self_bleu_diversity_note"] == "no interval: 12 patients are needed, got 11"
+    assert few["self_bleu_diversity_note"] == "no interval: at least 12 patients are required, got 11"
     sampled = measure_diversity(reports(40), sample=8, n_resamples=10)
-    assert sampled["self_bleu_note"] == "no interval: 12 patients are needed, got 8"
+    assert sampled["self_bleu_note"] == "no interval: at least 12 patients are required, got 8"
     assert not math.isnan(sampled["type_token_ratio_ci_low"])
     hollow = measure_diversity([*reports(8), *[""] * 20], n_resamples=10)
-    assert hollow["self_bleu_note"].startswith("no interval: self_bleu is undefined in some quarter")
+    assert hollow["self_bleu_note"].startswith("no interval: self_bleu is undefined in a quarter")
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"texts": "clear lungs"}, "texts is one str"),
-        ({"texts": ["clear", None]}, r"texts\[1\] is None"),
-        ({"clusters": [1, 2]}, "texts has 4 rows but clusters has 2"),
-        ({"clusters": [1, 2, None, 3]}, r"clusters\[2\] is None"),
-        ({"n_resamples": -1}, "n_resamples is -1"),
-        ({"n_resamples": 2.5}, "n_resamples is 2.5"),
-        ({"sample": 1}, "sample is 1"),
-        ({"seed": -1}, "seed is -1"),
-        ({"level": 95}, "level is 95"),
+        ({"texts": "clear lungs"}, "texts: expected a list of str"),
+        ({"texts": ["clear", None]}, r"texts\[1\]: .*got None"),
+        ({"clusters": [1, 2]}, r"clusters: expected 4 rows .*got 2"),
+        ({"clusters": [1, 2, None, 3]}, r"clusters\[2\]: .*got None"),
+        ({"n_resamples": -1}, r"n_resamples: .*got -1"),
+        ({"n_resamples": 2.5}, r"n_resamples: .*got 2.5"),
+        ({"sample": 1}, r"sample: .*got 1"),
+        ({"seed": -1}, r"seed: .*got -1"),
+        ({"level": 95}, r"level: .*got 95"),
     ],
 )
 def test_bad_input(settings: dict[str, Any], message: str) -> None:
@@ -277,13 +277,13 @@ def test_pair_of_near_copies_is_told_apart_better_than_two_strangers() -> None:
 def test_pair_is_undefined_with_the_side_that_is() -> None:
     out = measure_diversity_pair(["clear lungs"] * 20, reports(20), n_resamples=10)["difference"]
     assert out["type_token_ratio_note"] == (
-        "generated: no interval: 5 patients with a word of their own are needed, got 0"
+        "generated: no interval: at least 5 patients with a unique word are required, got 0"
     )
     assert not math.isnan(out["type_token_ratio"])
     assert math.isnan(out["type_token_ratio_ci_low"])
-    with pytest.raises(InputError, match="generated has 2 rows but reference has 1"):
+    with pytest.raises(InputError, match="reference: expected 2 rows as in generated, got 1"):
         measure_diversity_pair(["a", "b"], ["a"])
-    with pytest.raises(InputError, match=r"reference\[0\] is 3"):
+    with pytest.raises(InputError, match=r"reference\[0\]: .*got 3"):
         measure_diversity_pair(["a"], [3])  # type: ignore[list-item]
 
 
@@ -295,8 +295,8 @@ def test_several_corpora_are_compared_two_by_two() -> None:
     assert study.of("rich") == pair["generated"]
     assert study.less("rich", "reference") == pair["difference"]
     note = study.less("rich", "greedy")["type_token_ratio_note"]
-    assert note == "greedy: no interval: 5 patients with a word of their own are needed, got 0"
-    with pytest.raises(InputError, match="corpora is empty"):
+    assert note == "greedy: no interval: at least 5 patients with a unique word are required, got 0"
+    with pytest.raises(InputError, match="corpora"):
         compare_diversity({})
 
 

@@ -24,5 +24,5 @@ def test_drawn_means_are_means_of_drawn_rows() -> None:
     units = patients_behind(values[:, 0], draws)
     assert units.total == len(np.unique(patient[~np.isnan(values[:, 0])]))
     assert 1 < units.effective_total <= units.total
-    with pytest.raises(InputError, match="allowed: 40 rows"):
+    with pytest.raises(InputError, match="expected 40 rows"):
         mean_replicates(values[:5], draws)

@@ -66,7 +66,7 @@ def test_options_may_differ_between_labels(wide):
     draws = metrics.draw(y=y, n_resamples=20)
     expected = metrics.bootstrap("brier_skill_score", y[:, 2], p[:, 2], draws=draws, prevalence=0.4)
     assert np.array_equal(found.replicates[:, 2], expected)
-    with pytest.raises(InputError, match="prevalence has 2 values, allowed: one, or one for each of 3 labels"):
+    with pytest.raises(InputError, match=r"prevalence: .* 3 labels, got 2"):
         study({"brier_skill_score": {"prevalence": [0.2, 0.3]}}, rows)
 
 
@@ -84,9 +84,9 @@ def test_variants_that_the_engine_lacks_are_computed_one_by_one(wide):
         point = metrics.sensitivity_at_specificity(one[twice], score[twice], 0.9, rule="interp")
         assert found["sensitivity_at_specificity"].replicates[r, 0] == pytest.approx(point.sensitivity, abs=1e-12)
     assert sum(ticks) == 12
-    with pytest.raises(InputError, match="intervals for method='exact' only"):
+    with pytest.raises(InputError, match=r"n_resamples requires method='exact'"):
         study({"adaptive_calibration_error": {"method": "array_split"}}, labels_of(one, score), n_resamples=5)
-    with pytest.raises(InputError, match="auroc takes no option 'bins'"):
+    with pytest.raises(InputError, match=r"options of auroc: .*got 'bins'"):
         study({"auroc": {"bins": 5}}, labels_of(one, score), n_resamples=5)
 
 
@@ -120,19 +120,19 @@ def test_thin_classes_are_told():
 
 def test_shapes_and_names_are_checked(wide):
     y, p, _ = wide
-    with pytest.raises(InputError, match=r"references has shape \(240, 3\) but predictions has shape \(240,\)"):
+    with pytest.raises(InputError, match=r"predictions: expected shape \(240, 3\) as in references, got \(240,\)"):
         labels_of(y, p[:, 0])
-    with pytest.raises(InputError, match=r"context\[0, 0\] is 1.5 .*allowed: probabilities"):
+    with pytest.raises(InputError, match=r"context\[0, 0\]: expected a probability from 0 to 1, got 1.5"):
         labels_of(y, p, None, np.full(240, 1.5))
     rows = labels_of(y, p)
-    with pytest.raises(InputError, match="label_names has 2 names"):
+    with pytest.raises(InputError, match=r"label_names: .*got 2"):
         flat("x", study(["auroc"], rows)["auroc"], label_names=["a", "b"])
-    with pytest.raises(InputError, match="label_names has 3 names \\(2 different\\)"):
+    with pytest.raises(InputError, match=r"label_names: .*got 3 \(2 distinct\)"):
         described("x", [1, 2, 3], rows, ["a", "a", "b"])
     assert mean_of("x", [1.0, np.nan, 3.0], rows)["x"] == 2.0
-    with pytest.raises(InputError, match="weighting is 'odds', allowed: 'att', 'ipw'"):
+    with pytest.raises(InputError, match=r"weighting: expected 'att' or 'ipw'.*got 'odds'"):
         reweighted(labels_of(y, p, None, np.full(240, 0.5)), "odds")
-    with pytest.raises(InputError, match="references has 240 rows but clusters has 2"):
+    with pytest.raises(InputError, match=r"clusters: expected 240 rows .*got 2"):
         study(["auroc"], rows, clusters=[1, 2])
 
 
@@ -140,12 +140,12 @@ def test_weights_of_each_label_are_checked_like_those_of_rows(wide):
     y, p, _ = wide
     weight = np.ones(y.shape)
     weight[7, 2] = -1
-    with pytest.raises(InputError, match=r"sample_weight\[7, 2\] is -1.0, allowed: finite numbers >= 0"):
+    with pytest.raises(InputError, match=r"sample_weight\[7, 2\]: expected a finite number >= 0, got -1.0"):
         labels_of(y, p, weight)
     weight[7, 2] = 2
     weight[5, 0] = np.nan  # beside a missing label
     assert labels_of(y, p, weight).weight[7, 2] == 2
-    with pytest.raises(InputError, match=r"references has shape \(240, 3\) but context has shape \(7,\)"):
+    with pytest.raises(InputError, match=r"context: expected shape \(240, 3\) as in references, got \(7,\)"):
         labels_of(y, p, None, np.full(7, 0.5))
 
 

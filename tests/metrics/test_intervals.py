@@ -70,7 +70,7 @@ def test_undefined_replicates_are_counted_and_too_many_give_nothing():
 
 def test_one_patient_says_nothing_of_the_spread_between_patients():
     one = count_units([1, 1, 0], ["a", "a", "a"])
-    assert interval(0.8, spread(), metric="auroc", units=one).method == "undefined: 1 patient to tell the spread from"
+    assert interval(0.8, spread(), metric="auroc", units=one).method.startswith("undefined: only 1 patient")
     assert np.isnan(interval(0.8, spread(), metric="brier", units=one).low)
     assert np.isnan(difference_interval(0.1, spread(0.1), units=one).p_value)
 
@@ -143,11 +143,11 @@ def test_delong_agrees_with_the_bootstrap():
 
 
 def test_bad_input_is_named():
-    with pytest.raises(InputError, match="level is 95"):
+    with pytest.raises(InputError, match=r"level: .*got 95"):
         interval(0.8, spread(), level=95)
-    with pytest.raises(InputError, match="method is 'bca'"):
+    with pytest.raises(InputError, match=r"method: .*got 'bca'"):
         interval(0.8, spread(), method="bca")
-    with pytest.raises(InputError, match="replicates has 2 dimensions"):
+    with pytest.raises(InputError, match=r"replicates: expected a 1-D array"):
         interval(0.8, [[0.1, 0.2]])
-    with pytest.raises(InputError, match="one label at a time"):
+    with pytest.raises(InputError, match=r"y: expected a 1-D array"):
         count_units([[0, 1]])

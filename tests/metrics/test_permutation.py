@@ -75,9 +75,9 @@ def test_one_class_is_undefined():
 
 
 def test_bad_input_is_named():
-    with pytest.raises(InputError, match="3 distinct values"):
+    with pytest.raises(InputError, match="2 distinct values, got 3"):
         groups_permutation_test([0, 1, 1], [0.1, 0.2, 0.3], ["a", "b", "c"])
-    with pytest.raises(InputError, match="another row of the same patient"):
+    with pytest.raises(InputError, match="one group per patient"):
         groups_permutation_test([0, 1], [0.1, 0.2], ["a", "b"], clusters=[1, 1])
     with pytest.raises(InputError, match="matched_auroc has no permutation test"):
         models_permutation_test([0, 1], [0.1, 0.2], [0.1, 0.2], metric="matched_auroc")

@@ -76,7 +76,7 @@ def test_planted_rates_lie_in_their_intervals(shift):
         found = measure_subgroups(data.y, data.score, data.race, n_resamples=400, level=0.99, seed=seed)
         truth = data.truth
         assert found["threshold"] == pytest.approx(truth.threshold, abs=0.06)
-        assert found["threshold_source"] == "fpr .2 of the whole sample, nearest"
+        assert found["threshold_source"] == "fpr 0.2 of the whole sample, nearest"
         assert found["overall"]["fpr"] == pytest.approx(0.2, abs=2e-3)  # corners are a few negatives apart
         expected = {"auroc": truth.auroc, "tpr": truth.tpr, "fpr": truth.fpr, "j": truth.tpr - truth.fpr}
         for race in range(3):
@@ -414,7 +414,7 @@ def test_one_group_has_no_gap():
     assert math.isnan(gap["value"])
     assert math.isnan(gap["p_value"])
     assert (gap["highest"], gap["lowest"]) == (None, None)
-    assert gap["note"] == "j gap is undefined: j is defined in 1 of 1 groups, a gap needs two"
+    assert gap["note"] == "j gap is undefined: j is defined in 1 of 1 groups, two are required"
 
 
 def test_no_negatives_no_threshold():
@@ -468,22 +468,22 @@ def test_everything_is_plain_python():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"groups": ["a", "b", "a", None]}, "groups[3] is None: every row needs a group; name the unknown ones"),
-        ({"groups": ["a", float("nan"), "a", "b"]}, "groups[1] is nan: every row needs a group"),
-        ({"groups": np.array(["a", np.nan, "a", "b"])}, "groups[1] is 'nan'"),
-        ({"groups": ["a", "b"]}, "y has 4 rows but groups has 2"),
-        ({"groups": "abab"}, "groups is 'abab'"),
-        ({"groups": [["a"], ["b"], ["a"], ["b"]]}, "groups[0] is ['a']"),
-        ({"y": [[0, 1], [1, 0]]}, "one label at a time"),
-        ({"y": [0, 1, 2, 1]}, "y[2] is 2.0"),
-        ({"y": [0, 1, None, 1], "p": [0.1, math.nan, 0.2, 0.3]}, "p[1] is nan"),
-        ({"threshold": math.nan}, "threshold is nan"),
-        ({"threshold": "high"}, "threshold is 'high'"),
-        ({"rule": "closest"}, "rule is 'closest'"),
-        ({"fpr": 1.2}, "fpr is 1.2"),
-        ({"n_resamples": -1}, "n_resamples is -1"),
-        ({"level": 95}, "level is 95"),
-        ({"clusters": [1, 2, None, 3]}, "clusters[2] is None"),
+        ({"groups": ["a", "b", "a", None]}, "groups[3]: expected a group in every row, got None"),
+        ({"groups": ["a", float("nan"), "a", "b"]}, "groups[1]: expected a group in every row, got nan"),
+        ({"groups": np.array(["a", np.nan, "a", "b"])}, "groups[1]: expected a group in every row, got 'nan'"),
+        ({"groups": ["a", "b"]}, "groups: expected 4 rows as in y, got 2"),
+        ({"groups": "abab"}, "groups: expected one group per row, got 'abab'"),
+        ({"groups": [["a"], ["b"], ["a"], ["b"]]}, "groups[0]: expected a name or number, got ['a']"),
+        ({"y": [[0, 1], [1, 0]]}, "y: expected a 1-D array of one label"),
+        ({"y": [0, 1, 2, 1]}, "y[2]: expected 0, 1 or null, got 2.0"),
+        ({"y": [0, 1, None, 1], "p": [0.1, math.nan, 0.2, 0.3]}, "p[1]: expected a finite number, got nan"),
+        ({"threshold": math.nan}, "got nan"),
+        ({"threshold": "high"}, "got 'high'"),
+        ({"rule": "closest"}, "got 'closest'"),
+        ({"fpr": 1.2}, "fpr: expected a number between 0 and 1, got 1.2"),
+        ({"n_resamples": -1}, "got -1"),
+        ({"level": 95}, "level: expected a number between 0 and 1, got 95"),
+        ({"clusters": [1, 2, None, 3]}, "clusters[2]: expected a patient in every row, got None"),
     ],
 )
 def test_bad_input_is_named(change, message):

@@ -28,7 +28,7 @@ def test_weat_against_its_definition() -> None:
     assert 0 < got.p_value < 0.2
     assert weat(y, x, a, b).effect_size == pytest.approx(-got.effect_size)
     assert math.isnan(weat(np.ones((2, 3)), np.ones((2, 3)), a[:, :3], b[:, :3]).p_value)
-    with pytest.raises(InputError, match=r"second\[0\] is a vector of zeros"):
+    with pytest.raises(InputError, match=r"second\[0\]: .*got zeros"):
         weat(x, np.zeros((2, 6)), a, b)
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from cxrhf.errors import CxrhfError
 from cxrhf.models.backbone import kaiming, last_layer, last_layer_name, make_model, new_head, penultimate
+from tests.refusals import refused
 from tests.thinned import thinned
 
 SMALL = ("resnet18", "vit_tiny_patch16_224", "convnext_atto", "tf_efficientnet_lite0", "mobilenetv3_small_050")
@@ -85,19 +86,19 @@ def test_a_new_head_follows_its_seed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "got", "fix"),
     [
-        ("DenseNet-121", r"timm has no such network. Got: DenseNet-121.*resnet50.*did you mean 'densenet121'\?"),
-        ("resnet50.a1_in2k", r"no published weights 'a1_in2k'.*resnet50.a1_in1k.*did you mean 'resnet50.a1_in1k'"),
-        ("hf-hub:timm/resnet50.a1_in1k", "timm has no such network"),
-        ("", "timm has no such network"),
-        ("resnetv2_18", "does not end with one linear layer. Got: a Conv2d"),
-        ("volo_d1_224", "does not end with one linear layer. Got: something after it"),
-        ("deit_tiny_distilled_patch16_224", "does not end with one linear layer. Got: a tuple"),
+        ("DenseNet-121", "DenseNet-121", "did you mean 'densenet121'?"),
+        ("resnet50.a1_in2k", "a1_in2k", "did you mean 'resnet50.a1_in1k'?"),
+        ("hf-hub:timm/resnet50.a1_in1k", "hf-hub", "resnet50"),
+        ("", "", "timm.list_models"),
+        ("resnetv2_18", "a Conv2d", "resnet50"),
+        ("volo_d1_224", "a layer after it", "resnet50"),
+        ("deit_tiny_distilled_patch16_224", "a tuple", "resnet50"),
     ],
 )
-def test_networks_that_are_refused(name: str, said: str) -> None:
-    with pytest.raises(CxrhfError, match=said):
+def test_networks_that_are_refused(name: str, got: str, fix: str) -> None:
+    with refused(CxrhfError, got=got, fix=fix):
         make_model(name, 1)
 
 
@@ -106,14 +107,11 @@ def test_a_tag_of_weights_may_be_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "said"),
-    [
-        ("vit_tiny_patch16_224", 100, "would not see the edge of pictures of 100 x 100.*multiple of 16"),
-        ("densenet121", 16, "cannot read pictures of 16 x 16"),
-    ],
+    ("name", "size", "fix"),
+    [("vit_tiny_patch16_224", 100, "multiple of 16"), ("densenet121", 16, "--size")],
 )
-def test_sizes_that_do_not_fit_are_said_at_once(name: str, size: int, said: str) -> None:
-    with pytest.raises(CxrhfError, match=said):
+def test_sizes_that_do_not_fit_are_said_at_once(name: str, size: int, fix: str) -> None:
+    with refused(CxrhfError, name, f"{size} x {size}", fix=fix):
         make_model(name, 1, size=size)
 
 
@@ -141,10 +139,10 @@ def test_drop_rates_do_something_or_are_refused() -> None:
     assert not torch.equal(model(pixels(4)), model(pixels(4)))
     still = make_model("swin_tiny_patch4_window7_224", 1, size=64)  # timm's own default leaves out a tenth
     assert not any("DropPath" in type(each).__name__ for each in still.modules())
-    with pytest.raises(CxrhfError, match="densenet121 has no residual branches to leave out"):
+    with refused(CxrhfError, "--drop-path", "densenet121", got="0.1"):
         make_model("densenet121", 1, size=64, drop_path=0.1)
     make_model("densenet121", 1, size=64, drop_rate=0.1)
-    with pytest.raises(CxrhfError, match="Got: 0 outputs, 2 channels"):
+    with refused(CxrhfError, got="0 outputs and 2 channels"):
         make_model("resnet18", 0, channels=2)
 
 
@@ -164,7 +162,7 @@ def test_checkpointing_changes_nothing_but_memory(name: str) -> None:
 
 
 def test_checkpointing_that_is_not_there_is_said() -> None:
-    with pytest.raises(CxrhfError, match="convit_tiny cannot save memory"):
+    with refused(CxrhfError, "convit_tiny", fix="resnet50"):
         make_model("convit_tiny", 1, checkpointing=True)
 
 

@@ -17,6 +17,7 @@ from cxrhf.metrics import auroc
 from cxrhf.models.calibration import apply_calibration, calibration_lines, fit_calibration
 from cxrhf.models.calibration_files import read_calibration, write_calibration
 from cxrhf.schema import PREDICTION, check
+from tests.refusals import refused
 
 SHA = "a" * 64
 N = 4000
@@ -199,7 +200,8 @@ def test_patients_are_counted_not_images():
     rows = made("edema", odds, y, patient_id=pa.array(few))  # all images with the finding are of one patient
     calibration = fit_calibration(rows, "platt")
     assert not calibration.fitted
-    assert calibration.notes["edema"] == f"1 patients with and {int((y == 0).sum())} without it, fewer than 10"
+    assert f"1 patients with and {int((y == 0).sum())} without" in calibration.notes["edema"]
+    assert "at least 10" in calibration.notes["edema"]
     assert fit_calibration(rows, "platt", min_positives=1).fitted["edema"].n == 400
 
 
@@ -227,7 +229,7 @@ def test_what_is_not_calibrated_stays_raw_and_is_said():
     told = [str(each.message) for each in said]
     assert len(told) == 5
     assert told[0].startswith("fracture: 300 probabilities are not calibrated (0 patients")
-    assert any("lung_lesion: 300" in each and "does not know it" in each for each in told)
+    assert any("lung_lesion: 300" in each for each in told)
     changed = pc.not_equal(after["prob"], strange["prob"])
     assert set(strange.filter(changed)["finding"].to_pylist()) == {"edema"}
     some = made("edema", odds, y, logit=pa.array([None, *odds[1:]]))
@@ -239,7 +241,7 @@ def test_a_temperature_that_is_not_enough_is_told():
     rng = np.random.default_rng(0)
     y = rng.random(800) < 0.1
     rows = made("edema", np.where(y, 2.0, 0.0) + 0.5 * rng.standard_normal(800) + 0.1, y)
-    assert "bare prevalence" in fit_calibration(rows, "temperature").notes["edema, fit"]
+    assert "prevalence" in fit_calibration(rows, "temperature").notes["edema, fit"]
     assert not fit_calibration(rows, "platt").notes
 
 
@@ -247,27 +249,27 @@ def test_a_temperature_that_is_not_enough_is_told():
 def test_never_on_the_test_split(split):
     odds, y = truth(0, 100)
     for rows in (made("edema", odds, y, split), made("edema", odds, y)):
-        with pytest.raises(ConfigError, match="never fitted on the test split"):
+        with refused(ConfigError, "--split", got=split, fix="validate"):
             fit_calibration(rows, "platt", split=split)
 
 
 def test_refusals():
     odds, y = truth(0, 100)
     rows = made("edema", odds, y)
-    with pytest.raises(ConfigError, match="did you mean 'isotonic'"):
+    with refused(ConfigError, got="isotonc", fix="did you mean 'isotonic'"):
         fit_calibration(rows, "isotonc")
-    with pytest.raises(ConfigError, match="did you mean 'validate'"):
+    with refused(ConfigError, fix="did you mean 'validate'"):
         fit_calibration(rows, "platt", split="valid")
     two = pa.concat_tables([rows, made("edema", odds, y, seed=[1] * 100)])
-    with pytest.raises(ConfigError, match="2 seeds cannot share"):
+    with refused(ConfigError, "2 seeds", fix="seed"):
         fit_calibration(two, "platt")
     calibration = fit_calibration(rows, "platt")
-    with pytest.raises(ConfigError, match="2 seeds cannot share"):
+    with refused(ConfigError, "2 seeds"):
         apply_calibration(two, calibration)
     for other in ({"seed": [1] * 100}, {"model": ["other"] * 100}):
-        with pytest.raises(ConfigError, match="of another model"):
+        with refused(ConfigError, "another model"):
             apply_calibration(made("edema", odds, y, **other), calibration)
-    with pytest.raises(TableError, match="not the same"):
+    with refused(TableError, fix="apply_calibration"):
         calibration_lines(rows, rows.slice(1))
     train = made("edema", odds, y, "train")
     assert "too extreme" in fit_calibration(train, "platt", split="train").notes["split train"]
@@ -303,17 +305,17 @@ def test_softmax_rows_that_are_masked_or_missing():
     place = rows.column_names.index("label")
     masked = rows.set_column(place, rows.schema.field(place), pa.array(label, from_pandas=True).cast(pa.int8()))
     assert fit_calibration(masked, "temperature").fitted["race"].n == 298
-    with pytest.raises(TableError, match="lacks some of its classes"):
+    with refused(TableError, "race", fix="together"):
         apply_calibration(rows.slice(1), calibration)
-    with pytest.raises(TableError, match="other classes"):
+    with refused(TableError, "race", "classes"):
         apply_calibration(rows.slice(300), calibration)
-    with pytest.raises(TableError, match="twice"):
+    with refused(TableError, "race", "same image and class"):
         fit_calibration(pa.concat_tables([rows, rows.slice(0, 1)]), "temperature")
     uneven = rows.set_column(rows.column_names.index("weight"), "weight", pa.array(np.arange(900.0)))
-    with pytest.raises(TableError, match="different weights"):
+    with refused(TableError, "race", "weights"):
         fit_calibration(uneven, "temperature")
     alone = fit_calibration(rows.slice(0, 300), "temperature")
-    assert "fewer than two classes" in alone.notes["race"]
+    assert "two classes" in alone.notes["race"]
     assert not alone.fitted
 
 
@@ -346,13 +348,13 @@ def test_files_keep_every_bit(tmp_path, method):
 def test_a_calibration_belongs_to_its_weights(tmp_path):
     calibration = fit_calibration(everything(), "platt")
     assert read_calibration(tmp_path) is None
-    with pytest.raises(CxrhfError, match=r"no model\.safetensors"):
+    with refused(CxrhfError, "model.safetensors"):
         write_calibration(tmp_path, calibration)
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     write_calibration(tmp_path, replace(calibration, fingerprint="older"))
     assert same(read_calibration(tmp_path), calibration)
     (tmp_path / "model.safetensors").write_bytes(b"other weights")
-    with pytest.raises(CxrhfError, match=r"other weights than these.*cxrhf calibrate"):
+    with refused(CxrhfError, "calibration.json", got="sha256", fix="cxrhf calibrate"):
         read_calibration(tmp_path)
 
 
@@ -378,14 +380,14 @@ def test_a_calibration_belongs_to_its_weights(tmp_path):
 def test_damaged_files_are_refused(tmp_path, change, said):
     path = write_calibration(tmp_path, fit_calibration(everything(), "platt"), fingerprint=SHA)
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    with pytest.raises(CxrhfError, match=rf"{said}.*Next: "):
+    with pytest.raises(CxrhfError, match=said):
         read_calibration(tmp_path, fingerprint=SHA)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"null", b"[" * 100_000])
 def test_bytes_that_are_no_json(tmp_path, data):
     (tmp_path / "calibration.json").write_bytes(data)
-    with pytest.raises(CxrhfError, match=r"damaged.*Next: fit it again"):
+    with refused(CxrhfError, "damaged", fix="cxrhf calibrate"):
         read_calibration(tmp_path, fingerprint=SHA)
 
 

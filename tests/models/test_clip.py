@@ -32,6 +32,7 @@ from cxrhf.models.clip_open import _published, _shorter
 from tests.encode.test_download import Hub
 from tests.encode.tiny import save_tiny
 from tests.models.clip_tiny import SAVED, SIDE, TEXTS, films, save_biomed_like, save_clip, save_open_clip, seen_by
+from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = tuple(SAVED)
@@ -130,13 +131,13 @@ def test_long_prompts_are_not_cut(loaded: dict[str, Clip], kind: str) -> None:
     clip = loaded[kind]
     fits = " ".join(["edema"] * 3)
     assert len(clip.text_features([fits])) == 1
-    with pytest.raises(ConfigError, match=rf"a prompt has \d+ tokens, {clip.name} reads {clip.context}"):
+    with refused(ConfigError, f"at most the {clip.context} tokens that {clip.name} reads", fix="shorten the prompt"):
         clip.text_features([fits, " ".join(["edema"] * 200)])
 
 
 def test_pictures_must_be_grey(loaded: dict[str, Clip]) -> None:
     for bad in (np.zeros((4, 4), np.float32), np.zeros((4, 4, 3), np.uint8), np.zeros((0, 4), np.uint8)):
-        with pytest.raises(CxrhfError, match="not a table of grey levels"):
+        with refused(CxrhfError, "uint8", got=str(bad.shape)):
             seen_by(loaded["clip"], [bad])
     turned = films(1)[0].T  # not contiguous
     assert seen_by(loaded["clip"], [turned]).shape == (1, loaded["clip"].dim)
@@ -168,22 +169,20 @@ def test_names(folders: dict[str, Path], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "facts"),
     [
-        ("biomedclp", "no such model. Got: biomedclp. Allowed: biomedclip, ORG/NAME"),
-        ("biomedclp", "did you mean 'biomedclip'?"),
-        ("", "no such model"),
-        ("hf-hub:one", "Allowed: hf-hub:ORG/NAME"),
-        ("open_clip:ViT-B-32", "open_clip: needs weights on this machine"),
-        ("open_clip:ViT-B-32@none.safetensors", "no such file or folder of weights. Got: none.safetensors"),
-        (f"open_clip:ViT-B-32@{__file__}", "not a file of weights. Got: test_clip.py"),
-        (__file__, "is a file"),
+        ("biomedclp", ("biomedclip, ORG/NAME", "did you mean 'biomedclip'?")),
+        ("", ("--model", "biomedclip")),
+        ("hf-hub:one", ("--model", "hf-hub:ORG/NAME")),
+        ("open_clip:ViT-B-32", ("--model", "open_clip:ARCH@WEIGHTS")),
+        ("open_clip:ViT-B-32@none.safetensors", ("none.safetensors does not exist",)),
+        (f"open_clip:ViT-B-32@{__file__}", ("test_clip.py", ".safetensors")),
+        (__file__, ("test_clip.py", "a folder")),
     ],
 )
-def test_bad_names(name: str, said: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+def test_bad_names(name: str, facts: tuple[str, ...]) -> None:
+    with refused(ConfigError, *facts):
         load_clip(name, "cpu")
-    assert said in str(raised.value)
 
 
 def test_an_architecture_with_a_weights_file(folders: dict[str, Path], loaded: dict[str, Clip], tmp_path: Path) -> None:
@@ -201,9 +200,9 @@ def test_an_architecture_with_a_weights_file(folders: dict[str, Path], loaded: d
     torch.save({"state_dict": load_file(file)}, tmp_path / "mine.pt")
     again = load_clip(f"open_clip:cxrhf-tiny@{tmp_path / 'mine.pt'}", "cpu")
     np.testing.assert_array_equal(seen_by(again, films(2)), seen_by(clip, films(2)))
-    with pytest.raises(CxrhfError, match="several files of weights"):
+    with refused(CxrhfError, got="mine.pt", fix="open_clip:ARCH@WEIGHTS_FILE"):
         load_clip(f"open_clip:cxrhf-tiny@{tmp_path}", "cpu")
-    with pytest.raises(ConfigError, match=r"no such architecture\. Got: cxrhf-tony\. Next: did you mean 'cxrhf-tiny'"):
+    with refused(ConfigError, got="cxrhf-tony", fix="did you mean 'cxrhf-tiny'"):
         load_clip(f"open_clip:cxrhf-tony@{file}", "cpu")
 
 
@@ -211,7 +210,7 @@ def test_scaling_of_pictures_for_bare_weights() -> None:
     assert _published("ViT-B-16-SigLIP") == {
         "mean": (0.5,) * 3, "std": (0.5,) * 3, "interpolation": "bicubic", "resize_mode": "squash",
     }  # fmt: skip
-    with pytest.warns(CxrhfWarning, match="scaled in different ways"):
+    with pytest.warns(CxrhfWarning, match=r"ViT-L-14.*open_clip_config\.json"):
         _published("ViT-L-14")
     assert _published("no-such") == {}
 
@@ -251,7 +250,7 @@ def test_weights_that_lack_a_part_are_refused(folders: dict[str, Path], tmp_path
     weights = load_file(safe)
     del weights[part]
     save_file(weights, safe, metadata={"format": "pt"})
-    with pytest.raises(CxrhfError, match=r"lack 1 parts|Missing key|Error\(s\) in loading"):
+    with pytest.raises(CxrhfError, match=r"lack 1 of|Missing key|Error\(s\) in loading"):
         load_clip(str(folder), "cpu")
 
 
@@ -260,13 +259,13 @@ def test_vectors_without_direction_are_refused(folders: dict[str, Path], tmp_pat
     weights = load_file(folder / "model.safetensors")
     weights["visual_projection.weight"][:] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(CxrhfError, match="gave vectors without a direction"):
+    with refused(CxrhfError, "not finite", fix="download"):
         seen_by(load_clip(str(folder), "cpu"), films(1))
 
 
 def test_other_models_and_code_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
     bert = save_tiny("bert", tmp_path / "bert")
-    with pytest.raises(CxrhfError, match=r"the model bert \(bert\) is not a CLIP-style model"):
+    with refused(CxrhfError, "the model bert", "CLIP-style", got="bert"):
         load_clip(str(bert), "cpu")
     own = copied(folders["clip"], tmp_path)
     config = json.loads((own / "config.json").read_text())
@@ -300,18 +299,18 @@ def test_incomplete_folders(folders: dict[str, Path], tmp_path: Path) -> None:
     config = json.loads((folder / "open_clip_config.json").read_text())
     config["model_cfg"]["vision_cfg"] = {"timm_model_name": "hf-hub:org/tower", "image_size": SIDE}
     (folder / "open_clip_config.json").write_text(json.dumps(config))
-    with pytest.raises(CxrhfError, match="described elsewhere"):
+    with refused(CxrhfError, "image tower", got="hf-hub:org/tower"):
         load_clip(str(folder), "cpu")
     (folder / "open_clip_model.safetensors").unlink()
-    with pytest.raises(CxrhfError, match="has no weights"):
+    with refused(CxrhfError, got="no weights"):
         load_clip(str(folder), "cpu")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CxrhfError, match=r"has no config\.json"):
+    with refused(CxrhfError, "config.json"):
         load_clip(str(tmp_path / "empty"), "cpu")
-    with pytest.raises(CxrhfError, match=r"has no weights"):
+    with refused(CxrhfError, got="no weights"):
         load_clip(f"open_clip:{tmp_path / 'empty'}", "cpu")
     shutil.copy(folders["open_clip"] / "open_clip_model.safetensors", tmp_path / "empty")
-    with pytest.raises(CxrhfError, match=r"has no open_clip_config\.json"):
+    with refused(CxrhfError, "open_clip_config.json"):
         load_clip(f"open_clip:{tmp_path / 'empty'}", "cpu")
     without = copied(folders["clip"], tmp_path)
     (without / "processor_config.json").unlink()
@@ -428,11 +427,11 @@ def test_models_are_fetched_without_code_then_kept(
     np.testing.assert_array_equal(
         load_clip(old, "cpu").text_features(TEXTS[:2]), loaded["clip"].text_features(TEXTS[:2])
     )
-    assert "org/bare is not complete on the Hub. Got: none of processor_config.json" in bare
-    assert "has no config.json on the Hub. Next: --model hf-hub:org/like" in not_one
-    assert "has no open_clip_config.json on the Hub. Next: --model org/clip" in not_other
-    assert "org/like has no config.json on the Hub. Next: check its id" in no_tower
-    assert "only to those who accept its conditions" in gated
+    assert "org/bare is incomplete: got no processor_config.json" in bare
+    assert "has no config.json. Pass --model hf-hub:org/like" in not_one
+    assert "has no open_clip_config.json. Pass --model org/clip" in not_other
+    assert "org/like has no config.json. Check the id" in no_tower
+    assert "is gated" in gated
     assert "the Hub has no model org/none" in none
     assert not any(path.endswith(".py") for path in asked)
     # By their ids out of the cache, the text tower and its tokenizer from the other model.

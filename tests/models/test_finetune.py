@@ -24,6 +24,7 @@ from cxrhf.models.vlm_batches import question_batch
 from cxrhf.models.vlm_examples import Examples, LengthPlan, make_examples, read_examples
 from cxrhf.models.vlm_lora import add_lora
 from cxrhf.models.vlm_tiny import tiny_qwen3_vl
+from tests.refusals import refused
 
 SIDE, PROMPT = 32, "Write."
 PARTS = ("The lungs are clear.", "There is cardiomegaly.", "No pleural effusion.", "A chest drain is in place.")
@@ -159,7 +160,7 @@ def test_a_stopped_training_goes_on_to_the_same_bits(dropout: float, tiny: Path,
         trained(tiny, tmp_path / "cut", config, kill)
     told: list[str] = []
     _, done = trained(tiny, tmp_path / "cut", config, told.append)
-    assert any("going on after step 4 of 12" in line for line in told)
+    assert any("after step 4 of 12" in line for line in told)
     assert done.facts == whole.facts
     assert all(torch.equal(done.tensors[name], each) for name, each in whole.tensors.items())
     assert (tmp_path / "cut/history.jsonl").read_bytes() == (tmp_path / "whole/history.jsonl").read_bytes()
@@ -184,7 +185,7 @@ def test_a_loss_that_is_no_number_ends_it(tiny: Path, tmp_path: Path, monkeypatc
         "cxrhf.models.finetune.answer_loss",
         lambda model, inputs: answer_loss(model, inputs) * (float("nan") if next(calls) > 5 else 1),
     )
-    with pytest.raises(CxrhfError, match=r"no number at step 6.*step-00000004 is intact.*--learning-rate"):
+    with refused(CxrhfError, "step 6", "step-00000004 is intact", fix="--learning-rate"):
         trained(tiny, tmp_path)
     assert max(each.name for each in (tmp_path / "checkpoints").iterdir()) == "step-00000004"
 
@@ -226,9 +227,9 @@ def test_examples_know_their_lengths_and_cuts(tiny: Path) -> None:
 
 def test_what_is_refused(tiny: Path, tmp_path: Path) -> None:
     for kind in ("DistributedType.FSDP", "DistributedType.DEEPSPEED"):
-        with pytest.raises(CxrhfError, match="whole frozen model in each process"):
+        with refused(CxrhfError, got=kind.partition(".")[2], fix="accelerate launch"):
             whole_weights(SimpleNamespace(distributed_type=kind))
-    with pytest.raises(ConfigError, match="too few images"):
+    with refused(ConfigError, "--batch-size", fix="--accumulate"):
         trained(tiny, tmp_path, replace(BASE, batch_size=30, accumulate=30))
     broken = examples(load_vlm(str(tiny), size=SIDE), 4)
 
@@ -239,7 +240,7 @@ def test_what_is_refused(tiny: Path, tmp_path: Path) -> None:
         def __getitem__(self, row: int) -> Any:
             raise CxrhfError("torn")
 
-    with pytest.raises(CxrhfError, match="picture of row 3 cannot be read"):
+    with refused(CxrhfError, "row 3", "torn"):
         next(
             read_examples(load_vlm(str(tiny), size=SIDE), replace(broken, pictures=Torn()), [np.array([2])], workers=0)
         )
@@ -248,12 +249,12 @@ def test_what_is_refused(tiny: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"female": 1.2}, "female is out of range"),
-        ({"views": "side"}, "views: not known"),
-        ({"keep": "first"}, "keep: not known"),
+        ({"female": 1.2}, "female"),
+        ({"views": "side"}, "views"),
+        ({"keep": "first"}, "keep"),
         ({"lora_rank": 0}, "lora_rank"),
-        ({"model": " "}, "model is empty"),
-        ({"train_split": "validate"}, "are the same"),
+        ({"model": " "}, "model"),
+        ({"train_split": "validate"}, "validate"),
         ({"schedule": "cosin"}, "cosine"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from cxrhf.errors import ConfigError, TableError
 from cxrhf.models.images import Images, chosen, fewer, unique_ids
 from tests.models.tiny import Drawn, images
+from tests.refusals import refused
 
 
 def test_parts_keep_rows_and_pictures_together() -> None:
@@ -31,17 +32,16 @@ def test_unknown_values_never_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("only", "said"),
+    ("only", "facts"),
     [
-        ("sex=X", "no image has sex 'X'. Allowed: F, M"),
-        ("age=100-120", "no image is left"),
-        ("race=whit", "did you mean 'White'?"),
+        ("sex=X", ("--only sex=X", "F, M")),
+        ("age=100-120", ("--only age=100-120",)),
+        ("race=whit", ("did you mean 'White'?",)),
     ],
 )
-def test_conditions_that_nobody_meets(only: str, said: str) -> None:
-    with pytest.raises(ConfigError) as error:
+def test_conditions_that_nobody_meets(only: str, facts: tuple[str, ...]) -> None:
+    with refused(ConfigError, *facts):
         chosen(images(30), [only])
-    assert said in str(error.value)
 
 
 def test_fewer_takes_whole_patients() -> None:
@@ -53,14 +53,14 @@ def test_fewer_takes_whole_patients() -> None:
     assert fewer(whole, 20, seed=1).ids == some.ids
     assert fewer(whole, 20, seed=2).ids != some.ids
     assert fewer(whole, 500, seed=1) is whole
-    with pytest.raises(ConfigError, match="smaller than any patient"):
+    with refused(ConfigError, "--max-images", got="2"):
         fewer(whole, 2, seed=1)
 
 
 def test_ids_must_be_unique() -> None:
     whole = images(6)
     unique_ids(whole)
-    with pytest.raises(TableError, match="1 images have the id of another"):
+    with refused(TableError, "1 images"):
         unique_ids(whole.take(np.array([0, 1, 1])))
-    with pytest.raises(TableError, match="differ"):
+    with refused(TableError, got="6 and 2"):
         Images(whole.table, Drawn(np.zeros((2, 4, 4), dtype=np.uint8)))

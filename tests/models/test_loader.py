@@ -11,6 +11,7 @@ from cxrhf.models.augment import Augment
 from cxrhf.models.images import Images
 from cxrhf.models.loader import Plan, looking, n_workers, open_squares, read_batches
 from tests.models.tiny import LOOK, images
+from tests.refusals import refused
 
 IDS = [f"image{k}" for k in range(50)]
 TURN = Augment(flip=0.5, rotation=10)
@@ -68,7 +69,7 @@ def test_pieces_and_processes_share_a_batch(pieces: int, processes: int) -> None
 
 
 def test_too_few_images_for_the_pieces() -> None:
-    with pytest.raises(ConfigError, match="too few images for its pieces"):
+    with refused(ConfigError, "--batch-size", got="3 for 2 pieces in 2 processes"):
         Plan(IDS, 0, batch_size=3, pieces=2, processes=2)
 
 
@@ -112,14 +113,12 @@ class Broken:
 def test_a_bad_picture_is_named_without_its_id(workers: int) -> None:
     broken = Images(images(9).table, Broken())
     squares = open_squares(broken, LOOK, memory=0, progress=quiet)
-    with pytest.raises(CxrhfError) as error:
+    with refused(CxrhfError, "row 6", "test-00000-of-00001.parquet", "Build the dataset again") as refusal:
         list(read_batches(looking(9, 4), squares, workers=workers))
-    said = str(error.value)
-    assert "the picture of row 6 cannot be read: test-00000-of-00001.parquet" in said
-    assert "Next: build the dataset again" in said
+    said = str(refusal.error)
     assert "train5" not in said
     assert "\n" not in said
-    with pytest.raises(TableError, match="row 6"):
+    with refused(TableError, "row 6"):
         open_squares(broken, LOOK, memory=1, progress=quiet)
 
 
@@ -134,5 +133,5 @@ def test_who_reads() -> None:
 
 def test_reading_tells_how_far_it_is() -> None:
     said: list[str] = []
-    open_squares(images(6), LOOK, memory=1, progress=said.append, what="training pictures")
-    assert said == ["reading training pictures: 6 of 6"]
+    open_squares(images(6), LOOK, memory=1, progress=said.append, what="training images")
+    assert said == ["reading training images: 6 of 6"]

@@ -23,6 +23,7 @@ from cxrhf.models.pictures import Look, look_facts, numbers_of, square
 from cxrhf.models.saved import load_saved, read_about, save_model
 from cxrhf.models.tensor_files import write_tensors
 from cxrhf.report.card_load import load_lines
+from tests.refusals import refused
 from tests.thinned import thinned
 
 BACKBONES = ("densenet121", "resnet18", "vit_tiny_patch16_224", "convnext_atto", "tf_efficientnet_lite0")
@@ -135,7 +136,7 @@ def test_every_kind_of_tensor_is_written(tmp_path: Path) -> None:
     read = load_file(tmp_path / "a.safetensors")
     assert set(read) == set(given)
     assert all(torch.equal(read[name], each) and read[name].dtype == each.dtype for name, each in given.items())
-    with pytest.raises(CxrhfError, match=r"wave cannot be written. Got: torch.complex64"):
+    with refused(CxrhfError, "wave", got="torch.complex64"):
         write_tensors(tmp_path / "b.safetensors", {"wave": torch.zeros(2, dtype=torch.complex64)})
 
 
@@ -203,7 +204,7 @@ def test_what_is_in_the_way_stays(tmp_path: Path) -> None:
     model = made("mobilenetv3_small_050", 2, 3)
     (tmp_path / "theses").mkdir()
     (tmp_path / "theses" / "mine.tex").write_text("years")
-    with pytest.raises(RunError, match="theses is in the way: it holds no saved network"):
+    with refused(RunError, "theses is in the way"):
         saved(tmp_path / "theses", model, "mobilenetv3_small_050")
     assert (tmp_path / "theses" / "mine.tex").read_text() == "years"
     (tmp_path / "file").write_text("")
@@ -214,11 +215,11 @@ def test_what_is_in_the_way_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"outputs": ["a"]}, "1 different names for 2 outputs"),
-        ({"outputs": ["a", "a"]}, "1 different names for 2 outputs"),
-        ({"look_facts": {"size": 64}}, "not said: no fit, channels, mean, std"),
-        ({"about": {"backbone": "x", "look": 1}}, "has its own backbone, look"),
-        ({"backbone": "resnet18"}, r"weights of this resnet18 do not fit. Got: \d+ missing .*of this network"),
+        ({"outputs": ["a"]}, "1 distinct names for 2 outputs"),
+        ({"outputs": ["a", "a"]}, "1 distinct names for 2 outputs"),
+        ({"look_facts": {"size": 64}}, "fit, channels, mean, std"),
+        ({"about": {"backbone": "x", "look": 1}}, "cxrhf.json.*backbone, look"),
+        ({"backbone": "resnet18"}, r"this resnet18 .*\d+ missing .*unexpected"),
     ],
 )
 def test_networks_that_cannot_be_saved(given: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_networks_that_cannot_be_saved(given: dict[str, Any], said: str, tmp_pat
 
 
 def test_a_vit_is_saved_with_the_size_it_was_made_for(tmp_path: Path) -> None:
-    with pytest.raises(CxrhfError, match="made for pictures of another size"):
+    with refused(CxrhfError, "image size", got="64"):
         saved(tmp_path / "a", made("vit_tiny_patch16_224", 1, 3), "vit_tiny_patch16_224", size=64)
 
 
@@ -251,41 +252,41 @@ def cut(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "facts"),
     [
-        (flip, "model.safetensors was damaged or changed.*Next: copy the whole folder again.*cxrhf train BUILD"),
-        (cut, "model.safetensors was damaged or changed"),
-        (lambda at: (at / "model.safetensors").unlink(), "has no model.safetensors"),
-        (lambda at: (at / "config.json").unlink(), "has no config.json"),
-        (lambda at: (at / "cxrhf.json").unlink(), "holds no network that cxrhf saved.*RUN/models/seed-0"),
-        (lambda at: (at / "cxrhf.json").write_text("{"), r"cxrhf.json is damaged"),
-        (lambda at: (at / "config.json").write_bytes(b"\xff\xfe"), "config.json is damaged"),
-        (lambda at: (at / "config.json").write_text("[]"), "config.json is damaged"),
-        (lambda at: change(at, "cxrhf.json", format=9), "newer cxrhf.*pip install --upgrade cxrhf"),
-        (lambda at: change(at, "cxrhf.json", look={"size": "64"}), "does not hold what it should"),
-        (lambda at: change(at, "cxrhf.json", outputs=[]), "does not hold what it should"),
-        (lambda at: change(at, "config.json", architecture="resnet18"), "does not fit cxrhf.json. Got: resnet18"),
-        (lambda at: change(at, "config.json", label_names=["a", "b", "c"]), "config.json does not fit cxrhf.json"),
-        (lambda at: change(at, "config.json", model_args=7), "config.json does not fit cxrhf.json"),
+        (flip, ("model.safetensors", "copy the whole folder again", "cxrhf train BUILD")),
+        (cut, ("model.safetensors", "copy the whole folder again")),
+        (lambda at: (at / "model.safetensors").unlink(), ("has no model.safetensors",)),
+        (lambda at: (at / "config.json").unlink(), ("has no config.json",)),
+        (lambda at: (at / "cxrhf.json").unlink(), ("has no cxrhf.json", "RUN/models/seed-0")),
+        (lambda at: (at / "cxrhf.json").write_text("{"), ("cxrhf.json is damaged",)),
+        (lambda at: (at / "config.json").write_bytes(b"\xff\xfe"), ("config.json is damaged",)),
+        (lambda at: (at / "config.json").write_text("[]"), ("config.json is damaged",)),
+        (lambda at: change(at, "cxrhf.json", format=9), ("newer", "pip install --upgrade cxrhf")),
+        (lambda at: change(at, "cxrhf.json", look={"size": "64"}), ("cxrhf.json is damaged", "look")),
+        (lambda at: change(at, "cxrhf.json", outputs=[]), ("cxrhf.json is damaged", "outputs")),
+        (lambda at: change(at, "config.json", architecture="resnet18"), ("config.json", "cxrhf.json", "resnet18")),
+        (lambda at: change(at, "config.json", label_names=["a", "b", "c"]), ("config.json", "3 outputs")),
+        (lambda at: change(at, "config.json", model_args=7), ("config.json", "cxrhf.json")),
     ],
 )  # fmt: skip
-def test_damage_is_said(damage: Any, said: str, copied: Path) -> None:
+def test_damage_is_said(damage: Any, facts: tuple[str, ...], copied: Path) -> None:
     damage(copied)
-    with pytest.raises(RunError, match=said):
+    with refused(RunError, *facts):
         load_saved(copied)
 
 
 @pytest.mark.parametrize(
-    ("backbone", "said"),
+    ("backbone", "fact", "fix"),
     [
-        ("resnet26", r"weights of .*copied do not fit. Got: \d+ missing \(.*\); \d+ not of this network \("),
-        ("mobilenetv3_huge_999", r"cannot be made: timm has no such network.*pip install timm=="),
+        ("resnet26", " unexpected (", "copy the whole folder"),
+        ("mobilenetv3_huge", "huge", "pip install timm=="),
     ],
 )
-def test_weights_of_another_network_are_said(backbone: str, said: str, copied: Path) -> None:
+def test_weights_of_another_network_are_said(backbone: str, fact: str, fix: str, copied: Path) -> None:
     change(copied, "cxrhf.json", backbone=backbone)
     change(copied, "config.json", architecture=backbone)
-    with pytest.raises(CxrhfError, match=said):
+    with refused(CxrhfError, fact, fix=fix):
         load_saved(copied)
 
 
@@ -318,9 +319,8 @@ def test_a_record_of_other_kinds_is_refused(changes: dict[str, Any], said: str, 
     for name, value in changes.items():
         about[name] = {**about[name], **value} if name == "look" else value
     path.write_text(json.dumps(about))
-    with pytest.raises(RunError, match=r"does not hold what it should") as caught:
+    with refused(RunError, "cxrhf.json is damaged", said):
         load_saved(copied)
-    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("backbone", ["vit_giant_patch14_224", "eva02_enormous_patch14_clip_224"])
@@ -338,7 +338,7 @@ def test_a_network_is_compared_before_it_is_made(backbone: str, copied: Path, mo
     for name, key in (("cxrhf.json", "backbone"), ("config.json", "architecture")):
         values = json.loads((copied / name).read_text())
         (copied / name).write_text(json.dumps({**values, key: backbone, "model_args": {}}))
-    with pytest.raises(CxrhfError, match=r"do not fit.*missing"):
+    with pytest.raises(CxrhfError, match=r"\d+ missing"):
         load_saved(copied)
     assert devices == ["meta"]
 

@@ -18,6 +18,7 @@ from cxrhf.models.vlm_pictures import rgb
 from cxrhf.models.vlm_prompts import DEFAULT_PROMPT, prompt_for, report_of
 from cxrhf.models.vlm_tiny import tiny_qwen3_vl
 from tests.models.tiny_vlms import KINDS, llava
+from tests.refusals import refused
 
 TEXTS = ["The lungs are clear. No acute cardiopulmonary process.", "There is cardiomegaly. No pleural effusion."]
 SIDE = 64
@@ -55,10 +56,10 @@ def test_prompts() -> None:
     said = prompt_for("{age} {sex} {view} {indication} {comparison} {{x}}", row)
     assert said == "61 F PA cough not given {x}"
     assert prompt_for(DEFAULT_PROMPT, row) == DEFAULT_PROMPT
-    with pytest.raises(ConfigError, match=r"no such field.*\{indicaton\}.*indication"):
+    with refused(ConfigError, "--prompt", "{indication}", got="{indicaton}"):
         prompt_for("{indicaton}", row)
     for broken in ("{age", "{age.real}", "{0}", "", "{}"):
-        with pytest.raises(ConfigError, match="prompt"):
+        with refused(ConfigError, "--prompt"):
             prompt_for(broken, row)
 
 
@@ -71,7 +72,7 @@ def test_pictures_of_any_form_become_the_same_square() -> None:
     assert all((each == made[0]).all() for each in made)
     assert (made[0][..., 0] == made[0][..., 2]).all()
     for bad in (np.zeros((3, 4, 5), np.uint8), np.zeros((0, 4), np.uint8)):
-        with pytest.raises(CxrhfError, match="picture"):
+        with refused(CxrhfError, got=str(bad.shape)):
             rgb(bad, SIDE)
 
 
@@ -90,7 +91,7 @@ def test_questions_stand_on_the_right_edge(vlm: Vlm) -> None:
     alone = question_batch(vlm, [film(1)], prompts[:1])["input_ids"][0]
     assert made["input_ids"][0, -len(alone) :].tolist() == alone.tolist()
     assert question_lengths(vlm, prompts) == made["attention_mask"].sum(dim=1).tolist()
-    with pytest.raises(CxrhfError, match="one prompt a picture"):
+    with refused(CxrhfError, "one prompt per image", got="1 images"):
         question_batch(vlm, [film(1)], prompts)
 
 
@@ -169,7 +170,7 @@ def test_long_answers_are_cut_counted_and_not_ended(vlm: Vlm) -> None:
     assert int((made.inputs["labels"][0] != IGNORED).sum()) == 5
     assert vlm.tokenizer.eos_token_id not in made.inputs["labels"][0].tolist()
     assert vlm.tokenizer.eos_token_id in made.inputs["labels"][1].tolist()
-    with pytest.raises(ConfigError, match=r"no room for an answer.*--max-length"):
+    with refused(ConfigError, "--max-length", got="20", fix="--max-length"):
         answer_batch(vlm, [film(1)], ["Write."], ["No."], 20)
 
 
@@ -178,7 +179,7 @@ def test_the_same_texts_and_seed_give_the_same_tiny_model(tiny: Path, tmp_path: 
     other = tiny_qwen3_vl(tmp_path / "other", TEXTS, hidden=32, vision_hidden=32, seed=1)
     read = lambda folder: (folder / "model.safetensors").read_bytes()  # noqa: E731
     assert read(again) == read(tiny) != read(other)
-    with pytest.raises(ConfigError, match="multiples of the heads"):
+    with refused(ConfigError, "multiples of the heads", got="33"):
         tiny_qwen3_vl(tmp_path / "odd", TEXTS, hidden=33)
 
 
@@ -188,14 +189,14 @@ def test_names_that_are_no_model(tiny: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     with pytest.raises(CxrhfError, match=r"nobody/no-model is not on this machine.*HF_HUB_OFFLINE.*hf download"):
         load_vlm("nobody/no-model")
-    with pytest.raises(ConfigError, match="no such vision-language model"):
+    with refused(ConfigError, "--model", got="no such name!"):
         load_vlm("no such name!")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CxrhfError, match=r"without config\.json"):
+    with refused(CxrhfError, got="config.json"):
         load_vlm(str(tmp_path / "empty"))
-    with pytest.raises(ConfigError, match="no such adapter"):
+    with refused(ConfigError, "--adapter", got="empty"):
         load_vlm(str(tiny), adapter=tmp_path / "empty")
-    with pytest.raises(ConfigError, match="precision"):
+    with refused(ConfigError, "--precision", got="int7"):
         load_vlm(str(tiny), precision="int7")
 
 
@@ -206,7 +207,7 @@ def test_models_that_cannot_be_read(tiny: Path, tmp_path: Path) -> None:
     bare = changed("bare")
     (bare / "model.safetensors").unlink()
     (bare / "pytorch_model.bin").write_bytes(b"x")
-    with pytest.raises(CxrhfError, match=r"no safetensors weights.*never read"):
+    with refused(CxrhfError, "bare", "safetensors"):
         load_vlm(str(bare))
     torn = changed("torn")
     (torn / "model.safetensors").write_bytes((tiny / "model.safetensors").read_bytes()[:-100])
@@ -219,12 +220,12 @@ def test_models_that_cannot_be_read(tiny: Path, tmp_path: Path) -> None:
     other = changed("other")
     config = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps({**config, "model_type": "bert"}))
-    with pytest.raises(CxrhfError, match="does not answer to a picture"):
+    with refused(CxrhfError, "image-text-to-text", got="bert"):
         load_vlm(str(other))
     lacking = changed("lacking")
     config["text_config"]["num_hidden_layers"] = 3
     (lacking / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CxrhfError, match="which would be random"):
+    with refused(CxrhfError, "lacking", "language_model.layers.2"):
         load_vlm(str(lacking))
 
 
@@ -235,5 +236,5 @@ def test_four_bits_need_their_package(tiny: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *a: None if name == "bitsandbytes" else usual(name, *a)
     )
-    with pytest.raises(CxrhfError, match="pip install bitsandbytes"):
+    with refused(CxrhfError, "--four-bit", fix="pip install bitsandbytes"):
         load_vlm(str(tiny), four_bit=True)

@@ -25,6 +25,7 @@ from cxrhf.models.vlm_lora import (
 from cxrhf.models.vlm_tiny import tiny_qwen3_vl
 from tests.models.test_vlm import SIDE, TEXTS, film
 from tests.models.tiny_vlms import llava
+from tests.refusals import refused
 
 SETTINGS: dict[str, Any] = {
     "rank": 4, "alpha": 8, "dropout": 0.0, "embeddings": False, "four_bit": False, "seed": 0,
@@ -120,11 +121,11 @@ def test_an_adapter_for_another_base_is_refused(tiny: Path, tmp_path: Path) -> N
     other = tiny_qwen3_vl(tmp_path / "other", TEXTS, hidden=32, vision_hidden=32, seed=1)
     wide = tiny_qwen3_vl(tmp_path / "wide", TEXTS, hidden=64, vision_hidden=32)
     for base, what in (
-        (other, "the same shapes with other weights"),
-        (wide, "layers of other shapes"),
-        (llava(tmp_path / "llava"), "LlavaForConditionalGeneration, trained on Qwen3VL"),
+        (other, "other weights"),
+        (wide, "other shapes"),
+        (llava(tmp_path / "llava"), "LlavaForConditionalGeneration"),
     ):
-        with pytest.raises(CxrhfError, match=f"mine was trained on another model than {base.name}.*{what}"):
+        with refused(CxrhfError, "mine", base.name, what):
             load_vlm(str(base), adapter=adapter)
 
 
@@ -135,19 +136,19 @@ def test_an_adapter_of_others_is_tried_for_shape(tiny: Path, tmp_path: Path) -> 
     wide = tiny_qwen3_vl(tmp_path / "wide", TEXTS, hidden=64, vision_hidden=32)
     deep = tiny_qwen3_vl(tmp_path / "short", TEXTS, hidden=32, vision_hidden=32, layers=1)
     for base in (wide, deep, llava(tmp_path / "llava")):
-        with pytest.raises(CxrhfError, match="does not fit onto the model"):
+        with refused(CxrhfError, "does not match the model"):
             load_vlm(str(base), adapter=adapter)
 
 
 def test_damaged_adapters(tiny: Path, tmp_path: Path) -> None:
     adapter = written(tmp_path / "run" / "adapter", tiny)
     assert str(tiny) not in (adapter / "cxrhf.json").read_text(), "no path outside the working folder"
-    with pytest.raises(CxrhfError, match=r"trained on is not found.*tiny.*--adapter"):
+    with refused(CxrhfError, "mine", got="tiny", fix="--adapter"):
         load_vlm(str(tmp_path / "run"))
     (tmp_path / "tiny").symlink_to(tiny)
     assert load_vlm(str(tmp_path / "run")).about["name"] == "mine"  # its base lies near the run
     (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
-    with pytest.raises(CxrhfError, match=r"no adapter_model\.safetensors.*never read"):
+    with refused(CxrhfError, "adapter_model.safetensors", fix="copy"):
         load_vlm(str(tiny), adapter=adapter)
     (adapter / "adapter_config.json").write_text("{")
     with pytest.raises(CxrhfError, match="damaged"):

@@ -22,6 +22,7 @@ from cxrhf.models.backbone import last_layer, make_model
 from cxrhf.models.pictures import Look, look_facts
 from cxrhf.models.saved import save_model
 from cxrhf.models.weights import check_start, expected_pixels, load_weights
+from tests.refusals import refused
 from tests.thinned import thinned
 
 SMALL = "mobilenetv3_small_050"
@@ -69,7 +70,7 @@ def below(model: nn.Module, given: torch.Tensor) -> torch.Tensor:
 
 def test_random_loads_nothing() -> None:
     model, twin = make_model(SMALL, 1), make_model(SMALL, 1)
-    assert load_weights(model, "random", backbone=SMALL, channels=3) == "Random weights: nothing was loaded."
+    assert load_weights(model, "random", backbone=SMALL, channels=3).startswith("Random weights")
     assert all(torch.equal(one, other) for one, other in zip(model.parameters(), twin.parameters(), strict=True))
     assert expected_pixels("random", SMALL) is None
 
@@ -117,7 +118,7 @@ def test_the_package_knows_photographs() -> None:
 def test_the_plain_variant_is_told_that_it_fits_less_well() -> None:
     model = make_model("efficientnet_lite0", 1, channels=1)
     said = load_weights(model, "imagenet", backbone="efficientnet_lite0", channels=1)
-    assert "made for tf_efficientnet_lite0 and fit it better" in said
+    assert "tf_efficientnet_lite0" in said
     assert "the first layer summed to one channel" in said
     assert expected_pixels("imagenet", "efficientnet_lite0") == "half"
     assert expected_pixels("imagenet", "efficientnet_lite0.ra_in1k") == "imagenet"  # timm's own weights, of the Hub
@@ -156,7 +157,7 @@ def test_a_run_a_folder_and_a_file_of_ours_are_the_same_start(tmp_path: Path) ->
         assert str(tmp_path) not in said
     assert [expected_pixels(str(each), SMALL) for each in (tmp_path / "run", folder, file)] == ["xrv", "xrv", None]
     kept(tmp_path / "run" / "models" / "seed-1", source)
-    with pytest.raises(ConfigError, match=r"run holds 2 networks. Next: name one: .*seed-0"):
+    with refused(ConfigError, "2 networks", fix="seed-0"):
         load_weights(make_model(SMALL, 1), str(tmp_path / "run"), backbone=SMALL, channels=3)
 
 
@@ -192,7 +193,7 @@ def test_one_channel_weights_stay_with_one_channel(tmp_path: Path) -> None:
     said = load_weights(model, str(folder), backbone=SMALL, channels=1)
     assert "summed" not in said
     assert torch.equal(below(model, pixels(channels=1)), below(source, pixels(channels=1)))
-    with pytest.raises(ConfigError, match=r"read one channel. Next: --channels 1"):
+    with refused(ConfigError, "one channel", fix="--channels 1"):
         load_weights(make_model(SMALL, 1, size=64), str(folder), backbone=SMALL, channels=3)
 
 
@@ -205,10 +206,10 @@ def test_what_does_not_fit_is_counted_and_named(tmp_path: Path) -> None:
     model = make_model(SMALL, 1, size=64)
     before = {name: each.clone() for name, each in model.state_dict().items()}
     said = (
-        r"weights of a.safetensors do not fit. Got: 2 missing \(bn1.bias, conv_stem.weight\); 1 not of this network "
-        r"\(extra.weight\); 1 of another shape \(bn1.weight: \(3,\) instead of \(16,\)\)"
+        "2 missing (bn1.bias, conv_stem.weight); 1 unexpected (extra.weight); 1 with another shape (bn1.weight: (3,) "
+        "instead of (16,))"
     )
-    with pytest.raises(CxrhfError, match=said):
+    with refused(CxrhfError, "a.safetensors", said):
         load_weights(model, str(tmp_path / "a.safetensors"), backbone=SMALL, channels=3)
     assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
 
@@ -217,7 +218,7 @@ def test_weights_that_are_no_numbers_are_said(tmp_path: Path) -> None:
     tensors = dict(trained().state_dict())
     tensors["bn1.bias"] = torch.full_like(tensors["bn1.bias"], float("nan"))
     save_file(tensors, tmp_path / "a.safetensors")
-    with pytest.raises(CxrhfError, match=r"weights of a.safetensors are no numbers. Got: bn1.bias"):
+    with refused(CxrhfError, "a.safetensors", "bn1.bias"):
         load_weights(make_model(SMALL, 1), str(tmp_path / "a.safetensors"), backbone=SMALL, channels=3)
 
 
@@ -228,7 +229,7 @@ def test_what_timm_would_take_silently_is_an_error(tmp_path: Path) -> None:
     del tensors["Conv2d_1a_3x3.conv.weight"]
     save_file(tensors, tmp_path / "a.safetensors")
     model = make_model("inception_v3", 1)
-    with pytest.raises(CxrhfError, match=r"do not fit.*Conv2d_1a_3x3.conv.weight"):
+    with refused(CxrhfError, "Conv2d_1a_3x3.conv.weight"):
         load_weights(model, str(tmp_path / "a.safetensors"), backbone="inception_v3", channels=3)
 
 
@@ -244,20 +245,20 @@ def test_paths_that_are_no_weights(tmp_path: Path) -> None:
     (tmp_path / "a.pth").write_bytes(b"x")
     (tmp_path / "cut.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:5000])
     cases = {
-        "imagent": r"no such start weights. Got: imagent.*did you mean 'imagenet'\?",
-        str(tmp_path / "nowhere"): "no such start weights",
-        str(tmp_path / "bin"): r"no safetensors weights. Got: a format that can hold programs",
-        str(tmp_path / "vit"): "holds no network of timm. Got: a model of kind vit",
-        str(tmp_path / "a.pth"): "no file of start weights. Allowed: .safetensors",
-        str(tmp_path / "cut.safetensors"): "cannot be read as safetensors.*copy it again",
+        "imagent": ("--weights", "imagent", "did you mean 'imagenet'?"),
+        str(tmp_path / "nowhere"): ("--weights", "nowhere"),
+        str(tmp_path / "bin"): ("no safetensors weights", "a format that can hold programs"),
+        str(tmp_path / "vit"): ("timm", "a model of type vit"),
+        str(tmp_path / "a.pth"): ("--weights", "a.pth", "a .safetensors file"),
+        str(tmp_path / "cut.safetensors"): ("cut.safetensors", "copy it again"),
     }
-    for given, said in cases.items():
-        with pytest.raises(CxrhfError, match=said):
+    for given, facts in cases.items():
+        with refused(CxrhfError, *facts):
             load_weights(model, given, backbone=SMALL, channels=3)
-    with pytest.raises(CxrhfError, match=f"a holds another network. Got: {SMALL}. Next: --backbone {SMALL}"):
+    with refused(CxrhfError, got=SMALL, fix=f"--backbone {SMALL}"):
         load_weights(make_model("resnet18", 1), str(folder), backbone="resnet18", channels=3)
     (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-1])
-    with pytest.raises(CxrhfError, match="damaged or changed"):
+    with refused(CxrhfError, "model.safetensors", fix="copy"):
         load_weights(model, str(folder), backbone=SMALL, channels=3)
 
 
@@ -274,11 +275,11 @@ def test_without_network_the_answer_comes_at_once(offline: bool, monkeypatch: py
     with pytest.raises(CxrhfError, match=said):
         load_weights(model, "imagenet", backbone="resnet18", channels=3)
     assert time.monotonic() - start < 3
-    with pytest.raises(CxrhfError, match="timm has no such network"):
+    with refused(CxrhfError, "--backbone", got="resnet14t_nothing"):
         load_weights(model, "imagenet", backbone="resnet14t_nothing", channels=3)
     with pytest.raises(CxrhfError, match=said):  # before any picture is read
         check_start("imagenet", "resnet18")
-    with pytest.raises(CxrhfError, match="timm has no such network"):
+    with refused(CxrhfError, "--backbone", got="resnet14t_nothing"):
         check_start("random", "resnet14t_nothing")
     check_start("imagenet", "tf_efficientnet_lite0")
 

@@ -17,6 +17,7 @@ from cxrhf.models.clip import Clip, load_clip
 from cxrhf.models.prompts import Pair, prompts_for
 from cxrhf.models.zero_shot import directions, zero_shot
 from tests.models.clip_tiny import SAVED, bright_and_dark, films, plant, save_clip, save_open_clip, seen_by, some
+from tests.refusals import refused
 from tests.thinned import thinned
 
 FINDINGS = ("pleural_effusion", "edema", "no_finding")
@@ -116,7 +117,7 @@ def test_a_planted_truth_is_found(tmp_path: Path, kind: str) -> None:
 def test_prompts_that_cannot_be_told_apart(loaded: dict[str, Clip]) -> None:
     """The tokenizer lowers letters, and knows one token for all unknown words."""
     prompts = {"edema": Pair(("edema",), ("EDEMA",)), "mass": Pair(("mass",), ("no mass",))}
-    with pytest.warns(CxrhfWarning, match="cannot tell the two prompts apart for edema: every picture"):
+    with pytest.warns(CxrhfWarning, match="edema.*logit near 0"):
         logits, _ = zero_shot(some(films(2)), loaded["clip"], prompts)
     np.testing.assert_allclose(logits[:, 0], 0, atol=1e-4)
     assert np.abs(logits[:, 1]).min() > 1e-4
@@ -163,11 +164,11 @@ def test_progress(loaded: dict[str, Clip], monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_errors(loaded: dict[str, Clip]) -> None:
     clip, prompts = loaded["clip"], prompts_for(["edema"])
-    with pytest.raises(ConfigError, match="batch_size is out of range"):
+    with refused(ConfigError, "batch_size", got="0"):
         zero_shot(some(films(1)), clip, prompts, batch_size=0)
-    with pytest.raises(ConfigError, match="there are no prompts"):
+    with refused(ConfigError, "no prompts"):
         zero_shot(some(films(1)), clip, {})
-    with pytest.raises(ConfigError, match="edema has no prompt on one side"):
+    with refused(ConfigError, "edema"):
         directions(clip, {"edema": Pair(("a",), ())})
-    with pytest.raises(CxrhfError, match=r"^the picture of row 2: a picture is not a table of grey levels"):
+    with refused(CxrhfError, "row 2", "grey levels"):
         zero_shot(some([films(1)[0], np.zeros((3, 3))]), clip, prompts)  # type: ignore[list-item]

@@ -28,6 +28,7 @@ from cxrhf.models.vlm_tiny import tiny_qwen3_vl
 from cxrhf.schema import GENERATION
 from cxrhf.writing.generating import generate_run
 from cxrhf.writing.sampled import sample_images
+from tests.refusals import refused
 
 PROMPT = "Write the report. Indication: {indication}"
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,7 +115,7 @@ def test_other_batches_in_pieces_by_calls(whole: Path, tiny: Path, twin: Path, t
     assert len(json.loads((tmp_path / "run.json").read_text())["generated"]["tiny"]["strategies"]) == 6
     lines: list[str] = []
     generate_run(config(tiny, twin, tmp_path, strategies=("beam",)), lines.append)
-    assert any("10 of 10 reports are there already" in line for line in lines)
+    assert any("10 of 10 reports are already" in line for line in lines)
 
 
 @pytest.mark.slow
@@ -151,7 +152,7 @@ def test_kill_9_and_the_same_command_goes_on(whole: Path, tiny: Path, twin: Path
     lines: list[str] = []
     generate_run(config(tiny, twin, out, batch_size=1), lines.append)
     assert same_table(whole, out)
-    assert any("reports are there already" in line for line in lines)
+    assert any("reports are already in the journal" in line for line in lines)
     assert journal.read_bytes().startswith(before)
     assert len([line for line in journal.read_bytes().split(b"\n") if line]) in (60, 61)  # one may have been cut
 
@@ -160,7 +161,7 @@ def test_what_differs_is_not_mixed(whole: Path, tiny: Path, twin: Path, tmp_path
     out = shutil.copytree(whole, tmp_path / "run")
     greedy: dict[str, Any] = {"strategies": ("greedy",)}
     for change, said in (
-        ({"prompt": "Another."}, "different: prompt"), ({"n_images": 4}, "different: images"),
+        ({"prompt": "Another."}, "settings .*prompt"), ({"n_images": 4}, "settings .*images"),
         ({"seed": 5}, "seed"), ({"max_new_tokens": 5}, "strategy greedy"),
     ):  # fmt: skip
         with pytest.raises(RunError, match=said):
@@ -175,7 +176,7 @@ def test_what_differs_is_not_mixed(whole: Path, tiny: Path, twin: Path, tmp_path
     other = shutil.copytree(twin, tmp_path / "other")
     record = json.loads((other / "build.json").read_text())
     (other / "build.json").write_text(json.dumps(record | {"seed": 4}))
-    with pytest.raises(RunError, match="made from other inputs"):
+    with refused(RunError, "other inputs", fix="--overwrite"):
         generate_run(config(tiny, other, out, **greedy), lambda _: None)
 
 
@@ -195,15 +196,15 @@ def test_the_sample(twin: Path) -> None:
     assert sample_images(twin, split="all", n=10, seed=1, per="study").images.ids != some.images.ids
     many = sample_images(twin, split="all", n=100_000, per="study")
     assert many.images.ids == full.images.ids
-    assert any("100,000 images were asked for" in note for note in many.notes)
+    assert any("100,000 images were requested" in note for note in many.notes)
     all_of = sample_images(twin, split="all", n=0, balance="none")
     exactly = sample_images(twin, split="all", n=len(all_of.images), balance="none")
     assert (exactly.images.ids, exactly.notes) == (all_of.images.ids, all_of.notes)
     every = sample_images(twin, split="all", n=0, balance="none", views="all", per="image")
     assert len(every.images) == load_images(twin, labels="raw").num_rows
-    with pytest.raises(ConfigError, match="too small for both sexes"):
+    with refused(ConfigError, "--n-images", got="1"):
         sample_images(twin, split="all", n=1)
-    with pytest.raises(RunError, match=r"has no split 'tset'.*did you mean 'test'"):
+    with refused(RunError, '"tset"', fix="did you mean 'test'"):
         sample_images(twin, split="tset")
 
 
@@ -220,8 +221,8 @@ def test_images_without_a_reference_or_a_sex_are_counted(twin: Path, tmp_path: P
         pq.write_table(table, path)
     sample = sample_images(folder, split="all", n=0)
     assert all(sample.references)
-    assert any("without a reference report are left out" in note for note in sample.notes)
-    assert any("sex that is not known" in note for note in sample.notes)
+    assert any("without a reference report are excluded" in note for note in sample.notes)
+    assert any("sex is not F or M" in note for note in sample.notes)
 
 
 def fails(capsys: pytest.CaptureFixture[str], *args: str) -> str:
@@ -233,9 +234,9 @@ def test_what_is_wrong_is_said_in_one_line(
     tiny: Path, twin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    assert "did you mean 'greedy'" in fails(capsys, *words(tiny, twin, out, "--strategies", "greddy"))
-    assert "no such field" in fails(capsys, *words(tiny, twin, out), "--prompt", "{patient_id}")
-    assert "no such vision-language model" in fails(capsys, *words(tmp_path / "nothing", twin, out))
+    assert "Did you mean 'greedy'" in fails(capsys, *words(tiny, twin, out, "--strategies", "greddy"))
+    assert "{patient_id}" in fails(capsys, *words(tiny, twin, out), "--prompt", "{patient_id}")
+    assert "--model" in fails(capsys, *words(tmp_path / "nothing", twin, out))
     assert "is not a folder" in fails(capsys, *words(tiny, tmp_path / "nowhere", out))
     assert "neither a model nor reports" in fails(capsys)
     assert "no build was given" in fails(capsys, str(tiny))
@@ -245,7 +246,7 @@ def test_what_is_wrong_is_said_in_one_line(
     shutil.copytree(tiny, held / "adapter")
     (held / "run.json").write_text('{"verb": "finetune"}')
     for model, more in ((held / "adapter", ()), (tiny, ("--adapter", str(held / "adapter")))):
-        assert "would remove it" in fails(capsys, *words(model, twin, held, "--overwrite", *more))
+        assert "which --overwrite would delete" in fails(capsys, *words(model, twin, held, "--overwrite", *more))
     assert (held / "adapter" / "config.json").is_file()
 
 
@@ -260,7 +261,6 @@ def test_an_adapter_for_another_model(
     get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"])).save_pretrained(tmp_path / "adapter")
     said = fails(capsys, *words(tiny, twin, tmp_path / "run", "--adapter", str(tmp_path / "adapter")))
     assert "adapter" in said
-    assert "Next:" in said
     assert not (tmp_path / "run" / "generations.parquet").exists()
 
 
@@ -305,10 +305,10 @@ def test_reports_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
     record = json.loads((out / "run.json").read_text())
     assert len(record["inputs"]) == 2
     assert record["generated"]["llava"]["strategies"]["as given"] == {"reports": 2, "different": 2, "empty": 1}
-    assert "no column 'nope'" in fails(capsys, "--from", str(path), "--generated", "nope", "--out", str(out))
+    assert "nope" in fails(capsys, "--from", str(path), "--generated", "nope", "--out", str(out))
     assert "no build, adapter or prompt" in fails(capsys, "--from", str(path), "--build", "x")
     (tmp_path / "audit").mkdir()
     (tmp_path / "audit" / "run.json").write_text('{"verb": "audit"}')
-    assert "without reports" in fails(capsys, "--from", str(path), *flags, "--out", str(tmp_path / "audit"))
+    assert "a run of cxrhf audit" in fails(capsys, "--from", str(path), *flags, "--out", str(tmp_path / "audit"))
     with pytest.raises(TableError):
         generate_run(GenerateConfig(reports=(str(tmp_path / "no.csv"),), out=str(out)), lambda _: None)

@@ -24,6 +24,7 @@ from cxrhf.schema import GENERATION, check
 from cxrhf.writing import plugins
 from cxrhf.writing.scoring import score_run
 from tests.encode.tiny import notes, plain, save_tiny
+from tests.refusals import refused
 
 PLUGIN = """
 def words(references, generated):
@@ -92,9 +93,9 @@ def test_from_the_command_line(bert: str, capsys: pytest.CaptureFixture[str]) ->
     assert main(["score", "runs/words", "--encoder", bert]) == 0
     told = capsys.readouterr().out
     assert "\nnext: cxrhf audit runs/words\nruns/words\n" in told
-    assert "note: 1 generated reports are empty: BERTScore 0" in told
-    assert "note: 2 of 12 references are empty: no score for their reports" in told
-    assert "note: 2 reports or references without a word have no vector" in told
+    assert any("1 generated reports are empty" in line for line in told.splitlines())
+    assert any("2 of 12 references are empty" in line for line in told.splitlines())
+    assert any("2 reports or references without words" in line for line in told.splitlines())
 
     table = reports()
     expected = bertscore(
@@ -204,7 +205,7 @@ def test_a_plug_in_of_ones_own(bert: str, capsys: pytest.CaptureFixture[str]) ->
     for row, reference, made in zip(found, table["reference"].to_pylist(), table["generated"].to_pylist(), strict=True):
         shared = len(set(reference.split()) & set(made.split()))
         assert row["value"] == (shared if reference and made.strip() else None)
-    assert "note: own_scores:words gives no number for 1 pairs of reports" in capsys.readouterr().out
+    assert "own_scores:words returned no score for 1 pairs" in capsys.readouterr().out
     assert not (folder / "report_vectors.parquet").exists()
     # Beside an encoder; rows of earlier calls stay.
     score_run(ScoreConfig(str(folder), metrics=("bertscore", "own_scores:words"), encoder=bert), lambda line: None)
@@ -214,8 +215,8 @@ def test_a_plug_in_of_ones_own(bert: str, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("own_scores:short", "own_scores:short gives 1 numbers for 10 pairs of reports"),
-        ("own_scores:texts", "own_scores:texts gives what is no number"),
+        ("own_scores:short", "own_scores:short: expected .*got 1 values for 10 pairs"),
+        ("own_scores:texts", "own_scores:texts: .*not a number"),
         ("own_scores:constant", "own_scores has no function constant"),
         ("own_scores:nothing", "own_scores has no function nothing"),
         ("no_such_module:f1", "cannot be imported .*PYTHONPATH=FOLDER"),
@@ -242,7 +243,7 @@ def test_packages_that_are_not_here(name: str, monkeypatch: pytest.MonkeyPatch) 
     package = {"ratescore": "RaTEScore", "radgraph": "radgraph"}[name]
     monkeypatch.setitem(sys.modules, package, None)  # whether it is installed or not
     folder = make_run(Path("runs/words"))
-    with pytest.raises(CxrhfError, match=f"needs the Python package {package}.*Next: pip install {package}"):
+    with pytest.raises(CxrhfError, match=f"package {package}, .*pip install {package}"):
         score_run(ScoreConfig(str(folder), metrics=(name,)), lambda line: None)
 
 
@@ -268,7 +269,7 @@ def test_ratescore_is_asked_pair_by_pair_on_local_weights(bert: str, monkeypatch
     monkeypatch.setitem(sys.modules, "RaTEScore.utils", utils)
     folder = make_run(Path("runs/words"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(CxrhfError, match="needs Angelakeke/RaTE-NER-Deberta, which is not on this machine"):
+    with refused(CxrhfError, "ratescore", "Angelakeke/RaTE-NER-Deberta", fix="hf download"):
         score_run(ScoreConfig(str(folder), metrics=("ratescore",), device="cpu"), lambda line: None)
     monkeypatch.setattr(plugins, "_weights", lambda hub_id, name: Path(bert))
     config = ScoreConfig(str(folder), metrics=("ratescore",), device="cpu")
@@ -290,7 +291,9 @@ def test_chexbert_from_the_command_line(bert: str, capsys: pytest.CaptureFixture
     model = plain(Path(bert))[0]
     torch.save({"model_state_dict": {f"module.bert.{k}": v for k, v in model.state_dict().items()}}, "weights.pth")
     assert main(["score", str(folder), "--encoder", "chexbert=weights.pth"]) == 2
-    assert "needs the config and tokenizer of bert-base-uncased. Next: --tokenizer FOLDER" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "bert-base-uncased" in said
+    assert "--tokenizer FOLDER" in said
     for cache in ("kept", "off"):
         assert (
             main(["score", str(folder), "--encoder", "chexbert=weights.pth", "--tokenizer", bert, "--cache", cache])
@@ -309,15 +312,15 @@ def test_chexbert_from_the_command_line(bert: str, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["runs/nowhere"], "runs/nowhere is not a run folder. Next: cxrhf generate MODEL --build BUILD"),
-        (["runs/words", "--encoder", "chexbert"], "chexbert has no id on the Hub"),
-        (["runs/words", "--encoder", "chexbert=gone.pth"], "encoder chexbert has no weights: gone.pth does not exist"),
-        (["runs/words", "--encoder", "no/such-model"], "the encoder no/such-model is not on this machine"),
-        (["runs/words", "--encoder", "./no such"], "no such encoder"),
-        (["runs/words", "--metrics", "bertscor"], "metrics: not known. Got: bertscor. Allowed: bertscore, semantic"),
-        (["runs/words", "--metrics", ","], "metrics is empty"),
-        (["runs/words", "--layer", "-1"], "layer is out of range"),
-        (["runs/words", "--layer", "7", "--metrics", "bertscore"], "the encoder minilm has 6 layers. Got: --layer 7"),
+        (["runs/nowhere"], "cxrhf generate MODEL --build BUILD"),
+        (["runs/words", "--encoder", "chexbert"], "chexbert"),
+        (["runs/words", "--encoder", "chexbert=gone.pth"], "gone.pth"),
+        (["runs/words", "--encoder", "no/such-model"], "no/such-model"),
+        (["runs/words", "--encoder", "./no such"], "./no such"),
+        (["runs/words", "--metrics", "bertscor"], "bertscore, semantic"),
+        (["runs/words", "--metrics", ","], "metrics"),
+        (["runs/words", "--layer", "-1"], "layer"),
+        (["runs/words", "--layer", "7", "--metrics", "bertscore"], "6 layers"),
     ],
 )  # fmt: skip
 def test_what_goes_wrong(
@@ -338,7 +341,8 @@ def test_runs_without_reports(capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "generations.parquet").unlink()
     assert main(["score", str(folder)]) == 2
     said = capsys.readouterr().err
-    assert "runs/words has no generations.parquet. Got: tables (none). Next: cxrhf generate MODEL" in said
+    assert "runs/words has no generations.parquet" in said
+    assert "cxrhf generate MODEL" in said
 
 
 @pytest.mark.slow
@@ -354,5 +358,5 @@ def test_settings() -> None:
     assert ScoreConfig("run", encoder="chexbert=a=b.pth").named() == ("chexbert", "a=b.pth")
     assert ScoreConfig("run", encoder="org/model").named() == (None, "org/model")
     assert ScoreConfig("run", metrics=("semantic,semantic", "a.b:c")).metrics == ("semantic", "a.b:c")
-    with pytest.raises(ConfigError, match="device: not known"):
+    with pytest.raises(ConfigError, match="device"):
         ScoreConfig("run", device="gpu")
