@@ -180,7 +180,7 @@ class AuditConfig(ReportFields):
         methods = listed(self.slice_methods)
         set_field(self, "slice_methods", SLICE_METHODS if methods == ("all",) else tuple(dict.fromkeys(methods)))
         if not self.predictions:
-            raise ConfigError("no predictions file was given", next_step="cxrhf audit predictions.csv --out runs/first")
+            raise ConfigError("PREDICTIONS is missing", next_step="cxrhf audit predictions.csv --out runs/first")
         for name in self.only:
             one_of("only", name, AUDITS)
         within("n_resamples", self.n_resamples, 10, 1_000_000)
@@ -359,7 +359,7 @@ def typed(value: Any, hint: Any, where: str) -> Any:
     if wanted is str:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             raise ConfigError(
-                f"{where} has the wrong type", got=_shown(value), allowed="text", next_step=f'write "{value}"'
+                where, got=_shown(value), allowed="text", next_step=f'write "{value}"'
             )
         return _text(value, where, "text")
     number = None if wanted is bool or isinstance(value, bool) else _number(value)
@@ -370,7 +370,7 @@ def typed(value: Any, hint: Any, where: str) -> Any:
     if wanted is bool and isinstance(value, bool):
         return value
     words = {int: "a whole number", float: "a finite number", bool: "true or false"}
-    raise ConfigError(f"{where} has the wrong type", got=_shown(value), allowed=words[wanted])
+    raise ConfigError(where, got=_shown(value), allowed=words[wanted])
 
 
 def _plain_value(value: Any) -> Any:
@@ -395,7 +395,7 @@ def _text(value: Any, where: str, allowed: str) -> str:
     """One word or name of a setting: not empty, and what files and tables can hold."""
     value = _plain_value(value)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ConfigError(f"{where} has the wrong type", got=_shown(value), allowed=allowed)
+        raise ConfigError(where, got=_shown(value), allowed=allowed)
     text = str(value)
     if not text.replace(",", " ").strip():
         raise ConfigError(f"{where} is empty", next_step="give a value, or omit it")

@@ -146,7 +146,7 @@ def _refused(kind: type, given: dict[str, Any], verb: str, said: str) -> ConfigE
     more = [f"{_name_of(each)} {each.metadata['metavar']}" for each in dataclasses.fields(kind)
             if each.metadata.get("required")]  # fmt: skip
     typed_words = " ".join(["cxrhf", verb, *(place.partition("|")[0] for place in places), *more])
-    return ConfigError(f"cxrhf {verb}: no {' '.join(places)} was given", next_step=typed_words)
+    return ConfigError(f"cxrhf {verb}: {' '.join(places)} is missing", next_step=typed_words)
 
 
 class _Help:

@@ -18,44 +18,45 @@ from cxrhf.cli.completion_words import _configs, commands
 from cxrhf.config import AuditConfig, from_mapping, load_mapping
 from cxrhf.config_train import TrainConfig
 from cxrhf.errors import ConfigError, CxrhfError
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "facts"),
     [
-        ("train b --epochs two", "--epochs has the wrong type. Got: 'two'. Allowed: a whole number."),
-        ("train b --epochs 1.5", "Allowed: a whole number."),
-        ("train b --learning-rate nan", "Allowed: a finite number."),
-        ("train b --lr 3", "cxrhf train has no flag --lr. Next: did you mean '--learning-rate'?"),
-        ("train b --bs=3", "did you mean '--batch-size'?"),
-        ("finetune b --lora_r 3", "did you mean '--lora-rank'?"),
-        ("finetune b --rank 3", "did you mean '--lora-rank'?"),
-        ("finetune b --group-by-length", "did you mean '--no-group-by-length'?"),
-        ("train b --zzz 3", "has no flag --zzz. Next: cxrhf train --help"),
-        ("train b --epochs", "--epochs needs a value"),
-        ("train b --epochs --freeze", "--epochs needs a value"),
-        ("train b --findings --freeze", "--findings needs a value"),
-        ("train b --freeze=yes", "--freeze takes no value"),
-        ("train b c", "one word too many. Got: c"),
-        ("train", "no BUILD was given. Next: cxrhf train BUILD"),
-        ("train --config quick", "no BUILD was given"),
-        ("train --findings edema nowhere", "nowhere is not a folder"),
-        ("audit \udcff.csv", r"a word is not UTF-8 text. Got: \udcff.csv. Next: rename"),
-        ("completion", "Next: cxrhf completion bash"),
-        ("train b --findings ''", "--findings is empty"),
-        ("train b --findings ,", "--findings is empty"),
-        ("train b --out ''", "--out is empty"),
-        ("audit ''", "PREDICTIONS is empty"),
-        ("audit x.csv --config quick", "quick: unknown key"),
-        ("train b --config tiny_qwen", "recipes of cxrhf train: context_densenet,"),
+        ("train b --epochs two", ["--epochs: ", "whole number", "'two'"]),
+        ("train b --epochs 1.5", ["--epochs: ", "whole number", "1.5"]),
+        ("train b --learning-rate nan", ["--learning-rate: ", "finite number", "nan"]),
+        ("train b --lr 3", ["cxrhf train", "--lr", "'--learning-rate'?"]),
+        ("train b --bs=3", ["'--batch-size'?"]),
+        ("finetune b --lora_r 3", ["'--lora-rank'?"]),
+        ("finetune b --rank 3", ["'--lora-rank'?"]),
+        ("finetune b --group-by-length", ["'--no-group-by-length'?"]),
+        ("train b --zzz 3", ["--zzz", "cxrhf train --help"]),
+        ("train b --epochs", ["--epochs needs a value"]),
+        ("train b --epochs --freeze", ["--epochs needs a value"]),
+        ("train b --findings --freeze", ["--findings needs a value"]),
+        ("train b --freeze=yes", ["--freeze takes no value"]),
+        ("train b c", ["got c"]),
+        ("train", ["BUILD is missing", "cxrhf train BUILD"]),
+        ("train --config quick", ["BUILD is missing"]),
+        ("train --findings edema nowhere", ["nowhere"]),
+        ("audit \udcff.csv", ["UTF-8", r"got \udcff.csv"]),
+        ("completion", ["cxrhf completion bash"]),
+        ("train b --findings ''", ["--findings is empty"]),
+        ("train b --findings ,", ["--findings is empty"]),
+        ("train b --out ''", ["--out is empty"]),
+        ("audit ''", ["PREDICTIONS is empty"]),
+        ("audit x.csv --config quick", ["quick: ", "key"]),
+        ("train b --config tiny_qwen", ["recipes of cxrhf train: context_densenet,"]),
     ],
 )  # fmt: skip
-def test_wrong_words_are_refused_in_one_line(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_words_are_refused_in_one_line(line: str, facts: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     words = ["" if word == "''" else word for word in line.split()]
     assert cli.main(words) == 2
     got = capsys.readouterr()
     assert got.err.startswith("error: ")
-    assert said in got.err
+    assert not [each for each in facts if each not in got.err], got.err
     assert got.err.count("\n") == 1
     assert len(got.err) < 400
     assert got.out == ""
@@ -123,8 +124,9 @@ def test_a_bomb_of_anchors_is_not_written_out() -> None:
     bomb: list[object] = ["x"] * 10
     for _ in range(30):
         bomb = [bomb] * 10
-    with pytest.raises(ConfigError, match="wrong type"):
+    with refused(ConfigError, "seed", "whole number") as refusal:
         from_mapping(AuditConfig, {"predictions": "a.csv", "seed": bomb})
+    assert len(str(refusal.error)) < 500
 
 
 def test_a_switch_of_a_recipe_can_be_turned_either_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
