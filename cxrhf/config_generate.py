@@ -59,7 +59,7 @@ class GenerateConfig:
             "metavar": "N",
             "aliases": ("--n",),
             "help": "Maximum number of images, patients sampled with the seed; 0: all. Under torchrun --n-images: it "
-            "reads --n as an abbreviation of its own options.",
+            "reads --n as short for one of its options.",
         },
     )
     per: str = field(
