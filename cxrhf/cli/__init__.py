@@ -35,7 +35,7 @@ VERBS = {
 
 HELP = f"""usage: cxrhf VERB ...
 
-Honest evaluation of chest X-ray models: how much of the AUROC comes from the image, and how much from the context?
+Honest evaluation of chest X-ray models: how much of the AUROC comes from the image, how much from context?
 
 verbs:
 {chr(10).join(f"  {verb:<10} {what}" for verb, what in VERBS.items())}

