@@ -358,9 +358,7 @@ def typed(value: Any, hint: Any, where: str) -> Any:
         return tuple(_text(each, where, "a list of names") for each in given)
     if wanted is str:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            raise ConfigError(
-                where, got=_shown(value), allowed="text", next_step=f'write "{value}"'
-            )
+            raise ConfigError(where, got=_shown(value), allowed="text", next_step=f'write "{value}"')
         return _text(value, where, "text")
     number = None if wanted is bool or isinstance(value, bool) else _number(value)
     if wanted is float and number is not None:

@@ -84,8 +84,9 @@ def main(args: Sequence[str]) -> int:
     verb, *rest = args
     if verb not in SUBVERBS:
         raise CxrhfError(
-            f"no verb 'context {verb}'",
-            allowed=", ".join(SUBVERBS),
+            "cxrhf context",
+            got=verb,
+            allowed="fit, predict or explain",
             next_step=did_you_mean(verb, SUBVERBS) or "cxrhf context --help",
         )
     return {"fit": fit, "predict": predict, "explain": explain}[verb](rest)

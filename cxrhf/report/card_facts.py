@@ -88,7 +88,7 @@ def about_weights(weights: Path) -> dict[str, Any]:
     said = _json(weights / ABOUT)
     if (wrong := wrong_field(said)) is not None:
         raise RunError(
-            f"{weights / ABOUT} is damaged", got=wrong,
+            f"{weights / ABOUT} is damaged: {wrong} has the wrong type",
             next_step="copy the whole folder again from its source, or train again",
         )  # fmt: skip
     return said

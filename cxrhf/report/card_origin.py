@@ -14,7 +14,7 @@ Facts = Mapping[str, Any]
 _TERMS = {
     "synthetic": "the data are synthetic, contain no real patient and may be shared.",
     "credentialed": "these data are credentialed: access requires a signed data use agreement. This repository "
-    "contains none of their images, texts or rows. The agreement decides whether a model trained on them may be shared.",
+    "contains none of their images, texts or rows. The agreement decides whether models trained on them may be shared.",
     "other": "check the terms of the dataset before you use or share this model.",
 }
 _CITE = (

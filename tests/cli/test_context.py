@@ -149,8 +149,8 @@ def test_one_writer_a_run(run, built, model, tmp_path, capsys):
             for words in each:
                 assert cli.main(words) == 2
                 said = capsys.readouterr().err
-                assert "is being written by another process" in said
-                assert "wait until it has ended" in said
+                assert "cxrhf train, process " in said
+                assert str(folder) in said
     assert files(run) == before
     assert not out.exists()
     assert cli.main(["context", "predict", str(run), "--onto", str(model)]) == 0  # a file, written at once
@@ -203,7 +203,7 @@ def test_examples_come_from_the_build_of_the_run(run, built, tmp_path, capsys):
     (other / "build.json").write_text(json.dumps(record))
     before = files(run / "local")
     assert cli.main(["context", "explain", str(run), "--build", str(other)]) == 2
-    assert "was not fitted to" in capsys.readouterr().err
+    assert str(other) in capsys.readouterr().err
     assert files(run / "local") == before
     assert cli.main(["context", "explain", str(run), "--build", str(built)]) == 0
     assert (run / "local" / "examples.txt").stat().st_mode & 0o077 == 0
@@ -337,7 +337,7 @@ def test_the_first_process_tells_an_error_at_once_and_another_later(monkeypatch,
     monkeypatch.setenv("RANK", "1")
     assert cli.main(["context", "ft"]) == 2
     assert waited == [5]
-    assert "no such verb" in capsys.readouterr().err
+    assert "got ft" in capsys.readouterr().err
 
 
 def test_warnings_are_told_without_the_code_that_gave_them(monkeypatch, capsys):
