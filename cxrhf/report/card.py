@@ -47,8 +47,8 @@ _HEAD = (
 _INSTEAD = {
     "this page": "the run's page",
     "results.parquet": "results.json",
-    "point at it to read why": "below stands why",
-    "Small below: ": "Below a number: ",
+    "point at it to read why": "reasons are listed below",
+    "Small print: ": "Below each number: ",
     " Only words in the notes of at least five patients are shown.": "",
 }
 

@@ -99,7 +99,11 @@ def limits(facts: Facts, books: Sequence[Book], doubts: Sequence[str]) -> list[s
     said += [f"{finding_name(name)} has no AUROC: {why}." for name, why in _undefined(books)]
     told = dict(methods(books, correction_of(facts["run"]))) if books else {}
     drop = "What a drop means"
-    said += [f"{drop}: {told[drop]}" if drop in told else "", told.get("Many comparisons", ""), told.get("Limits", "")]
+    said += [
+        f"{drop}: {told[drop]}" if drop in told else "",
+        told.get("Multiple comparisons", ""),
+        told.get("Limits", ""),
+    ]
     return [*bullets(escaped(each) for each in said if each), *folded(*_warnings(facts, books))]
 
 

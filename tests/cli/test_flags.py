@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import importlib
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from cxrhf import cli
 from cxrhf.cli.completion_words import _configs, commands
+from cxrhf.cli.flags import parse
 from cxrhf.config import AuditConfig, from_mapping, load_mapping
 from cxrhf.config_train import TrainConfig
 from cxrhf.errors import ConfigError, CxrhfError
@@ -154,6 +156,27 @@ def test_every_help_can_be_read_in_any_encoding(encoding: str, monkeypatch: pyte
 def test_lists_are_shown_as_they_are_typed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["predict", "--help"]) == 0
     assert "(default: validate,test)" in capsys.readouterr().out
+
+
+def test_many_flags_stand_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    """The groups of the config, in its order; every flag in one of them, and `--config` and `--out` before all."""
+    for words, kind in (each for verb in cli.VERBS for each in _configs(importlib.import_module(f"cxrhf.cli.{verb}"))):
+        assert cli.main([*words, "--help"]) == 0
+        boxes = re.split(r"(?m)^ ([a-z, ]+?) *\n -{20,} *$", capsys.readouterr().out)[1:]
+        titles, texts = boxes[::2], boxes[1::2]
+        own = sorted(dataclasses.fields(kind), key=lambda field: bool(field.kw_only))
+        groups = [each.metadata["group"] for each in own if "group" in each.metadata]
+        assert titles[-len(groups) - 1 :] == ["options", *(f"{group} options" for group in groups)]
+        assert len(groups) == len(set(groups))
+        flags = [len(re.findall(r"(?m)^  -", text)) for text in texts]
+        assert max(flags) <= 17, words
+        assert "--config" in texts[titles.index("options")]
+
+
+def test_a_flag_of_a_group_beats_the_recipe(tmp_path: Path) -> None:
+    parsed = parse(TrainConfig, ["b", "--config", "quick", "--size", "32"], verb="train", about="x\n\ny")
+    recipe = load_mapping("quick")
+    assert (parsed.size, parsed.backbone, parsed.epochs) == (32, recipe["backbone"], recipe["epochs"])
 
 
 def test_output_that_its_encoding_lacks_is_written_in_other_letters() -> None:
