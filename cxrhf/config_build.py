@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cxrhf.config import either, listed, one_of, set_field, within
-from cxrhf.errors import ConfigError, did_you_mean
+from cxrhf.errors import ConfigError
 from cxrhf.findings import finding_name
 
 CONFIGURATIONS = ("linked", "images", "notes")
@@ -153,10 +153,7 @@ class BuildConfig:
     def __post_init__(self) -> None:
         name = self.dataset.replace("-", "_")
         set_field(self, "dataset", name)
-        if name not in DATASETS:
-            raise ConfigError(
-                "no such dataset", got=name, allowed=either([*DATASETS]), next_step=did_you_mean(name, DATASETS)
-            )
+        one_of("dataset", name, DATASETS)
         given = (self.root,) if isinstance(self.root, (str, Path)) else tuple(self.root)
         set_field(self, "root", tuple(str(Path(each).expanduser()) for each in given))
         for key in ("out", "split_file"):

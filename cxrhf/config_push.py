@@ -31,7 +31,7 @@ def check_repo(to: str | None, verb: str) -> None:
     """USER/NAME, as the Hub takes it."""
     parts = (to or "").split("/")
     if len(parts) != 2 or any(not _NAME.fullmatch(part) or "--" in part or ".." in part for part in parts):
-        raise ConfigError("--to", got=to, allowed="USER/NAME with letters, digits, - _ .",
+        raise ConfigError("--to", got=to, allowed="USER/NAME (letters, digits, -, _ and .)",
                           next_step=f"cxrhf push {verb} --to USER/NAME")  # fmt: skip
 
 

@@ -33,6 +33,8 @@ VERBS = {
     "demo": "synthetic hospital -> dataset, predictions with known answers, audit",
 }
 
+OPTIONS = ("--help", "--version", "--debug")
+
 HELP = f"""usage: cxrhf VERB ...
 
 Honest evaluation of chest X-ray models: how much of the AUROC comes from the image, how much from context?
@@ -150,10 +152,13 @@ def _dispatch(args: list[str]) -> int:
         print(f"cxrhf {__version__}")
         return 0
     if verb not in VERBS:
+        is_option = verb.startswith("-")
         raise CxrhfError(
-            f"no {'option' if verb.startswith('-') else 'verb'} {verb!r}",
-            allowed=", ".join(VERBS),
-            next_step=did_you_mean(verb.lstrip("-"), VERBS) or "cxrhf --help",
+            f"no {'option' if is_option else 'verb'} {verb!r}",
+            allowed=", ".join(OPTIONS if is_option else VERBS),
+            next_step=(did_you_mean(verb, OPTIONS) if is_option else None)
+            or did_you_mean(verb.lstrip("-"), VERBS)
+            or "cxrhf --help",
         )
     module = importlib.import_module(f"cxrhf.cli.{verb}")
     try:

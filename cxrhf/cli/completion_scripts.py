@@ -6,10 +6,9 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from cxrhf.cli import VERBS
+from cxrhf.cli import OPTIONS, VERBS
 from cxrhf.cli.completion_words import Command, Flag
 
-OPTIONS = ("--help", "--version", "--debug")
 _ABOUT = 60  # letters of an explanation
 
 

@@ -57,7 +57,17 @@ def parse(kind: type[C], args: Sequence[str], *, verb: str, about: str) -> C:
         values[each.name] = typed(value, hints[each.name], flag) if _is_number(hints[each.name]) else value
         if _is_blank(value):  # `--findings "$UNSET"` would be all findings, `--out ""` the folder one stands in
             raise ConfigError(f"{flag} is empty", next_step="give a value, or omit it")
-    return kind(**values)
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        error.what = _with_flag(kind, error.what)
+        raise
+
+
+def _with_flag(kind: type, what: str) -> str:
+    """A check's words with the flag in place of the field that they begin with: n_resamples -> --n-resamples."""
+    names = {each.name: _name_of(each) for each in dataclasses.fields(kind)}
+    return re.sub(r"^[a-z_]+(?= |:|$)", lambda word: names.get(word[0], word[0]), what)
 
 
 def _flat(parsed: Any) -> dict[str, Any]:
