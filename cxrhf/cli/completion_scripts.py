@@ -41,7 +41,7 @@ _cxrhf_flags() {
     esac
 }
 
-# What a flag takes (none, one, many, files), then the values that are known; a place of a command has the flag ''.
+# What a flag takes (none, one, many, files), then its known values; a positional argument has the flag ''.
 _cxrhf_takes() {
     case "$1" in
 @TAKES@
