@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ABOUT = """Audit predictions or generated reports: metrics with patient-level intervals, with and without context, on
 one page.
 
-PREDICTIONS is Parquet, CSV, TSV or JSON lines (also .gz). Read without flags:
+PREDICTIONS is Parquet, CSV, TSV or JSON lines (also .gz). These forms need no flags:
   wide   image_id, patient_id, Edema, prob_Edema, Pneumonia, prob_Pneumonia, ... (label_<finding>, score_<finding> too)
   long   image_id, patient_id, finding, label, prob
   one    id, patient, label, score
@@ -27,8 +27,7 @@ PREDICTIONS is Parquet, CSV, TSV or JSON lines (also .gz). Read without flags:
 A column pretest (or pretest_<finding>) holds the pre-test probability and adds the audits of context. Without it,
 --pretest from:age,sex,view,prior_labels fits a small context model to columns of the table, --notes reads prior notes,
 and --context reads a run of cxrhf context fit. Columns sex, race, age, view add subgroups. A split column with validate
-rows supplies thresholds. Several files are several models, which are compared; with --model NAME they are several runs
-of one model, which are summarised.
+rows supplies thresholds. Several files are compared as models, or with --model NAME summarised as runs of one model.
 
 Embeddings (--embeddings, or those that cxrhf embed wrote into a run) add what the network encodes about patients
 (encoding), maps (features) and slices in which it fails. Attributes (--attributes: drains, wires) describe slices and

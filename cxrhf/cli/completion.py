@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cxrhf.config_selfcheck import CompletionConfig
 
 ABOUT = """Print a script that completes cxrhf in your shell: verbs, flags, known values (audits, datasets, findings,
-devices), recipes after --config, and files. The script belongs to this version; after an upgrade it is a new one.
+devices), recipes after --config, and files. The script matches this version of cxrhf.
 
 Add the line to your shell's startup file, then open a new shell:
   bash   ~/.bashrc                      eval "$(cxrhf completion bash)"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cxrhf.config_selfcheck import SelfcheckConfig
 
-ABOUT = """Check that metrics and audits on this machine recover known answers, and find nothing where there is nothing.
+ABOUT = """Check that metrics and audits on this machine recover known answers, and find no effect where there is none.
 
 Synthetic data with known answers run through the real audits. Each number is compared with its closed form and must lie
 within four standard errors. Takes less than a minute, also the first time. Needs no data, network or torch, and writes
