@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ import cxrhf
 from cxrhf import cli
 from cxrhf.cli import flags
 from cxrhf.cli.completion_words import commands
+from cxrhf.cli.written import where_curves_are
 from cxrhf.config_push import PushModelConfig
 from cxrhf.errors import CxrhfError
 from cxrhf.hub.connection import HubError
 from cxrhf.hub.model import model_artefact
+from cxrhf.imaging.training import TrainedRun
 from tests.refusals import refused
 
 PACKAGE = Path(cxrhf.__file__).parent
@@ -167,3 +170,13 @@ def test_of_a_run_of_reports_the_writer_is_published(tmp_path: Path, monkeypatch
     Path("words/run.json").write_text(json.dumps({"config": {"source": "writer"}}))
     with refused(HubError, fix="cxrhf push model writer --results words --to USER/NAME"):
         model_artefact(PushModelConfig("words", to="tester/x"))
+
+
+def test_a_training_ends_with_where_its_curves_are(tmp_path: Path) -> None:
+    done = TrainedRun(tmp_path, "net", (0,), [], {})
+    assert where_curves_are(done) == []
+    (tmp_path / "history-0.jsonl").write_text("")
+    (line,) = where_curves_are(done)
+    assert str(tmp_path / "history-0.jsonl") in line
+    assert "--tracker tensorboard" in line
+    assert where_curves_are(replace(done, curves="curves: tensorboard --logdir runs/x/cxrhf")) == []
