@@ -35,8 +35,8 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         from cxrhf.cli import VERBS
 
-        command = f"; as a command there is `cxrhf {name}`" if name in VERBS else ""
-        raise AttributeError(f"module 'cxrhf' has no attribute {name!r}{command}; it has {', '.join(__all__)}")
+        command = f" The command line has `cxrhf {name}`." if name in VERBS else ""
+        raise AttributeError(f"module 'cxrhf' has no attribute {name!r}, only {', '.join(__all__)}.{command}")
     module, attribute = _LAZY[name]
     loaded = importlib.import_module(module)
     found: Any = loaded if attribute is None else getattr(loaded, attribute)

@@ -13,7 +13,7 @@ import os
 import re
 import reprlib
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,127 +45,125 @@ class AuditConfig(ReportFields):
         metadata={
             "positional": True,
             "metavar": "PREDICTIONS",
-            "help": "One or more files of predictions or of generated reports, or a run folder.",
+            "help": "One or more files with predictions or generated reports, or a run folder.",
         }
     )
     out: str | None = field(
         default=None,
-        metadata={"metavar": "RUN", "aliases": ("-o",), "help": "Run folder to write; runs/<file name> if not given."},
+        metadata={"metavar": "RUN", "aliases": ("-o",), "help": "Run folder to write. Default: runs/<file name>."},
     )
     only: tuple[str, ...] = field(
-        default=(), metadata={"metavar": "AUDIT,...", "help": f"Audits to run: {', '.join(AUDITS)}. All if not given."}
+        default=(), metadata={"metavar": "AUDIT,...", "help": f"Audits to run: {', '.join(AUDITS)}. Default: all."}
     )
     findings: tuple[str, ...] = field(
-        default=(), metadata={"metavar": "FINDING,...", "help": "Findings to keep. All if not given."}
+        default=(), metadata={"metavar": "FINDING,...", "help": "Findings to keep. Default: all."}
     )
-    n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients."})
-    seed: int = field(default=0, metadata={"help": "Seed of the resampling; the same seed gives the same numbers."})
-    level: float = field(default=0.95, metadata={"help": "Level of the intervals."})
-    correction: str = field(
-        default="bonferroni",
-        metadata={
-            "metavar": "RULE",
-            "help": f"How p values of differences are corrected for their number: {', '.join(CORRECTIONS)}.",
-        },
+    overwrite: bool = field(default=False, metadata={"help": "Replace a run made from other inputs."})
+    json: bool = field(
+        default=False, metadata={"help": "Print one JSON object on stdout and everything else on stderr."}
     )
-    threshold_from: str = field(
-        default="validation",
-        metadata={
-            "metavar": "ROWS",
-            "help": "What sets the one threshold that groups and strata share: validation rows, where there are any "
-            "(as in deployment), or sample, the evaluated rows (as CONTEXT).",
-        },
-    )
-    primary: tuple[str, ...] = field(
-        default=(),
-        metadata={
-            "metavar": "QUESTION,...",
-            "help": "The differences you ask for, named before you see results: words joined by colons, as shortcut, "
-            "auroc_drop:edema or shortcut:drain:pneumothorax (audit, metric, finding, group, attribute, in any order). "
-            "Their p values are corrected for their own number, apart from what the page explores; what --shortcuts "
-            "names if not given.",
-        },
-    )
-    baseline: str | None = field(
+    image: str | None = field(default=None, metadata={"group": "column"} | _COLUMN | {"help": "Image id."})
+    study: str | None = field(default=None, metadata=_COLUMN | {"help": "Study id."})
+    patient: str | None = field(default=None, metadata=_COLUMN | {"help": "Patient id; the audit resamples patients."})
+    finding: str | None = field(
         default=None,
-        metadata={"metavar": "MODEL", "help": "Model the others are compared with; the first if not given."},
+        metadata=_COLUMN | {"help": "Finding (long files), or the name of the finding (files with one finding)."},
+    )
+    label: str | None = field(
+        default=None, metadata=_COLUMN | {"help": "Label: 1, 0, -1 (uncertain, masked) or empty."}
+    )
+    score: str | None = field(default=None, metadata=_COLUMN | {"help": "Probability or score of the model."})
+    model: str | None = field(default=None, metadata=_COLUMN | {"help": "Model, or the name of the only model."})
+    seed_column: str | None = field(default=None, metadata=_COLUMN | {"help": "Training seed of the model."})
+    split: str | None = field(default=None, metadata=_COLUMN | {"help": "Split: train, validate, test."})
+    dataset: str | None = field(default=None, metadata=_COLUMN | {"help": "Dataset, or the name of the only dataset."})
+    sex: str | None = field(default=None, metadata=_COLUMN | {"help": "Sex."})
+    age: str | None = field(default=None, metadata=_COLUMN | {"help": "Age in years."})
+    race: str | None = field(default=None, metadata=_COLUMN | {"help": "Race or ethnicity."})
+    view: str | None = field(default=None, metadata=_COLUMN | {"help": "View: AP, PA, lateral."})
+    time: str | None = field(
+        default=None, metadata=_COLUMN | {"help": "Acquisition time: a date, or any number that increases with time."}
+    )
+    weight: str | None = field(default=None, metadata=_COLUMN | {"help": "Weight of the row."})
+    pretest: str | None = field(
+        default=None,
+        metadata={"group": "context"}
+        | _COLUMN
+        | {
+            "help": "Pre-test probability of the finding: a column, or from:age,sex,view,prior_labels to fit a small "
+            "context model to columns of the table (only labels of the patient's earlier images)."
+        },
     )
     notes: str | None = field(
         default=None,
         metadata={
             "metavar": "NOTES",
-            "help": "Prior clinical notes: a folder made by cxrhf build, or a file with patient, time and text. Gives "
-            "mentions, and the pre-test probability where there is none. Only notes from before the image count.",
+            "help": "Prior notes: a folder written by cxrhf build, or a file with patient, time and text. They supply "
+            "mentions, and the pre-test probability if there is none. Only notes from before the image count.",
         },
     )
     context: str | None = field(
         default=None,
         metadata={
             "metavar": "RUN",
-            "help": "A run of cxrhf context fit or predict: its pre-test probabilities and mentions are joined by "
-            "image id and finding.",
+            "help": "Run of cxrhf context fit or predict; its pre-test probabilities and mentions are joined by image "
+            "id and finding.",
         },
     )
+    mention: str | None = field(default=None, metadata=_COLUMN | {"help": "Whether a prior note mentions the finding."})
     mention_rule: str = field(
         default="words",
         metadata={
             "metavar": "RULE",
-            "help": "What --notes takes for a mention: words (whole words), substring (paper), affirmed (words, not "
-            "negated).",
+            "help": "What counts as a mention in --notes: words (whole words), substring (paper), affirmed (whole "
+            "words, not negated).",
+        },
+    )
+    n_resamples: int = field(default=2000, metadata={"group": "statistics", "help": "Bootstrap resamples of patients."})
+    seed: int = field(default=0, metadata={"help": "Seed of the resampling; the same seed gives the same numbers."})
+    level: float = field(default=0.95, metadata={"help": "Confidence level of the intervals."})
+    correction: str = field(
+        default="bonferroni",
+        metadata={"metavar": "RULE", "help": f"Correction for multiple tests: {', '.join(CORRECTIONS)}."},
+    )
+    primary: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "metavar": "QUESTION,...",
+            "help": "Primary comparisons, named before you see results: words joined by colons, such as shortcut, "
+            "auroc_drop:edema or shortcut:drain:pneumothorax (audit, metric, finding, group, attribute, in any order). "
+            "Their p values are corrected among themselves, separately from all exploratory ones. Default: what "
+            "--shortcuts names.",
+        },
+    )
+    baseline: str | None = field(
+        default=None,
+        metadata={"metavar": "MODEL", "help": "Model that the others are compared with. Default: the first."},
+    )
+    threshold: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "metavar": "FINDING=T,...",
+            "help": "Operating threshold, one number or one per finding: scores of at least this count as positive. "
+            "Rates of subgroups are reported at it. Default: the threshold with a false positive rate of 0.20.",
+        },
+    )
+    threshold_from: str = field(
+        default="validation",
+        metadata={
+            "metavar": "ROWS",
+            "help": "Rows that set the threshold shared by subgroups and strata: validation (if there are any, as in "
+            "deployment), or sample, the evaluated rows (as CONTEXT).",
         },
     )
     train_prevalence: tuple[str, ...] = field(
         default=(),
         metadata={
             "metavar": "FINDING=P,...",
-            "help": "Share of positives in training, one number or one a finding: for the weights of IPW, and as the "
-            "reference of the Brier skill outside strata. The evaluated set's if not given.",
+            "help": "Share of positives in training, one number or one per finding: used in IPW weights, and as the "
+            "reference of the Brier skill outside strata. Default: that of the evaluated set.",
         },
     )
-    threshold: tuple[str, ...] = field(
-        default=(),
-        metadata={
-            "metavar": "FINDING=T,...",
-            "help": "Threshold in use, one number or one a finding: scores from it on are called positive. Rates of "
-            "patient groups are those at it; at a false positive rate of 0.20 if not given.",
-        },
-    )
-    image: str | None = field(default=None, metadata=_COLUMN | {"help": "Image id."})
-    study: str | None = field(default=None, metadata=_COLUMN | {"help": "Study id."})
-    patient: str | None = field(
-        default=None, metadata=_COLUMN | {"help": "Patient id: patients are what is resampled."}
-    )
-    finding: str | None = field(
-        default=None, metadata=_COLUMN | {"help": "Finding (long files), or the finding's name (one-finding files)."}
-    )
-    label: str | None = field(default=None, metadata=_COLUMN | {"help": "Label: 1, 0, -1 (uncertain, masked), blank."})
-    score: str | None = field(default=None, metadata=_COLUMN | {"help": "Probability or score of the model."})
-    pretest: str | None = field(
-        default=None,
-        metadata=_COLUMN
-        | {
-            "help": "Probability of the finding before the image is seen: a column, or from:age,sex,view,prior_labels "
-            "to fit a small context model to what the table has (labels of the patient's earlier images only)."
-        },
-    )
-    time: str | None = field(
-        default=None,
-        metadata=_COLUMN | {"help": "When the image was taken: a date, or any number that rises with time."},
-    )
-    mention: str | None = field(
-        default=None, metadata=_COLUMN | {"help": "Whether an earlier note mentions the finding."}
-    )
-    weight: str | None = field(default=None, metadata=_COLUMN | {"help": "Weight of the row."})
-    sex: str | None = field(default=None, metadata=_COLUMN | {"help": "Sex."})
-    age: str | None = field(default=None, metadata=_COLUMN | {"help": "Age in years."})
-    race: str | None = field(default=None, metadata=_COLUMN | {"help": "Race or ethnicity."})
-    view: str | None = field(default=None, metadata=_COLUMN | {"help": "View: AP, PA, lateral."})
-    split: str | None = field(default=None, metadata=_COLUMN | {"help": "Train, validate, test."})
-    model: str | None = field(default=None, metadata=_COLUMN | {"help": "Model, or the name of the one model."})
-    seed_column: str | None = field(default=None, metadata=_COLUMN | {"help": "Training seed of the model."})
-    dataset: str | None = field(default=None, metadata=_COLUMN | {"help": "Dataset, or the name of the one dataset."})
-    overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
-    json: bool = field(default=False, metadata={"help": "One JSON object on stdout, for a script; the rest on stderr."})
 
     def __post_init__(self) -> None:
         given = (self.predictions,) if isinstance(self.predictions, (str, Path)) else tuple(self.predictions)
@@ -182,24 +180,24 @@ class AuditConfig(ReportFields):
         methods = listed(self.slice_methods)
         set_field(self, "slice_methods", SLICE_METHODS if methods == ("all",) else tuple(dict.fromkeys(methods)))
         if not self.predictions:
-            raise ConfigError("no predictions file was given", next_step="cxrhf audit predictions.csv --out runs/first")
+            raise ConfigError("PREDICTIONS is missing", next_step="cxrhf audit predictions.csv --out runs/first")
         for name in self.only:
-            one_of("only: no such audit", name, AUDITS)
+            one_of("only", name, AUDITS)
         within("n_resamples", self.n_resamples, 10, 1_000_000)
         within("seed", self.seed, 0, 2**63 - 1)
         within("level", self.level, 0.5, 0.9999)
-        one_of("correction: no such rule", self.correction, CORRECTIONS)
-        one_of("threshold_from: no such rows", self.threshold_from, ("validation", "sample"))
+        one_of("correction", self.correction, CORRECTIONS)
+        one_of("threshold_from", self.threshold_from, ("validation", "sample"))
         for question in self.primary:
             self._check_question(question)
-        one_of("mention_rule: no such rule", self.mention_rule, MENTION_RULES)
+        one_of("mention_rule", self.mention_rule, MENTION_RULES)
         for name in self.slice_methods:
-            one_of("slice_methods: no such method", name, SLICE_METHODS)
-        one_of("slice_recipe: no such recipe", self.slice_recipe, SLICE_RECIPES)
-        one_of("shortcut_test: no such test", self.shortcut_test, SHORTCUT_TESTS)
+            one_of("slice_methods", name, SLICE_METHODS)
+        one_of("slice_recipe", self.slice_recipe, SLICE_RECIPES)
+        one_of("shortcut_test", self.shortcut_test, SHORTCUT_TESTS)
         within("reduce", self.reduce, 1, 100_000)
         for name in self.word_groups:
-            one_of("word_groups: no such group", name, WORD_GROUPS)
+            one_of("word_groups", name, WORD_GROUPS)
         within("p_star", self.p_star, 1e-9, 0.5)
         within("alpha", self.alpha, 1e-6, 100)
         self.training_prevalence("")  # says now what is wrong with it
@@ -207,21 +205,20 @@ class AuditConfig(ReportFields):
         if self.pretest_sources() and self.context is not None:
             raise ConfigError(
                 "two sources of the pre-test probability", got=f"--pretest {self.pretest} and --context {self.context}",
-                next_step="give one of them",
+                next_step="pass one of them",
             )  # fmt: skip
 
     def _check_question(self, question: str) -> None:
         """What is wrong with a question of `primary`, as far as it can be said before the audits run."""
         words = question.split(":")
         if not all(words):
-            raise ConfigError("primary: a word is missing", got=question, allowed="words joined by colons",
-                              next_step="write it as auroc_drop:edema")  # fmt: skip
+            raise ConfigError("primary", got=question, allowed="words joined by colons: auroc_drop:edema")
         for audit in (word for word in words if word in AUDITS):
             if audit in ASIDE:
-                raise ConfigError("primary: this audit has no p values, or a rule of its own for them", got=question,
-                                  allowed=", ".join(name for name in AUDITS if name not in ASIDE))  # fmt: skip
+                raise ConfigError(f"primary: {audit} has no p values, or corrects them by another rule", got=question,
+                                  allowed=either([name for name in AUDITS if name not in ASIDE]))  # fmt: skip
             if self.only and audit not in self.only:
-                raise ConfigError("primary: this audit does not run", got=question, allowed=", ".join(self.only),
+                raise ConfigError(f"primary: {audit} is not in --only", got=question, allowed=either(self.only),
                                   next_step=f"add {audit} to --only")  # fmt: skip
 
     def training_prevalence(self, finding: str) -> float | None:
@@ -235,7 +232,7 @@ class AuditConfig(ReportFields):
                 value = -1.0
             if not 0 < value < 1:
                 raise ConfigError(
-                    "train_prevalence is not a share", got=item, allowed="a number between 0 and 1, or edema=0.1,..."
+                    "train_prevalence", got=item, allowed="a number between 0 and 1, or one per finding: edema=0.1,..."
                 )
             if equals:
                 named[finding_name(name)] = value
@@ -251,9 +248,7 @@ class AuditConfig(ReportFields):
             value = _number(text)
             if value is None:
                 raise ConfigError(
-                    "threshold is not a number",
-                    got=item,
-                    allowed="a number, as 0.5, or one a finding, as edema=0.3,...",
+                    "threshold", got=item, allowed="a number such as 0.5, or one per finding: edema=0.3,..."
                 )
             found[finding_name(name) if equals else ""] = float(value)
         return found
@@ -289,10 +284,18 @@ def within(name: str, value: float, low: float, high: float) -> None:
         raise ConfigError(f"{name} is out of range", got=value, allowed=f"{low:,} to {high:,}")
 
 
-def one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
-    """A ConfigError with the nearest allowed word, unless the value is allowed."""
-    if value not in allowed:
-        raise ConfigError(what, got=value, allowed=", ".join(allowed), next_step=did_you_mean(value, allowed))
+def one_of(name: str, value: str, allowed: Iterable[str]) -> None:
+    """A ConfigError with the nearest allowed word, unless the value of this setting is allowed."""
+    if value not in (words := tuple(allowed)):
+        raise ConfigError(name, got=value, allowed=either(words), next_step=did_you_mean(value, words))
+
+
+def either(words: Sequence[str]) -> str:
+    """
+    >>> either(["crop", "squash"]), either(["a", "b", "c"])
+    ('crop or squash', 'a, b or c')
+    """
+    return " or ".join([", ".join(words[:-1]), *words[-1:]] if len(words) > 1 else words)
 
 
 def from_mapping(kind: type[C], values: Mapping[str, Any], *, source: str = "config") -> C:
@@ -300,7 +303,7 @@ def from_mapping(kind: type[C], values: Mapping[str, Any], *, source: str = "con
     checked = check_keys(kind, values, source=source)
     missing = [each.name for each in fields(kind) if each.default is MISSING and each.name not in checked]  # type: ignore[arg-type]
     if missing:
-        raise ConfigError(f"{source}: {missing[0]!r} is missing", next_step=f"add it: {missing[0]}: ...")
+        raise ConfigError(f"{source}: {missing[0]!r} is missing", next_step=f"add {missing[0]}: ...")
     return kind(**checked)
 
 
@@ -316,7 +319,7 @@ def check_keys(kind: type, values: Mapping[str, Any], *, source: str) -> dict[st
             raise ConfigError(
                 f"{source}: unknown key {str(key)[:60]!r}",
                 # Of forty settings the names help nobody; the help explains them.
-                allowed=None if close or len(known) > 12 else ", ".join(known),
+                allowed=None if close or len(known) > 12 else either(known),
                 next_step=close or _where_settings_are(kind, known),
             )
         out[name] = typed(value, hints[name], f"{source}: {name}")
@@ -328,10 +331,10 @@ def _where_settings_are(kind: type, known: list[str]) -> str:
     words = re.findall("[A-Z][a-z]+", kind.__name__)
     verb = " ".join(words[:-1]).lower() if words[-1:] == ["Config"] else ""
     if not verb:
-        return "leave it out"
+        return "remove it"
     own = [name for name, keys in _recipe_keys().items() if keys <= set(known)]
     recipes = f"; recipes of cxrhf {verb}: {', '.join(own)}" if own else ""
-    return f"leave it out; cxrhf {verb} --help lists all settings{recipes}"
+    return f"remove it; cxrhf {verb} --help lists all settings{recipes}"
 
 
 def _recipe_keys() -> dict[str, set[str]]:
@@ -355,9 +358,7 @@ def typed(value: Any, hint: Any, where: str) -> Any:
         return tuple(_text(each, where, "a list of names") for each in given)
     if wanted is str:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            raise ConfigError(
-                f"{where} has the wrong type", got=_shown(value), allowed="text", next_step=f'write "{value}"'
-            )
+            raise ConfigError(where, got=_shown(value), allowed="text", next_step=f'write "{value}"')
         return _text(value, where, "text")
     number = None if wanted is bool or isinstance(value, bool) else _number(value)
     if wanted is float and number is not None:
@@ -367,7 +368,7 @@ def typed(value: Any, hint: Any, where: str) -> Any:
     if wanted is bool and isinstance(value, bool):
         return value
     words = {int: "a whole number", float: "a finite number", bool: "true or false"}
-    raise ConfigError(f"{where} has the wrong type", got=_shown(value), allowed=words[wanted])
+    raise ConfigError(where, got=_shown(value), allowed=words[wanted])
 
 
 def _plain_value(value: Any) -> Any:
@@ -392,12 +393,12 @@ def _text(value: Any, where: str, allowed: str) -> str:
     """One word or name of a setting: not empty, and what files and tables can hold."""
     value = _plain_value(value)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ConfigError(f"{where} has the wrong type", got=_shown(value), allowed=allowed)
+        raise ConfigError(where, got=_shown(value), allowed=allowed)
     text = str(value)
     if not text.replace(",", " ").strip():
-        raise ConfigError(f"{where} is empty", next_step="give a value, or leave it out")
+        raise ConfigError(f"{where} is empty", next_step="give a value, or omit it")
     if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
-        raise ConfigError(f"{where} has characters that no text has", got=_shown(text), allowed=allowed)
+        raise ConfigError(f"{where} has invalid characters", got=_shown(text), allowed=allowed)
     return text
 
 
@@ -413,13 +414,14 @@ def load_mapping(name: str) -> dict[str, Any]:
     if path is None:
         recipes = sorted(each.stem for each in shipped.glob("*.yaml"))
         raise ConfigError(
-            f"no config {name!r}",
-            allowed=f"a YAML file, or a recipe ({', '.join(recipes)})",
-            next_step=did_you_mean(name, recipes) or "name a recipe, or check the path",
+            "--config",
+            got=name,
+            allowed=f"a YAML file or a recipe ({', '.join(recipes)})",
+            next_step=did_you_mean(name, recipes) or "check the path, or name a recipe",
         )
     values = read_yaml(path)
     if not isinstance(values, dict):
-        raise ConfigError(f"{path.name} holds no settings", got=type(values).__name__, allowed="lines of `key: value`")
+        raise ConfigError(f"{path.name} has no settings", got=type(values).__name__, allowed="lines of `key: value`")
     return values
 
 
@@ -435,7 +437,7 @@ def read_yaml(path: Path) -> Any:
         raise ConfigError(f"{path.name} is nested too deeply") from None
     # yaml's own errors, and those of the values it makes: a date that is none, a number that is too long.
     except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise ConfigError(f"{path.name} is not YAML ({shorten(' '.join(str(error).split()))})") from None
+        raise ConfigError(f"{path.name} is not valid YAML ({shorten(' '.join(str(error).split()))})") from None
 
 
 def to_mapping(config: Any) -> dict[str, Any]:

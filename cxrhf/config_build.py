@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from cxrhf.config import listed, set_field, within
-from cxrhf.errors import ConfigError, did_you_mean
+from cxrhf.config import either, listed, one_of, set_field, within
+from cxrhf.errors import ConfigError
 from cxrhf.findings import finding_name
 
 CONFIGURATIONS = ("linked", "images", "notes")
@@ -20,16 +20,17 @@ AVAILABLE = ("charted", "stored")
 OWN_REPORT = ("fail", "drop")
 SAMPLES = ("all", "encoding")
 
-# What a dataset takes where the user says nothing; a field not named here keeps its own default.
+# What a dataset takes where the user says nothing; USUAL where this does not name it either.
 DATASETS: Mapping[str, Mapping[str, Any]] = {
     "mimic_cxr_context": {"configuration": "linked", "split": "ratio"},
     "chexpert": {"configuration": "images", "split": "ratio", "ratios": "60/10/30"},
     "nih_chestxray14": {"configuration": "images", "split": "official"},
     "covid_chestxray": {"configuration": "linked", "split": "ratio", "ratios": "60/10/30", "own_report": "drop"},
-    "synthetic": {"configuration": "linked", "split": "ratio", "ratios": "60/10/30"},
+    "synthetic": {"configuration": "linked", "split": "ratio", "ratios": "60/10/30", "size": 64},
     "rexgradient": {"configuration": "images", "split": "official", "views": "frontal"},
     "chexpert_plus": {"configuration": "images", "split": "ratio", "ratios": "60/10/30"},
 }
+USUAL: Mapping[str, Any] = {"views": "all", "ratios": "80/10/10", "own_report": "fail", "size": 512}
 WITH_RACE = ("mimic_cxr_context", "synthetic", "chexpert", "chexpert_plus")
 WITH_NOTES = ("mimic_cxr_context", "covid_chestxray", "synthetic")
 
@@ -49,92 +50,110 @@ class BuildConfig:
         default=(),
         metadata={
             "metavar": "FOLDER",
-            "help": "Folder or folders with the raw files as they were downloaded; never written to.",
+            "help": "Folder or folders with the raw files as downloaded; cxrhf only reads them.",
         },
     )
     out: str | None = field(
         default=None,
-        metadata={"metavar": "DIR", "aliases": ("-o",), "help": "Folder to write; data/<dataset> if not given."},
+        metadata={"metavar": "DIR", "aliases": ("-o",), "help": "Folder to write. Default: data/<dataset>."},
     )
     configuration: str | None = field(
         default=None,
-        metadata=_one_of(CONFIGURATIONS, "Images with their prior notes, images alone, or notes alone."),
+        metadata=_one_of(CONFIGURATIONS, "Images with their prior notes, images only, or notes only."),
     )
-    labels: str = field(
-        default="positive_only",
-        metadata=_one_of(
-            LABEL_POLICIES, "What uncertain and blank labels count as when the set is loaded; raw labels are kept."
-        ),
+    seed: int = field(default=0, metadata={"help": "Seed of the split and of all sampling."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace a build made with other settings or sources."})
+    views: str | None = field(
+        default=None, metadata={"group": "selection"} | _one_of(VIEWS, "Keep every view, or frontal (PA, AP) only.")
     )
-    views: str | None = field(default=None, metadata=_one_of(VIEWS, "Keep every view, or frontal (PA, AP) only."))
     images_per_patient: str = field(
         default="all",
         metadata=_one_of(
-            ONE_IMAGE, "Every image; or one a patient: the first, a positive one first, or stitched labels."
+            ONE_IMAGE,
+            "All images, or one per patient: the first, a positive one if there is one, or the first with labels "
+            "stitched from all.",
         ),
     )
-    finding: str | None = field(
-        default=None, metadata={"metavar": "FINDING", "help": "Finding of which positive_first takes a positive image."}
-    )
+    finding: str | None = field(default=None, metadata={"metavar": "FINDING", "help": "Finding for positive_first."})
     one_per_study: bool = field(default=False, metadata={"help": "Keep the first image of each study."})
-    exclude_devices: bool = field(default=False, metadata={"help": "Drop images with support devices."})
+    exclude_devices: bool = field(default=False, metadata={"help": "Exclude images with support devices."})
     sample: str = field(
         default="all",
-        metadata=_one_of(SAMPLES, "encoding: White, Asian and Black patients with one race each, not Hispanic."),
+        metadata=_one_of(
+            SAMPLES, "encoding: White, Asian and Black patients with a single recorded race, not Hispanic."
+        ),
+    )
+    female: float | None = field(
+        default=None,
+        metadata={"metavar": "SHARE", "help": "Share of images of women in each split, such as 0.5, 0.33 or 0.67."},
+    )
+    sample_size: int | None = field(
+        default=None, metadata={"metavar": "N", "help": "Maximum number of images in each split."}
+    )
+    labels: str = field(
+        default="positive_only",
+        metadata={"group": "label and split"}
+        | _one_of(
+            LABEL_POLICIES, "How uncertain and blank labels count when the build is loaded; raw labels are kept."
+        ),
     )
     split: str | None = field(
         default=None,
-        metadata=_one_of(SPLITS, "By ratio of patients, the dataset's own, from --split-file, or none."),
+        metadata=_one_of(SPLITS, "By ratio of patients, the dataset's official split, from --split-file, or none."),
+    )
+    ratios: str | None = field(
+        default=None,
+        metadata={
+            "metavar": "A/B/C",
+            "help": "Patients in train/validate/test. Default: 80/10/10 or 60/10/30, by dataset.",
+        },
     )
     split_file: str | None = field(
         default=None,
         metadata={
             "metavar": "CSV",
-            "help": "A file with the column split and one of image_id, patient_id, index (row of the source).",
+            "help": "File with a column split and one of image_id, patient_id, index (row of the source).",
         },
     )
     withhold_annotated: bool = field(
         default=False,
         metadata={
-            "help": "Put every patient with an annotated image (a chest drain, say) into test, as SLICES did; "
+            "help": "Put every patient with an annotated image (a chest drain, for example) into test, as SLICES did; "
             "positive_first then prefers annotated images."
         },
     )
-    ratios: str | None = field(
-        default=None,
-        metadata={"metavar": "A/B/C", "help": "Patients in train/validate/test; 80/10/10 or 60/10/30, by dataset."},
+    keep_without_notes: bool = field(
+        default=False, metadata={"group": "note", "help": "Keep images without a prior note."}
     )
-    seed: int = field(default=0, metadata={"help": "Seed of the split and of every sample."})
-    female: float | None = field(
-        default=None, metadata={"metavar": "SHARE", "help": "Share of female images in each split: 0.5, 0.33, 0.67."}
-    )
-    sample_size: int | None = field(default=None, metadata={"metavar": "N", "help": "At most N images in each split."})
     available: str = field(
         default="charted",
-        metadata=_one_of(AVAILABLE, "A note is known from discharge and chart time on; stored: also storetime."),
+        metadata=_one_of(
+            AVAILABLE,
+            "When a note is available: charted, after discharge and chart time; stored, also after storetime.",
+        ),
     )
     own_report: str | None = field(
         default=None,
-        metadata=_one_of(OWN_REPORT, "A prior note that holds the image's own report: stop, or leave that note out."),
+        metadata=_one_of(OWN_REPORT, "If a prior note contains the image's own report: fail, or drop that note."),
     )
-    keep_without_notes: bool = field(default=False, metadata={"help": "Keep images that have no prior note."})
     keep_label_notes: bool = field(
-        default=False, metadata={"help": "covid_chestxray: keep notes that name the diagnosis itself."}
+        default=False, metadata={"help": "covid_chestxray: keep notes that name the diagnosis."}
     )
-    no_pixels: bool = field(default=False, metadata={"help": "Tables only: pictures are named, not read."})
-    size: int = field(default=512, metadata={"help": "Longest side of the stored pictures."})
-    workers: int = field(default=0, metadata={"help": "Threads that read pictures; 0 = one a core."})
-    n_patients: int = field(default=300, metadata={"help": "synthetic: patients to make up."})
-    dirty: bool = field(default=False, metadata={"help": "synthetic: plant the defects that real copies have."})
-    overwrite: bool = field(default=False, metadata={"help": "Replace a build made with other settings or sources."})
+    size: int | None = field(
+        default=None,
+        metadata={"group": "image", "help": "Longest side of the stored images. Default: 512; 64 for synthetic."},
+    )
+    no_pixels: bool = field(default=False, metadata={"help": "Tables only: images are listed, not read."})
+    workers: int = field(default=0, metadata={"help": "Threads that read images; 0: one per core."})
+    n_patients: int = field(
+        default=1000, metadata={"group": "synthetic data", "help": "synthetic: number of patients."}
+    )
+    dirty: bool = field(default=False, metadata={"help": "synthetic: add the defects that real copies have."})
 
     def __post_init__(self) -> None:
         name = self.dataset.replace("-", "_")
         set_field(self, "dataset", name)
-        if name not in DATASETS:
-            raise ConfigError(
-                "no such dataset", got=name, allowed=", ".join(DATASETS), next_step=did_you_mean(name, DATASETS)
-            )
+        one_of("dataset", name, DATASETS)
         given = (self.root,) if isinstance(self.root, (str, Path)) else tuple(self.root)
         set_field(self, "root", tuple(str(Path(each).expanduser()) for each in given))
         for key in ("out", "split_file"):
@@ -150,41 +169,34 @@ class BuildConfig:
             "sample": SAMPLES,
             "own_report": OWN_REPORT,
         }
-        for key, default in {"views": "all", "ratios": "80/10/10", "own_report": "fail", **DATASETS[name]}.items():
+        for key, default in {**USUAL, **DATASETS[name]}.items():
             if getattr(self, key) is None:
                 set_field(self, key, default)
         for key, allowed in choices.items():
-            value = getattr(self, key)
-            if value not in allowed:
-                raise ConfigError(
-                    f"{key}: no such choice",
-                    got=value,
-                    allowed=", ".join(allowed),
-                    next_step=did_you_mean(value, allowed),
-                )
+            one_of(key, getattr(self, key), allowed)
         if self.configuration != "images" and name not in WITH_NOTES:
             raise ConfigError(
-                f"{name} has no notes", got=f"configuration {self.configuration}", allowed="images",
+                f"{name} has no notes", got=f"configuration {self.configuration}", allowed="configuration images",
                 next_step=f"cxrhf build {name} --configuration images",
             )  # fmt: skip
         if self.sample == "encoding" and name not in WITH_RACE:
-            raise ConfigError(f"sample encoding: {name} has no race", allowed=", ".join(WITH_RACE))
+            raise ConfigError("sample encoding: the dataset has no race", got=name, allowed=either(WITH_RACE))
         if self.images_per_patient == "positive_first" and not self.finding:
-            raise ConfigError("positive_first needs a finding", next_step="add --finding pneumothorax")
+            raise ConfigError("positive_first requires a finding", next_step="add --finding pneumothorax")
         if self.configuration != "linked":
             set_field(self, "keep_without_notes", False)  # nothing is linked, so it changes nothing
         if self.split_file and self.split != "file":
             set_field(self, "split", "file")
         if self.split == "file" and not self.split_file:
-            raise ConfigError("split file: no file was given", next_step="add --split-file FILE")
+            raise ConfigError("split file requires --split-file", next_step="add --split-file FILE")
         if self.split == "none" and self.withhold_annotated:
             raise ConfigError(
-                "withhold_annotated: there is no test split", got="split none", allowed="ratio, official, file"
+                "withhold_annotated requires a test split", got="split none", allowed="ratio, official or file"
             )
         if self.finding:
             set_field(self, "finding", finding_name(self.finding))
         within("seed", self.seed, 0, 2**32 - 1)
-        within("size", self.size, 32, 4096)
+        within("size", self.size or 0, 32, 4096)
         within("workers", self.workers, 0, 1024)
         within("n_patients", self.n_patients, 5, 1_000_000)
         if self.female is not None:
@@ -201,7 +213,7 @@ class BuildConfig:
         except ValueError:
             numbers = []
         if len(numbers) != 3 or not all(0 <= each < 1e9 for each in numbers) or sum(numbers) <= 0:
-            raise ConfigError("ratios are not three shares", got=self.ratios, allowed="80/10/10, 60/10/30, ...")
+            raise ConfigError("ratios", got=self.ratios, allowed="three shares such as 80/10/10")
         return (numbers[0] / sum(numbers), numbers[1] / sum(numbers), numbers[2] / sum(numbers))
 
     def folder(self) -> Path:
@@ -228,11 +240,11 @@ class DoctorConfig:
     root: tuple[str, ...] = field(
         default=(), metadata={"metavar": "FOLDER", "help": "Folder or folders with the raw files."}
     )
-    json: bool = field(default=False, metadata={"help": "One JSON object on stdout, for a script."})
+    json: bool = field(default=False, metadata={"help": "Print one JSON object on stdout."})
 
     def __post_init__(self) -> None:
         known = BuildConfig(self.dataset, root=self.root)
         set_field(self, "dataset", known.dataset)
         set_field(self, "root", known.root)
         if not self.root and self.dataset != "synthetic":
-            raise ConfigError("no folder was given", next_step=f"cxrhf doctor {self.dataset} --root FOLDER")
+            raise ConfigError("--root is missing", next_step=f"cxrhf doctor {self.dataset} --root FOLDER")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cxrhf.config import MENTION_RULES, listed, one_of, set_field, within
+from cxrhf.config import MENTION_RULES, either, listed, one_of, set_field, within
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.findings import finding_name
 
@@ -38,10 +38,10 @@ class EncodeConfig:
     allow_bin: bool = False
 
     def __post_init__(self) -> None:
-        one_of("recipe: not known", self.recipe, RECIPES)
-        one_of("pooling: not known", self.pooling, POOLINGS)
-        one_of("dtype: not known", self.dtype, DTYPES)
-        one_of("device: not known", self.device, DEVICES)
+        one_of("recipe", self.recipe, RECIPES)
+        one_of("pooling", self.pooling, POOLINGS)
+        one_of("dtype", self.dtype, DTYPES)
+        one_of("device", self.device, DEVICES)
         within("overlap", self.overlap, 0, 100_000)
         within("batch_tokens", self.batch_tokens, 16, 10_000_000)
         if self.max_length is not None:
@@ -56,135 +56,146 @@ class EncodeConfig:
 class ContextFitConfig:
     """Prior notes of a build -> a calibrated pre-test probability for every image and finding."""
 
-    build: str = field(metadata={"positional": True, "metavar": "BUILD", "help": "Folder made by cxrhf build."})
+    build: str = field(metadata={"positional": True, "metavar": "BUILD", "help": "Folder written by cxrhf build."})
     out: str | None = field(
-        default=None, metadata=_RUN | {"help": "Run folder to write; runs/<build's name>-context if not given."}
+        default=None, metadata=_RUN | {"help": "Run folder to write. Default: runs/<build's name>-context."}
     )
     findings: tuple[str, ...] = field(
-        default=(), metadata={"metavar": "FINDING,...", "help": "Findings to fit. All of the build if not given."}
+        default=(), metadata={"metavar": "FINDING,...", "help": "Findings to fit. Default: all of the build."}
     )
     features: tuple[str, ...] = field(
         default=("words", "encoder"),
         metadata={
             "metavar": "KIND,...",
-            "help": "What is read of the notes: words (bag of words), boosted (XGBoost on the words), encoder (a "
-            "language model's vectors). Each finding keeps the best.",
+            "help": "Features of the notes: words (bag of words), boosted (XGBoost on the words), encoder (embeddings "
+            "of a language model). Each finding keeps the best.",
         },
     )
+    seed: int = field(default=0, metadata={"help": "Seed of folds, classifiers and intervals."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace a run made from other inputs."})
     encoders: tuple[str, ...] = field(
         default=("minilm",),
         metadata={
+            "group": "encoder",
             "metavar": "MODEL,...",
-            "help": "Encoders: minilm (inside a Python package, no network), the paper's mistral, pubmedbert, bert, "
-            "clinicalbert, biolinkbert, roberta, a folder, or any model of the Hugging Face Hub.",
+            "help": "Encoders: minilm (ships in a Python package, needs no network), the paper's mistral, pubmedbert, "
+            "bert, clinicalbert, biolinkbert, roberta, a folder, or any model on the Hugging Face Hub.",
         },
-    )
-    search: str = field(
-        default="default", metadata={"metavar": "GRID", "help": "Classifiers tried: default (few), paper (its grids)."}
-    )
-    iterations: int | None = field(
-        default=None, metadata={"help": "Draws of XGBoost's random search; 12, or 60 with --search paper."}
     )
     recipe: str = field(
         default="plain",
         metadata={
             "metavar": "RECIPE",
-            "help": "Text: plain (lower case, negations stay), oberst (no punctuation, no stop words, as in the "
-            "paper's code).",
+            "help": "Text preprocessing: plain (lower case, keeps negations), oberst (no punctuation or stop words, as "
+            "in the paper's code).",
         },
     )
     pooling: str = field(
         default="tokens",
         metadata={
             "metavar": "RULE",
-            "help": "Windows to a vector: tokens (windows weigh by their tokens, each note of length 1, mean, length "
-            "1), paper (windows alike, each note of length 1, mean), code (all notes one text, windows of length 1).",
+            "help": "How windows become one embedding: tokens (windows weighted by tokens, notes normalised, mean, "
+            "normalised), paper (windows weighted equally, notes normalised, mean), code (all notes as one text, "
+            "windows normalised).",
         },
     )
-    overlap: int = field(default=50, metadata={"help": "Tokens that neighbouring windows of a note share."})
+    overlap: int = field(default=50, metadata={"help": "Tokens shared by neighbouring windows of a note."})
     max_length: tuple[str, ...] | None = field(
         default=None,
         metadata={
             "metavar": "ENCODER=N,...",
-            "help": "Tokens of a window, special tokens included: one number, or one an encoder (mistral=4096,512). "
-            "What the encoder reads, to 4096, if not given.",
+            "help": "Tokens per window, with special tokens: one number, or one per encoder (mistral=4096,512). "
+            "Default: the encoder's limit, at most 4096.",
         },
+    )
+    batch_tokens: int = field(default=8192, metadata={"help": "Tokens per batch of the encoder."})
+    device: str = field(default="auto", metadata={"help": f"Device of the encoder: {', '.join(DEVICES)}."})
+    dtype: str = field(default="auto", metadata={"help": "auto (bfloat16 on GPUs that support it), float32, bfloat16."})
+    cache: str | None = field(
+        default=None,
+        metadata={
+            "metavar": "FOLDER",
+            "help": "Cache of note embeddings, by content and encoder. Default: CXRHF_CACHE or ~/.cache/cxrhf/notes.",
+        },
+    )
+    allow_bin: bool = field(
+        default=False,
+        metadata={
+            "help": "Load encoders that only have .bin weights, with torch's restricted reader; the paper's encoders "
+            "do not need this flag."
+        },
+    )
+    search: str = field(
+        default="default",
+        metadata={
+            "group": "classifier",
+            "metavar": "GRID",
+            "help": "Classifiers to try: default (few), paper (its grids).",
+        },
+    )
+    iterations: int | None = field(
+        default=None, metadata={"help": "Draws of XGBoost's random search. Default: 12, or 60 with --search paper."}
     )
     choose: str = field(
         default="validation",
         metadata={
             "metavar": "HOW",
-            "help": "Classifier and encoder of a finding: validation (parameters by cross-validation on train, the "
-            "choice on the validation split), pooled (all by cross-validation on both).",
+            "help": "How a finding's classifier and encoder are selected: validation (parameters by cross-validation "
+            "on train, selection on the validation split), pooled (both by cross-validation on both splits).",
         },
+    )
+    min_patients: int | None = field(
+        default=None,
+        metadata={
+            "help": "Minimum number of patients with a finding, and of patients without it; cxrhf lists findings with "
+            "fewer and excludes them. Default: 20; 5 if no finding has 20, which is enough for a trial run only."
+        },
+    )
+    folds: int = field(default=5, metadata={"help": "Folds of patients for cross-validation and calibration."})
+    workers: int | None = field(
+        default=None,
+        metadata={"help": "Processes that fit classifiers. Default: one per core. Results do not change."},
+    )
+    dask: str | None = field(
+        default=None,
+        metadata={"metavar": "ADDRESS", "help": "Scheduler of a Dask cluster to fit the classifiers on."},
     )
     no_note: str = field(
         default="exclude",
         metadata={
+            "group": "note",
             "metavar": "HOW",
-            "help": "Images without a prior note: exclude (counted), stratum (a group of its own, with its own "
-            "prevalence as pre-test probability).",
+            "help": "Images without a prior note: exclude (the count is reported), stratum (a separate group whose "
+            "prevalence is its pre-test probability).",
         },
     )
     mention_rule: str = field(
         default="words",
         metadata={
             "metavar": "RULE",
-            "help": "A prior mention is: words (whole words), substring (paper), affirmed (words, and not negated in "
-            "at least one place).",
+            "help": "What counts as a prior mention: words (whole words), substring (paper), affirmed (whole words, "
+            "not negated at least once).",
         },
     )
-    min_patients: int | None = field(
-        default=None,
-        metadata={
-            "help": "Patients with, and patients without, a finding that a fit needs; a finding with fewer is left out "
-            "and named. 20 if not given; 5 where no finding has 20, for a trial that nobody should quote."
-        },
+    n_resamples: int = field(
+        default=2000, metadata={"group": "interval", "help": "Bootstrap resamples of patients for the intervals."}
     )
-    folds: int = field(default=5, metadata={"help": "Folds of patients for cross-validation and calibration."})
-    n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients for the intervals."})
     level: float = field(default=0.95, metadata={"help": "Level of the intervals."})
-    seed: int = field(default=0, metadata={"help": "Seed of folds, classifiers and intervals."})
-    workers: int | None = field(
-        default=None, metadata={"help": "Processes that fit classifiers; all cores if not given. Numbers stay equal."}
-    )
-    dask: str | None = field(
-        default=None,
-        metadata={"metavar": "ADDRESS", "help": "Scheduler of a Dask cluster that fits the classifiers instead."},
-    )
-    device: str = field(default="auto", metadata={"help": f"Where the encoder runs: {', '.join(DEVICES)}."})
-    dtype: str = field(default="auto", metadata={"help": "auto (bfloat16 on a GPU that has it), float32, bfloat16."})
-    batch_tokens: int = field(default=8192, metadata={"help": "Tokens that the encoder reads at a time."})
-    cache: str | None = field(
-        default=None,
-        metadata={
-            "metavar": "FOLDER",
-            "help": "Where vectors of notes are kept, by content and encoder; CXRHF_CACHE or ~/.cache/cxrhf/notes.",
-        },
-    )
-    allow_bin: bool = field(
-        default=False,
-        metadata={
-            "help": "Read any encoder that has only .bin weights, with torch's restricted reader; the "
-            "paper's encoders need no flag."
-        },
-    )
-    overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
 
     def __post_init__(self) -> None:
         set_field(self, "findings", tuple(finding_name(each) for each in listed(self.findings)))
         set_field(self, "features", listed(self.features))
         set_field(self, "encoders", listed(self.encoders))
         for each in self.features:
-            one_of("features: not known", each, FEATURES)
+            one_of("features", each, FEATURES)
         if not self.features:
-            raise ConfigError("features is empty", allowed=", ".join(FEATURES))
+            raise ConfigError("features is empty", allowed=either(FEATURES))
         if "encoder" in self.features and not self.encoders:
             raise ConfigError("encoders is empty", next_step="--encoders minilm, or --features words")
-        one_of("search: not known", self.search, SEARCHES)
-        one_of("choose: not known", self.choose, CHOICES)
-        one_of("no_note: not known", self.no_note, NO_NOTE)
-        one_of("mention_rule: not known", self.mention_rule, MENTION_RULES)
+        one_of("search", self.search, SEARCHES)
+        one_of("choose", self.choose, CHOICES)
+        one_of("no_note", self.no_note, NO_NOTE)
+        one_of("mention_rule", self.mention_rule, MENTION_RULES)
         if self.min_patients is not None:
             within("min_patients", self.min_patients, FEWEST, 1_000_000)
         within("folds", self.folds, 3, 50)
@@ -209,16 +220,16 @@ class ContextFitConfig:
             name, _, text = (each.strip() for each in item.rpartition("="))
             if not text.isdecimal() or len(text) > 9 or name in found:
                 raise ConfigError(
-                    f"max_length: {'two numbers for the same encoder' if name in found else 'not a whole number'}",
+                    f"max_length: two numbers for {name or 'all encoders'}" if name in found else "max_length",
                     got=item,
-                    allowed="one number, or one an encoder: mistral=4096,512",
+                    allowed="one whole number, or one per encoder: mistral=4096,512",
                 )
             if name and name not in self.encoders:
                 raise ConfigError(
-                    f"max_length names {name}, which is not one of the encoders",
+                    f"max_length names {name}, which is not in --encoders",
                     got=item,
-                    allowed=", ".join(self.encoders),
-                    next_step=did_you_mean(name, self.encoders) or "leave it out, or name it in --encoders too",
+                    allowed=either(self.encoders),
+                    next_step=did_you_mean(name, self.encoders) or "remove it, or add it to --encoders",
                 )
             found[name] = int(text)
         return found
@@ -247,13 +258,13 @@ class ContextPredictConfig:
 
     run: str = field(metadata={"positional": True, "metavar": "CONTEXT", "help": "Run folder of cxrhf context fit."})
     build: str | None = field(
-        default=None, metadata={"metavar": "BUILD", "help": "A build whose images get pre-test probabilities."}
+        default=None, metadata={"metavar": "BUILD", "help": "Build whose images get pre-test probabilities."}
     )
     onto: str | None = field(
         default=None,
         metadata={
             "metavar": "PREDICTIONS",
-            "help": "A predictions file or run whose rows get the columns pretest and mention, by image id.",
+            "help": "Predictions file or run; its rows get the columns pretest and mention, by image id.",
         },
     )
     out: str | None = field(
@@ -261,29 +272,29 @@ class ContextPredictConfig:
         metadata={
             "metavar": "OUT",
             "aliases": ("-o",),
-            "help": "Run folder (--build alone), or file (--onto); a name beside the input if not given.",
+            "help": "Run folder (--build alone), or file (--onto). Default: a name next to the input.",
         },
     )
-    device: str = field(default="auto", metadata={"help": f"Where the encoder runs: {', '.join(DEVICES)}."})
-    cache: str | None = field(default=None, metadata={"metavar": "FOLDER", "help": "Where vectors of notes are kept."})
+    device: str = field(default="auto", metadata={"help": f"Device of the encoder: {', '.join(DEVICES)}."})
+    cache: str | None = field(default=None, metadata={"metavar": "FOLDER", "help": "Cache of note embeddings."})
     allow_bin: bool = field(
         default=False,
-        metadata={"help": "Read an encoder that has only .bin weights, with torch's restricted reader."},
+        metadata={"help": "Load an encoder that only has .bin weights, with torch's restricted reader."},
     )
     fetch: bool = field(
         default=False,
-        metadata={"help": "Fetch the encoder that the run names from the Hugging Face Hub, if it is not here."},
+        metadata={"help": "Download the run's encoder from the Hugging Face Hub if it is not on this machine."},
     )
-    overwrite: bool = field(default=False, metadata={"help": "Replace what is there."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace existing output."})
 
     def __post_init__(self) -> None:
         if self.build is None and self.onto is None:
             raise ConfigError(
-                "nothing to predict for",
-                allowed="--build BUILD, --onto PREDICTIONS, or both",
+                "no images or predictions were given",
+                allowed="--build BUILD, --onto PREDICTIONS or both",
                 next_step=f"cxrhf context predict {self.run} --onto predictions.parquet",
             )
-        one_of("device: not known", self.device, DEVICES)
+        one_of("device", self.device, DEVICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +303,9 @@ class ContextExplainConfig:
 
     run: str = field(metadata={"positional": True, "metavar": "CONTEXT", "help": "Run folder of cxrhf context fit."})
     findings: tuple[str, ...] = field(
-        default=(), metadata={"metavar": "FINDING,...", "help": "Findings to explain. All if not given."}
+        default=(), metadata={"metavar": "FINDING,...", "help": "Findings to explain. Default: all."}
     )
-    top: int = field(default=10, metadata={"help": "Words of each finding, 50 at most."})
+    top: int = field(default=10, metadata={"help": "Words per finding, at most 50."})
     examples: int = field(
         default=5, metadata={"help": "With --build: images with the highest, and with the lowest, probability."}
     )
@@ -302,8 +313,8 @@ class ContextExplainConfig:
         default=None,
         metadata={
             "metavar": "BUILD",
-            "help": "The build the run was fitted to: adds the examples' texts to the local file. Texts are never "
-            "printed, and never go into the page.",
+            "help": "Build the run was fitted on: adds the texts of the examples to the local file. Texts are never "
+            "printed and never appear in the page.",
         },
     )
 

@@ -13,22 +13,26 @@ class DemoConfig:
 
     out: str | None = field(
         default=None,
-        metadata={"metavar": "RUN", "aliases": ("-o",), "help": "Run folder to write (runs/demo, runs/demo-quick)."},
+        metadata={
+            "metavar": "RUN",
+            "aliases": ("-o",),
+            "help": "Run folder to write. Default: runs/demo or runs/demo-quick.",
+        },
     )
     quick: bool = field(
         default=False,
-        metadata={"help": "An eighth of the data and no vision-language model: under two minutes."},
+        metadata={"help": "An eighth of the patients and no vision-language model: under two minutes."},
     )
-    n_patients: int = field(default=1200, metadata={"help": "Patients to make up, with some six images each."})
-    size: int = field(default=128, metadata={"help": "Side of the drawn pictures."})
+    n_patients: int = field(default=1200, metadata={"help": "Synthetic patients, with about six images each."})
+    size: int = field(default=128, metadata={"help": "Side of the synthetic images, in pixels."})
     seed: int = field(default=0, metadata={"help": "Seed of the patients and of the resampling."})
-    steps: int = field(default=350, metadata={"help": "Steps of the network's training; 0: no network, no torch."})
+    steps: int = field(default=350, metadata={"help": "Training steps of the network; 0: no network, no torch."})
     report_steps: int = field(
         default=300,
-        metadata={"help": "Steps in which a tiny vision-language model learns to write reports; 0: no such model."},
+        metadata={"help": "Training steps of the tiny report model; 0: no report model."},
     )
     n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients."})
-    overwrite: bool = field(default=False, metadata={"help": "Replace a run that was made from other inputs."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace a run made from other inputs."})
 
     def __post_init__(self) -> None:
         within("n_patients", self.n_patients, 20, 1_000_000)

@@ -22,105 +22,113 @@ class FinetuneConfig:
     """Images and reports of a build -> LoRA adapters of a vision-language model, its checkpoints and its history."""
 
     build: str = field(metadata=BUILD)
-    model: str = field(
-        default="Qwen/Qwen3-VL-8B-Instruct",
-        metadata={
-            "metavar": "MODEL",
-            "help": "Any image-text-to-text model of transformers: a folder, or ORG/NAME of the Hugging Face Hub. "
-            f"{TINY}: a small Qwen3-VL with random weights, made in RUN/base from the reports, for a CPU.",
-        },
-    )
-    out: str | None = field(default=None, metadata=RUN | {"help": "Run folder; runs/<build>-<model> if not given."})
+    out: str | None = field(default=None, metadata=RUN | {"help": "Run folder. Default: runs/<build>-<model>."})
     name: str | None = field(
-        default=None, metadata={"metavar": "NAME", "help": "Name of the model in tables and pages; the run's name."}
+        default=None, metadata={"metavar": "NAME", "help": "Model name in tables and pages. Default: the run's name."}
     )
+    seed: int = field(default=0, metadata={"help": "Seed of adapters, order, dropout, sampling, and of `tiny`."})
+    tracker: str = field(
+        default="none",
+        metadata={"metavar": "NAME", "help": "Also log curves to tensorboard or trackio; both stay on this disk."},
+    )
+    overwrite: bool = field(default=False, metadata=OVERWRITE)
     prompt: str | None = field(
         default=None,
         metadata={
+            "group": "data",
             "metavar": "TEXT",
-            "help": "What the model is asked; may hold {indication}, {age}, {sex}, {view}, {comparison}. Our own words "
-            "without any of them if not given: the image only.",
+            "help": "Prompt of the model; may contain {indication}, {age}, {sex}, {view}, {comparison}. Default: a "
+            "prompt without any of them, so that the model sees the image only.",
         },
     )
-    size: int = field(default=512, metadata={"help": "Side of the pictures that the model sees."})
+    size: int = field(default=512, metadata={"help": "Side of the model's input images, in pixels."})
     max_length: int = field(
-        default=1024, metadata={"help": "Tokens of a question with its picture and its answer; longer ones are cut."}
+        default=1024, metadata={"help": "Maximum tokens of prompt, image and report together; longer ones are cut."}
     )
     views: str = field(default="frontal", metadata={"metavar": "WHICH", "help": "frontal (PA, AP), or all."})
     female: float | None = field(
         default=None,
         metadata={
             "metavar": "SHARE",
-            "help": "Share of images of women to learn from: .5 balanced, .33, .67; drawn by patient. As the build is "
-            "if not given.",
+            "help": "Share of training images of women, such as 0.5 (balanced), 0.33 or 0.67; sampled by patient. "
+            "Default: that of the build.",
         },
     )
     max_examples: int | None = field(
-        default=None, metadata={"help": "Learn from at most so many images, drawn by patient and seed."}
+        default=None, metadata={"help": "Maximum number of training images, sampled by patient with the seed."}
     )
     max_validate: int | None = field(
-        default=500, metadata={"help": "Validate on at most so many images, drawn by patient and seed."}
+        default=500, metadata={"help": "Maximum number of validation images, sampled by patient with the seed."}
     )
-    train_split: str = field(default="train", metadata={"metavar": "SPLIT", "help": "Split to learn from."})
+    train_split: str = field(default="train", metadata={"metavar": "SPLIT", "help": "Split to train on."})
     validate_split: str = field(
-        default="validate", metadata={"metavar": "SPLIT", "help": "Split that chooses the adapter that is kept."}
+        default="validate", metadata={"metavar": "SPLIT", "help": "Split that selects the adapter to keep."}
+    )
+    model: str = field(
+        default="Qwen/Qwen3-VL-8B-Instruct",
+        metadata={
+            "group": "model",
+            "metavar": "MODEL",
+            "help": "Any image-text-to-text model of transformers: a folder, or ORG/NAME on the Hugging Face Hub. "
+            f"{TINY}: a small Qwen3-VL with random weights for a CPU, created in RUN/base from the reports.",
+        },
     )
     lora_rank: int = field(default=16, metadata={"help": "Rank of the adapters."})
     lora_alpha: float = field(default=32.0, metadata={"help": "Adapters are scaled by alpha / rank."})
     lora_dropout: float = field(default=0.0, metadata={"help": "Dropout before the adapters."})
     train_embeddings: bool = field(
-        default=False, metadata={"help": "Learn the embeddings of words too: large files; for models from nothing."}
+        default=False, metadata={"help": "Also train the word embeddings: large files; for models from scratch."}
     )
-    epochs: int = field(default=1, metadata={"help": "Times that every example is seen."})
-    max_steps: int | None = field(default=None, metadata={"help": "Stop after so many steps, whatever the epoch."})
+    merge: bool = field(
+        default=False, metadata={"help": "Also write RUN/merged: the whole model with the adapter merged in."}
+    )
+    tiny_hidden: int = field(default=128, metadata={"help": "Hidden size of the model `tiny`."})
+    tiny_layers: int = field(default=2, metadata={"help": "Layers of the language model of `tiny`."})
+    learning_rate: float = field(default=1e-4, metadata={"group": "optimisation", "help": "Peak learning rate."})
     batch_size: int = field(
-        default=16, metadata={"help": "Examples of one step, over all processes and pieces together."}
+        default=16, metadata={"help": "Examples per step, summed over all processes and accumulation steps."}
     )
-    accumulate: int = field(
-        default=1, metadata={"help": "Pieces a batch is cut into, one after the other, to need less memory."}
-    )
-    learning_rate: float = field(default=1e-4, metadata={"help": "Learning rate at its highest."})
+    epochs: int = field(default=1, metadata={"help": "Passes over the training examples."})
+    max_steps: int | None = field(default=None, metadata={"help": "Maximum number of steps, whatever the epoch."})
     weight_decay: float = field(default=0.0, metadata={"help": "Weight decay."})
     schedule: str = field(
-        default="cosine", metadata={"metavar": "HOW", "help": "Learning rate: cosine (to 0), constant."}
+        default="cosine", metadata={"metavar": "HOW", "help": "Learning rate schedule: cosine (to 0), constant."}
     )
-    warmup: int = field(default=0, metadata={"help": "Steps over which the learning rate rises from 0."})
-    clip: float | None = field(default=1.0, metadata={"help": "Largest length of the gradient; longer ones are cut."})
-    gradient_checkpointing: bool = field(
-        default=False, metadata={"help": "Compute activations twice: much less memory, some 30% more time."}
-    )
+    warmup: int = field(default=0, metadata={"help": "Steps of linear warm-up from 0."})
+    clip: float | None = field(default=1.0, metadata={"help": "Maximum gradient norm."})
     group_by_length: bool = field(
-        default=True, metadata={"help": "Like lengths go into one batch: less computing. --no-group-by-length: any do."}
-    )
-    precision: str = field(
-        default="auto", metadata={"metavar": "KIND", "help": "auto (bf16 on a GPU that has it), float32, bf16, fp16."}
-    )
-    four_bit: bool = field(
-        default=False, metadata={"help": "Keep the frozen weights in 4 bits; needs a GPU and bitsandbytes."}
+        default=True,
+        metadata={"help": "Batches group examples of similar length, to save time. --no-group-by-length shuffles."},
     )
     keep: str = field(
         default="best",
-        metadata={"metavar": "WHICH", "help": "Adapter that is kept: best by validation loss, or last."},
+        metadata={
+            "group": "validation and checkpoint",
+            "metavar": "WHICH",
+            "help": "Adapter to keep: best by validation loss, or last.",
+        },
     )
     validate_every: int | None = field(
-        default=None, metadata={"help": "Steps between two validations; at the end of every epoch if not given."}
+        default=None, metadata={"help": "Steps between validations. Default: after every epoch."}
     )
     save_every: int = field(
-        default=200, metadata={"help": "Steps between checkpoints, besides one at every validation."}
+        default=200, metadata={"help": "Steps between checkpoints; one is also saved at every validation."}
     )
-    merge: bool = field(
-        default=False, metadata={"help": "Also write RUN/merged: the whole model with the adapter in its weights."}
+    device: str = field(default="auto", metadata={"group": "hardware"} | DEVICE)
+    precision: str = field(
+        default="auto",
+        metadata={"metavar": "KIND", "help": "auto (bf16 on GPUs that support it), float32, bf16, fp16."},
     )
-    tiny_hidden: int = field(default=128, metadata={"help": "Width of the model `tiny`."})
-    tiny_layers: int = field(default=2, metadata={"help": "Layers of the language model of `tiny`."})
-    seed: int = field(default=0, metadata={"help": "Seed of adapters, order, dropout, mix, and of `tiny`."})
+    four_bit: bool = field(
+        default=False, metadata={"help": "Keep the frozen weights in 4 bits; requires a GPU and bitsandbytes."}
+    )
+    gradient_checkpointing: bool = field(
+        default=False, metadata={"help": "Compute activations twice: much less memory, about 30% more time."}
+    )
+    accumulate: int = field(
+        default=1, metadata={"help": "Accumulation steps: split each batch into this many parts to save memory."}
+    )
     workers: int | None = field(default=None, metadata=WORKERS)
-    device: str = field(default="auto", metadata=DEVICE)
-    tracker: str = field(
-        default="none",
-        metadata={"metavar": "NAME", "help": "Curves also for tensorboard or trackio, on this disk, never online."},
-    )
-    overwrite: bool = field(default=False, metadata=OVERWRITE)
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -128,7 +136,7 @@ class FinetuneConfig:
             ("precision", self.precision, PRECISIONS), ("device", self.device, DEVICES),
             ("tracker", self.tracker, TRACKERS),
         ):  # fmt: skip
-            one_of(f"{name}: not known", value, allowed)
+            one_of(name, value, allowed)
         for name, number, low, high in (
             ("size", self.size, 16, 4096), ("max_length", self.max_length, 16, 1_000_000),
             ("lora_rank", self.lora_rank, 1, 4096), ("lora_alpha", self.lora_alpha, 1e-6, 1e6),

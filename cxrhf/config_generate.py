@@ -31,85 +31,100 @@ class GenerateConfig:
         metadata={
             "positional": True,
             "metavar": "MODEL",
-            "help": "Run of cxrhf finetune, model or adapter folder, or ORG/NAME of the Hugging Face Hub; none with "
+            "help": "Run of cxrhf finetune, model or adapter folder, or ORG/NAME on the Hugging Face Hub. Omit with "
             "--from.",
         },
     )
     build: str | None = field(
-        default=None, metadata={"metavar": "BUILD", "help": "Folder made by cxrhf build, with images and reports."}
-    )
-    strategies: tuple[str, ...] = field(
-        default=("all",),
-        metadata={
-            "metavar": "STRATEGY,...",
-            "help": "Ways of decoding: all, greedy, beam, conservative, rich, top_k, top_p, or a YAML file with your "
-            "own.",
-        },
+        default=None, metadata={"metavar": "BUILD", "help": "Folder written by cxrhf build, with images and reports."}
     )
     out: str | None = field(
         default=None,
-        metadata=RUN | {"help": "Run folder to write or to add to; runs/<model>-reports if not given."},
+        metadata=RUN | {"help": "Run folder to write or to add to. Default: runs/<model>-reports."},
     )
-    split: str = field(default="test", metadata={"metavar": "SPLIT", "help": "Split of the images, or all."})
-    views: str = field(
-        default="frontal",
-        metadata={"metavar": "WHICH", "help": "frontal (PA or AP), or all."},
+    model: str | None = field(
+        default=None,
+        metadata={"metavar": "NAME", "help": "Model name in tables and pages; with --from also a column."},
     )
-    per: str = field(
-        default="patient",
-        metadata={
-            "metavar": "WHOM",
-            "help": "One image a patient (tests of words count every word as a new one), a study, or every image.",
-        },
+    seed: int = field(default=0, metadata={"help": "Seed of the sampled images and of sampling strategies."})
+    overwrite: bool = field(
+        default=False, metadata={"help": "Replace the contents of the run folder and generate everything again."}
+    )
+    split: str = field(
+        default="test", metadata={"group": "data", "metavar": "SPLIT", "help": "Split of the images, or all."}
     )
     n_images: int = field(
         default=2000,
         metadata={
             "metavar": "N",
             "aliases": ("--n",),
-            "help": "Images at most, patients drawn by the seed; 0: all. Under torchrun --n-images: it takes --n for "
-            "an abbreviation of its own options.",
+            "help": "Maximum number of images, patients sampled with the seed; 0: all. Under torchrun --n-images: it "
+            "reads --n as short for one of its options.",
+        },
+    )
+    per: str = field(
+        default="patient",
+        metadata={
+            "metavar": "WHOM",
+            "help": "One image per patient (tests of words treat all words as independent), one per study, or every "
+            "image: patient, study, image.",
         },
     )
     balance: str = field(
         default="sex",
-        metadata={"metavar": "WHAT", "help": "sex: as many women as men, others left out; none: as they are."},
+        metadata={"metavar": "WHAT", "help": "sex: equal numbers of women and men, others excluded; none: all images."},
+    )
+    views: str = field(
+        default="frontal",
+        metadata={"metavar": "WHICH", "help": "frontal (PA or AP), or all."},
+    )
+    size: int | None = field(
+        default=None, metadata={"help": "Side of the images in pixels. Default: as in fine-tuning, otherwise 512."}
+    )
+    strategies: tuple[str, ...] = field(
+        default=("all",),
+        metadata={
+            "group": "decoding",
+            "metavar": "STRATEGY,...",
+            "help": "Decoding strategies: all, greedy, beam, conservative, rich, top_k, top_p, or a YAML file with "
+            "your own.",
+        },
     )
     prompt: str | None = field(
         default=None,
         metadata={
             "metavar": "TEXT",
-            "help": "What the model is asked, with {indication}, {age}, {sex}, {view}, {comparison} where wanted; that "
-            "of its fine-tuning, or ours, if not given.",
+            "help": "Prompt; may contain {indication}, {age}, {sex}, {view}, {comparison}. Default: the prompt of the "
+            "fine-tuning, otherwise ours.",
         },
     )
     adapter: str | None = field(
-        default=None, metadata={"metavar": "ADAPTER", "help": "LoRA weights to put onto MODEL: a run or a folder."}
+        default=None, metadata={"metavar": "ADAPTER", "help": "LoRA adapter to load onto MODEL: a run or a folder."}
     )
     max_new_tokens: int | None = field(
-        default=None, metadata={"help": "Longest report in tokens; 512 if not given. YAML files say their own."}
+        default=None, metadata={"help": "Maximum tokens of a report. Default: 512, or as a YAML strategy sets it."}
     )
-    size: int | None = field(
-        default=None, metadata={"help": "Side of the pictures; that of the fine-tuning, or 512, if not given."}
+    batch_size: int = field(
+        default=8,
+        metadata={
+            "group": "hardware",
+            "help": "Reports generated at a time, in each process; each beam counts as a report.",
+        },
     )
-    seed: int = field(default=0, metadata={"help": "Seed of the sample and of what strategies draw."})
-    batch_size: int = field(default=8, metadata={"help": "Reports at a time, in each process; beams count as reports."})
-    precision: str = field(
-        default="auto", metadata={"metavar": "KIND", "help": "auto (bf16 on a GPU that has it), float32, bf16, fp16."}
-    )
-    four_bit: bool = field(default=False, metadata={"help": "Weights in 4 bits; needs a GPU and bitsandbytes."})
     device: str = field(default="auto", metadata=DEVICE)
+    precision: str = field(
+        default="auto",
+        metadata={"metavar": "KIND", "help": "auto (bf16 on GPUs that support it), float32, bf16, fp16."},
+    )
+    four_bit: bool = field(default=False, metadata={"help": "Load weights in 4 bits; requires a GPU and bitsandbytes."})
     reports: tuple[str, ...] = field(
         default=(),
         metadata={
+            "group": "existing report",
             "metavar": "FILE",
             "aliases": ("--from",),
-            "help": "Reports generated elsewhere: Parquet, CSV, TSV or JSON lines, one file or several.",
+            "help": "Existing reports: one or more Parquet, CSV, TSV or JSON lines files.",
         },
-    )
-    model: str | None = field(
-        default=None,
-        metadata={"metavar": "NAME", "help": "Name of the model in tables and pages; with --from also a column."},
     )
     image: str | None = field(default=None, metadata=_COLUMN | {"help": "With --from: image or study id."})
     patient: str | None = field(default=None, metadata=_COLUMN | {"help": "With --from: patient id."})
@@ -124,42 +139,40 @@ class GenerateConfig:
     age: str | None = field(default=None, metadata=_COLUMN | {"help": "With --from: age in years."})
     race: str | None = field(default=None, metadata=_COLUMN | {"help": "With --from: race or ethnicity."})
     strategy: str | None = field(
-        default=None, metadata=_COLUMN | {"help": "With --from: way of decoding, a column or the name of the one."}
+        default=None,
+        metadata=_COLUMN | {"help": "With --from: decoding strategy, a column or the name of the only one."},
     )
     dataset: str | None = field(
-        default=None, metadata=_COLUMN | {"help": "With --from: dataset, a column or the name of the one."}
+        default=None, metadata=_COLUMN | {"help": "With --from: dataset, a column or the name of the only one."}
     )
-    overwrite: bool = field(default=False, metadata={"help": "Replace what the run folder holds, and write all anew."})
 
     def __post_init__(self) -> None:
         set_field(self, "strategies", listed(self.strategies))
         set_field(self, "reports", (self.reports,) if isinstance(self.reports, str) else tuple(self.reports))
         if bool(self.source) == bool(self.reports):
-            what = "a model and reports from elsewhere" if self.source else "neither a model nor reports"
             raise ConfigError(
-                f"{what} were given",
-                allowed="one of them",
+                "input",
+                got="both" if self.source else "neither",
+                allowed="a model or existing reports",
                 next_step="cxrhf generate MODEL --build BUILD, or cxrhf generate --from reports.csv --out RUN",
             )
         if self.source and not self.build:
             raise ConfigError(
-                "no build was given: images of what?", next_step=f"cxrhf generate {self.source} --build BUILD"
+                "--build is missing: it supplies the images", next_step=f"cxrhf generate {self.source} --build BUILD"
             )
         given = [name for name in COLUMNS if getattr(self, name) is not None]
         if self.source and given:
             raise ConfigError(
-                f"{given[0]} names a column of a file, and a model writes the reports",
-                next_step="--strategies chooses the decoding"
-                if given[0] == "strategy"
-                else "leave it away, or --from FILE",
+                f"--{given[0]} names a column of --from FILE, but MODEL was given",
+                next_step="--strategies selects the decoding" if given[0] == "strategy" else "omit one of the two",
             )
         if self.reports and (self.build or self.adapter or self.prompt):
-            raise ConfigError("--from reads reports that are written: no build, adapter or prompt is needed")
-        one_of("views: not known", self.views, VIEWS)
-        one_of("balance: not known", self.balance, BALANCE)
-        one_of("per: not known", self.per, PER)
-        one_of("precision: not known", self.precision, PRECISIONS)
-        one_of("device: not known", self.device, DEVICES)
+            raise ConfigError("--from reads existing reports", next_step="omit --build, --adapter and --prompt")
+        one_of("views", self.views, VIEWS)
+        one_of("balance", self.balance, BALANCE)
+        one_of("per", self.per, PER)
+        one_of("precision", self.precision, PRECISIONS)
+        one_of("device", self.device, DEVICES)
         within("n_images", self.n_images, 0, 1_000_000_000)
         within("seed", self.seed, 0, 2**63 - 1)
         within("batch_size", self.batch_size, 1, 1_000_000)

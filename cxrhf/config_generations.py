@@ -17,35 +17,39 @@ class ReportFields(RepresentationFields):
     generated: tuple[str, ...] = field(
         default=(),
         metadata={
+            "group": "generated report",
             "metavar": "COLUMN",
-            "help": "Generated reports: a column, or one for each strategy (greedy=hyp_greedy,rich=hyp_rich).",
+            "help": "Generated reports: one column, or one per strategy (greedy=hyp_greedy,rich=hyp_rich).",
         },
     )
     reference: str | None = field(
-        default=None, metadata={"metavar": "COLUMN", "help": "Reference reports, written by people."}
+        default=None, metadata={"metavar": "COLUMN", "help": "Reference reports, written by radiologists."}
     )
     strategy: str | None = field(
-        default=None, metadata={"metavar": "COLUMN", "help": "Decoding strategy, or the name of the one strategy."}
+        default=None, metadata={"metavar": "COLUMN", "help": "Decoding strategy, or the name of the only one."}
     )
     baseline_strategy: str | None = field(
         default=None,
-        metadata={"metavar": "NAME", "help": "Strategy the others are compared with; greedy, or the first."},
+        metadata={
+            "metavar": "NAME",
+            "help": "Strategy that the others are compared with. Default: greedy, or the first.",
+        },
     )
     word_groups: tuple[str, ...] = field(
         default=WORD_GROUPS,
         metadata={
             "metavar": "GROUP,...",
-            "help": f"Groups whose words are compared: {', '.join(WORD_GROUPS)}; two groups with each other, more each "
-            "with all others.",
+            "help": f"Groups whose words are compared: {', '.join(WORD_GROUPS)}; two groups with each other, each of "
+            "more with all others.",
         },
     )
-    p_star: float = field(default=0.05, metadata={"help": "Significance level of the categories of words."})
+    p_star: float = field(default=0.05, metadata={"help": "Significance level of the word categories."})
     alpha: float = field(default=0.1, metadata={"help": "Smoothing of word counts."})
     weat_words: str | None = field(
         default=None,
         metadata={
             "metavar": "YAML",
-            "help": "Word sets of WEAT: targets_first, targets_second, attributes_first, attributes_second (lists). If "
-            "not given: words of normal and of abnormal findings, and the references' own words of either group.",
+            "help": "Word sets of WEAT: targets_first, targets_second, attributes_first, attributes_second (lists). "
+            "Default: words of normal and of abnormal findings, and the words typical of each group in the references.",
         },
     )

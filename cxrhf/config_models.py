@@ -20,23 +20,23 @@ class LookConfig:
     """A trained run or saved model, and the images it looks at; `predict` and `embed` differ in what they write."""
 
     run: str = field(
-        metadata={"positional": True, "metavar": "RUN", "help": "Run of cxrhf train, or the folder of a saved model."}
+        metadata={"positional": True, "metavar": "RUN", "help": "Run of cxrhf train, or folder of a saved model."}
     )
     build: str | None = field(
         default=None,
-        metadata={"metavar": "BUILD", "help": "Images to look at; those of the build it was trained on if not given."},
+        metadata={"metavar": "BUILD", "help": "Build with the images. Default: the build it was trained on."},
     )
     splits: tuple[str, ...] = field(
         default=("validate", "test"),
-        metadata={"metavar": "SPLIT,...", "help": "Splits, or all. Of another build: all it has of these."},
+        metadata={"metavar": "SPLIT,...", "help": "Splits, or all. Splits that another build lacks are skipped."},
     )
     out: str | None = field(
         default=None,
-        metadata=RUN | {"help": "Run folder to add to; the run itself, or for another build <run>-on-<build>."},
+        metadata=RUN | {"help": "Run folder to add to. Default: the run itself; for another build, <run>-on-<build>."},
     )
-    seeds: str | None = field(default=None, metadata={"metavar": "0-9", "help": "Seeds of the run; all if not given."})
+    seeds: str | None = field(default=None, metadata={"metavar": "0-9", "help": "Seeds of the run. Default: all."})
     labels: str | None = field(default=None, metadata=LABELS)
-    batch_size: int = field(default=64, metadata={"help": "Images at a time, in each process."})
+    batch_size: int = field(default=64, metadata={"help": "Images per batch, in each process."})
     precision: str = field(default="float32", metadata={"metavar": "KIND", "help": "float32, bf16, fp16, auto."})
     workers: int | None = field(default=None, metadata=WORKERS)
     device: str = field(default="auto", metadata=DEVICE)
@@ -45,9 +45,9 @@ class LookConfig:
     def __post_init__(self) -> None:
         set_field(self, "splits", listed(self.splits))
         if not self.splits:
-            raise ConfigError("splits is empty", allowed="names of splits, or all")
-        one_of("precision: not known", self.precision, PRECISIONS)
-        one_of("device: not known", self.device, DEVICES)
+            raise ConfigError("splits is empty", allowed="names of splits or all")
+        one_of("precision", self.precision, PRECISIONS)
+        one_of("device", self.device, DEVICES)
         within("batch_size", self.batch_size, 1, 1_000_000)
         if self.workers is not None:
             within("workers", self.workers, 0, 1024)
@@ -60,7 +60,7 @@ class PredictConfig(LookConfig):
     """A trained run or saved model, and images -> PREDICTION rows with logits."""
 
     raw: bool = field(
-        default=False, metadata={"help": "Leave a saved calibration aside: probabilities as the network gives them."}
+        default=False, metadata={"help": "Ignore a saved calibrator: probabilities as the network outputs them."}
     )
 
 
@@ -77,21 +77,22 @@ class CalibrateConfig:
 
     run: str = field(metadata={"positional": True, "metavar": "RUN", "help": "Run of cxrhf train, or of zeroshot."})
     method: str = field(
-        default="temperature", metadata={"metavar": "HOW", "help": "temperature (one number), platt, isotonic."}
+        default="temperature",
+        metadata={"metavar": "HOW", "help": "Calibration method: temperature (one parameter), platt, isotonic."},
     )
     split: str = field(default="validate", metadata={"metavar": "SPLIT", "help": "Split to fit on; never test."})
     build: str | None = field(
         default=None,
-        metadata={"metavar": "BUILD", "help": "Build the run was trained on, where it lies elsewhere now."},
+        metadata={"metavar": "BUILD", "help": "Build the run was trained on, if it has moved."},
     )
     device: str = field(default="auto", metadata=DEVICE)
 
     def __post_init__(self) -> None:
-        one_of("method: not known", self.method, METHODS)
-        one_of("device: not known", self.device, DEVICES)
+        one_of("method", self.method, METHODS)
+        one_of("device", self.device, DEVICES)
         if self.split == "test":
             raise ConfigError(
-                "split: calibrators are never fitted on test: what is measured there would flatter the model",
+                "split: calibrators cannot be fitted on test; the results there would be too good",
                 next_step="--split validate",
             )
 
@@ -106,56 +107,58 @@ class ProbeConfig:
         metadata={
             "metavar": "SOURCE,...",
             "help": "Frozen networks to compare: imagenet, random, runs of cxrhf train, model folders; NAME=SOURCE "
-            "names one.",
+            "sets a name.",
         },
     )
-    out: str | None = field(default=None, metadata=RUN | {"help": "Run folder; runs/<build>-probe if not given."})
     targets: tuple[str, ...] = field(
         default=("sex", "race", "view"),
-        metadata={"metavar": "TARGET,...", "help": f"What is read: {', '.join(TASKS)}."},
+        metadata={"metavar": "TARGET,...", "help": f"What to predict: {', '.join(TASKS)}."},
     )
     findings: tuple[str, ...] = field(
-        default=(), metadata={"metavar": "FINDING,...", "help": "With target findings: which. All if not given."}
+        default=(), metadata={"metavar": "FINDING,...", "help": "Findings of the target findings. Default: all."}
     )
+    out: str | None = field(default=None, metadata=RUN | {"help": "Run folder. Default: runs/<build>-probe."})
+    seed: int = field(default=0, metadata={"help": "Seed of the new layers, random weights and folds."})
+    overwrite: bool = field(default=False, metadata=OVERWRITE)
+    labels: str | None = field(default=None, metadata={"group": "data"} | LABELS)
+    folds: int | None = field(
+        default=None,
+        metadata={
+            "help": "Cross-fit in this many folds of patients instead of training on train; for small datasets without "
+            "splits.",
+        },
+    )
+    n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients for the intervals."})
+    architecture: str = field(
+        default="tf_efficientnet_lite0",
+        metadata={"group": "network", "metavar": "NAME", "help": "Network of the backbones imagenet and random."},
+    )
+    size: int = field(default=224, metadata={"help": "Side of the input images of imagenet and random, in pixels."})
     reduce: int | None = field(
         default=None,
         metadata={
             "metavar": "DIM",
-            "help": "Also fit a layer of DIM sigmoids before the last one (SLICES takes 128, for findings), and write "
-            "its outputs as embeddings.",
+            "help": "Also fit a layer of DIM sigmoid units before the last one (SLICES uses 128, for findings), and "
+            "write its outputs as embeddings.",
         },
     )
-    folds: int | None = field(
-        default=None,
-        metadata={
-            "help": "Cross-fit in so many folds of patients instead of learning on train: for small sets without "
-            "splits.",
-        },
+    epochs: int = field(
+        default=50, metadata={"help": "Maximum number of epochs of the new layers, with early stopping."}
     )
-    architecture: str = field(
-        default="tf_efficientnet_lite0",
-        metadata={"metavar": "NAME", "help": "Network of the backbones imagenet and random."},
-    )
-    size: int = field(default=224, metadata={"help": "Side of the pictures for imagenet and random."})
-    epochs: int = field(default=50, metadata={"help": "Most epochs of the new layers; they stop early."})
     learning_rate: float = field(default=1e-3, metadata={"help": "Learning rate of the new layers."})
-    batch_size: int = field(default=150, metadata={"help": "Images of one step of the new layers."})
-    n_resamples: int = field(default=2000, metadata={"help": "Bootstrap resamples of patients for the intervals."})
-    seed: int = field(default=0, metadata={"help": "Seed of the new layers, random weights and folds."})
-    labels: str | None = field(default=None, metadata=LABELS)
+    batch_size: int = field(default=150, metadata={"help": "Images per step of the new layers."})
+    device: str = field(default="auto", metadata={"group": "hardware"} | DEVICE)
     workers: int | None = field(default=None, metadata=WORKERS)
-    device: str = field(default="auto", metadata=DEVICE)
-    overwrite: bool = field(default=False, metadata=OVERWRITE)
 
     def __post_init__(self) -> None:
         set_field(self, "backbones", listed(self.backbones))
         set_field(self, "targets", tuple(dict.fromkeys(listed(self.targets))))
         set_field(self, "findings", tuple(finding_name(each) for each in listed(self.findings)))
         for each in self.targets:
-            one_of("targets: not known", each, TASKS)
+            one_of("targets", each, TASKS)
         if not self.targets or not self.backbones:
-            raise ConfigError("targets and backbones: at least one of each is needed")
-        one_of("device: not known", self.device, DEVICES)
+            raise ConfigError("targets and backbones: at least one of each is required")
+        one_of("device", self.device, DEVICES)
         within("size", self.size, 16, 4096)
         within("epochs", self.epochs, 1, 100_000)
         within("learning_rate", self.learning_rate, 1e-12, 100)
@@ -179,24 +182,27 @@ class ZeroshotConfig:
         default="biomedclip",
         metadata={
             "metavar": "MODEL",
-            "help": "biomedclip, a CLIP or SigLIP of the Hugging Face Hub or in a folder, hf-hub:ORG/NAME of "
+            "help": "biomedclip; a CLIP or SigLIP model from the Hugging Face Hub or a folder; hf-hub:ORG/NAME for "
             "open_clip.",
         },
     )
-    out: str | None = field(default=None, metadata=RUN | {"help": "Run folder; runs/<build>-zeroshot if not given."})
+    out: str | None = field(default=None, metadata=RUN | {"help": "Run folder. Default: runs/<build>-zeroshot."})
     prompts: str | None = field(
         default=None,
-        metadata={"metavar": "YAML", "help": "Own prompts: finding: {positive: ..., negative: ...}; ours otherwise."},
+        metadata={
+            "metavar": "YAML",
+            "help": "Your prompts, as finding: {positive: ..., negative: ...}. Default: ours.",
+        },
     )
     findings: tuple[str, ...] = field(
-        default=(), metadata={"metavar": "FINDING,...", "help": "Findings to predict. All of the build if not given."}
+        default=(), metadata={"metavar": "FINDING,...", "help": "Findings to predict. Default: all of the build."}
     )
     splits: tuple[str, ...] = field(
         default=("validate", "test"), metadata={"metavar": "SPLIT,...", "help": "Splits, or all."}
     )
-    embed: bool = field(default=False, metadata={"help": "Also write the pictures' vectors."})
+    embed: bool = field(default=False, metadata={"help": "Also write image embeddings."})
     labels: str | None = field(default=None, metadata=LABELS)
-    batch_size: int = field(default=32, metadata={"help": "Images at a time."})
+    batch_size: int = field(default=32, metadata={"help": "Images per batch."})
     device: str = field(default="auto", metadata=DEVICE)
     overwrite: bool = field(default=False, metadata=OVERWRITE)
 
@@ -204,6 +210,6 @@ class ZeroshotConfig:
         set_field(self, "findings", tuple(finding_name(each) for each in listed(self.findings)))
         set_field(self, "splits", listed(self.splits))
         if not self.splits:
-            raise ConfigError("splits is empty", allowed="names of splits, or all")
-        one_of("device: not known", self.device, DEVICES)
+            raise ConfigError("splits is empty", allowed="names of splits or all")
+        one_of("device", self.device, DEVICES)
         within("batch_size", self.batch_size, 1, 1_000_000)

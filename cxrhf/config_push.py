@@ -15,15 +15,15 @@ _TO: dict[str, Any] = {
     "required": True,
     "help": "Repository on the Hub: USER/NAME or ORGANISATION/NAME.",
 }
-_DRY: dict[str, Any] = {"help": "Show every file with its size and run all checks; nothing is sent, no token needed."}
-_JSON: dict[str, Any] = {"help": "One JSON list on stdout for a script: repositories, files, commits."}
-_PUBLIC: dict[str, Any] = {"help": "Everybody may see it. Without this a new repository is private."}
+_DRY: dict[str, Any] = {"help": "List every file with its size and run all checks; send nothing. No token is needed."}
+_JSON: dict[str, Any] = {"help": "Print one JSON list on stdout: repositories, files, commits."}
+_PUBLIC: dict[str, Any] = {"help": "Make the repository public. By default a new repository is private."}
 
 
 def check_owner(to: str | None) -> None:
     """A user or organisation."""
     if not to or not _NAME.fullmatch(to) or "--" in to or ".." in to:
-        raise ConfigError("--to is no user or organisation of the Hub", got=to, allowed="USER",
+        raise ConfigError("--to", got=to, allowed="a user or organisation of the Hub",
                           next_step="cxrhf push metric --all --to USER")  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def check_repo(to: str | None, verb: str) -> None:
     """USER/NAME, as the Hub takes it."""
     parts = (to or "").split("/")
     if len(parts) != 2 or any(not _NAME.fullmatch(part) or "--" in part or ".." in part for part in parts):
-        raise ConfigError("--to is no repository of the Hub", got=to, allowed="USER/NAME: letters, digits, - _ .",
+        raise ConfigError("--to", got=to, allowed="USER/NAME (letters, digits, -, _ and .)",
                           next_step=f"cxrhf push {verb} --to USER/NAME")  # fmt: skip
 
 
@@ -40,7 +40,7 @@ class PushMetricConfig:
     """evaluate modules -> Spaces."""
 
     names: tuple[str, ...] = field(
-        default=(), metadata={"positional": True, "metavar": "NAME", "help": "Metrics by name, or their folders."}
+        default=(), metadata={"positional": True, "metavar": "NAME", "help": "Names of metrics, or their folders."}
     )
     all: bool = field(default=False, metadata={"help": "Every metric of this package."})
     to: str | None = field(
@@ -48,7 +48,7 @@ class PushMetricConfig:
         metadata={"metavar": "USER", "required": True, "help": "User or organisation: each becomes USER/NAME."},
     )
     private: bool = field(
-        default=False, metadata={"help": "Only you can load them. Without this a new Space is public."}
+        default=False, metadata={"help": "Make the Spaces private. By default a new Space is public."}
     )
     dry_run: bool = field(default=False, metadata=_DRY)
     json: bool = field(default=False, metadata=_JSON)
@@ -68,24 +68,24 @@ class PushModelConfig:
     to: str | None = field(default=None, metadata=_TO)
     results: str | None = field(
         default=None,
-        metadata={"metavar": "RUN", "help": "Run with the audit's results; if not given, RUN or a folder above it."},
+        metadata={"metavar": "RUN", "help": "Run with the audit results. Default: RUN or a folder above it."},
     )
     model: str | None = field(
-        default=None, metadata={"metavar": "NAME", "help": "The model's name in the results, where it differs."}
+        default=None, metadata={"metavar": "NAME", "help": "Name of the model in the results, if it differs."}
     )
     public: bool = field(default=False, metadata=_PUBLIC)
     data_agreement_allows: bool = field(
         default=False,
         metadata={
-            "help": "You have read the agreement of the data that the network learned from, and it lets you share "
-            "weights. Needed for credentialed data and where nobody knows whose data they are."
+            "help": "Confirm that you have read the data use agreement of the training data and that it lets you share "
+            "weights. Required for credentialed data and for data of unknown origin."
         },
     )
     data_agreement_allows_words: bool = field(
         default=False,
         metadata={
-            "help": "The same for models that can give back what was written about patients: adapters that write "
-            "reports, vocabularies and vectors of notes. They are refused without it."
+            "help": "Confirm the same for models that can reproduce text about patients: report adapters, vocabularies "
+            "and embeddings of notes. Required to publish them."
         },
     )
     dry_run: bool = field(default=False, metadata=_DRY)
@@ -99,13 +99,13 @@ class PushModelConfig:
 class PushDatasetConfig:
     """A build -> a dataset repository."""
 
-    folder: str = field(metadata={"positional": True, "metavar": "BUILD", "help": "Folder of cxrhf build."})
+    folder: str = field(metadata={"positional": True, "metavar": "BUILD", "help": "Folder written by cxrhf build."})
     to: str | None = field(default=None, metadata=_TO)
     recipe: bool = field(
         default=False,
         metadata={
-            "help": "Only what others with their own access need to build the same: settings, ids and splits. No text, "
-            "no pictures, no labels."
+            "help": "Publish only what others with their own access need to rebuild the data: settings, ids and "
+            "splits. No text, images or labels."
         },
     )
     public: bool = field(default=False, metadata=_PUBLIC)

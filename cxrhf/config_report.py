@@ -17,19 +17,26 @@ class ReportConfig:
         metadata={
             "positional": True,
             "metavar": "RUN",
-            "help": "Run folder made by cxrhf audit; or a card's folder, or a folder of such, to write them again. Two "
-            "run folders with --diff.",
+            "help": "Run folder of cxrhf audit; or the folder of a model card, or of several, to write them again. "
+            "With --diff: two run folders.",
         }
     )
-    diff: bool = field(default=False, metadata={"help": "Compare two runs: lines, and diff.html."})
+    diff: bool = field(default=False, metadata={"help": "Compare two runs: print the changes and write diff.html."})
     out: str | None = field(
         default=None,
-        metadata={"metavar": "DIR", "aliases": ("-o",), "help": "With --diff: where diff.html goes; the second run."},
+        metadata={
+            "metavar": "DIR",
+            "aliases": ("-o",),
+            "help": "With --diff: folder of diff.html. Default: the second run.",
+        },
     )
     json: bool = field(default=False, metadata={"help": "With --diff: print one JSON object instead of lines."})
     cards: str | None = field(
         default=None,
-        metadata={"metavar": "FOLDER", "help": "Where the cards of the models go, a folder each (RUN/model_cards)."},
+        metadata={
+            "metavar": "FOLDER",
+            "help": "Folder of the model cards, with one folder per model. Default: RUN/model_cards.",
+        },
     )
 
     def __post_init__(self) -> None:
@@ -37,10 +44,10 @@ class ReportConfig:
         set_field(self, "run", tuple(str(each) for each in given))
         if len(self.run) != 1 + self.diff:
             raise ConfigError(
-                "--diff compares two runs" if self.diff else "report takes one RUN", got=" ".join(self.run) or "none",
+                "RUN", got=" ".join(self.run) or "none", allowed="two run folders" if self.diff else "one run folder",
                 next_step="cxrhf report --diff RUN1 RUN2" if self.diff or len(self.run) > 1 else "cxrhf report RUN",
             )  # fmt: skip
         if not self.diff and (self.out or self.json):
-            raise ConfigError("--out and --json go with --diff", next_step="cxrhf report --diff RUN1 RUN2")
+            raise ConfigError("--out and --json require --diff", next_step="cxrhf report --diff RUN1 RUN2")
         if self.diff and self.cards:
             raise ConfigError("--diff writes no cards", next_step=f"cxrhf report {self.run[1]} --cards {self.cards}")

@@ -19,59 +19,64 @@ class RepresentationFields:
     embeddings: str | None = field(
         default=None,
         metadata={
+            "group": "embedding, slice and shortcut",
             "metavar": "FILE",
-            "help": "Vectors of the images: a Parquet file (image_id, model, vector), or a run of cxrhf embed, probe "
-            "or zeroshot; those of a run folder if not given. Adds encoding, features, slices.",
+            "help": "Image embeddings: a Parquet file (image_id, model, vector), or a run of cxrhf embed, probe or "
+            "zeroshot. Default: those of the run folder. Adds encoding, features, slices.",
         },
     )
     attributes: str | None = field(
         default=None,
         metadata={
             "metavar": "FILE",
-            "help": "What lies in each picture (drains, wires): image_id, name, value, or a column for each; a build; "
-            "those of a run folder if not given. Adds shortcut, and names to slices.",
+            "help": "Attributes of each image (drains, wires): a file with image_id, name, value or one column per "
+            "attribute, or a build. Default: those of the run folder. Adds shortcut, and describes slices.",
         },
     )
     annotations: tuple[str, ...] = field(
         default=(),
-        metadata={"metavar": "CSV", "help": "Filled labelling sheets of an earlier audit (RUN/labelling)."},
+        metadata={"metavar": "CSV", "help": "Completed labelling sheets of an earlier audit (RUN/labelling)."},
     )
     probes: tuple[str, ...] = field(
-        default=(), metadata={"metavar": "RUN", "help": "Runs of cxrhf probe, whose SPLIT results encoding shows."}
+        default=(), metadata={"metavar": "RUN", "help": "Runs of cxrhf probe; encoding shows their SPLIT results."}
     )
     pictures: str | None = field(
         default=None,
         metadata={
             "metavar": "BUILD",
-            "help": "Build with the pictures, for thumbnails in the page; only of data that may be shown.",
+            "help": "Build with the images, for thumbnails in the page; only for data that may be shown.",
         },
     )
     may_show: bool = field(
         default=False,
         metadata={
-            "help": "Say that single points and thumbnails of these patients may stand in the page. Open datasets and "
-            "made-up data need no such word; credentialed data never get it."
+            "help": "Confirm that points and thumbnails of single patients may be shown in the page. Not needed for "
+            "open and synthetic data; never possible for credentialed data."
         },
     )
     slice_methods: tuple[str, ...] = field(
         default=("mixture",),
-        metadata={"metavar": "METHOD,...", "help": f"Ways to find slices: {', '.join(SLICE_METHODS)}, or all."},
+        metadata={"metavar": "METHOD,...", "help": f"Slice discovery methods: {', '.join(SLICE_METHODS)}, or all."},
     )
     slice_recipe: str = field(
         default="default",
-        metadata={"metavar": "RECIPE", "help": "default, or paper: full covariance, discovered and shown on all rows."},
+        metadata={
+            "metavar": "RECIPE",
+            "help": "default, or paper: full covariance, discovered and evaluated on all rows.",
+        },
     )
     reduce: int = field(
-        default=128, metadata={"help": "Longer vectors are cut to so many sigmoids of a layer fitted to the labels."}
+        default=128,
+        metadata={"help": "Reduce longer embeddings to this many sigmoid units of a layer fitted to the labels."},
     )
     shortcuts: tuple[str, ...] = field(
-        default=(), metadata={"metavar": "NAME,...", "help": "Attributes to ask about as shortcuts; all if not given."}
+        default=(), metadata={"metavar": "NAME,...", "help": "Attributes to test as shortcuts. Default: all."}
     )
     shortcut_test: str = field(
         default="bootstrap",
         metadata={
             "metavar": "TEST",
-            "help": "How gaps by sex are tested: bootstrap (paired, over patients), or mann_whitney over runs (SLICES; "
-            "its type I error is .35).",
+            "help": "Test of gaps by sex: bootstrap (paired, over patients), or mann_whitney over runs (as SLICES; its "
+            "type I error is 0.35).",
         },
     )

@@ -26,8 +26,8 @@ class ScoreConfig:
         default=("bertscore", "semantic"),
         metadata={
             "metavar": "SCORE,...",
-            "help": "bertscore; semantic (a vector a report); ratescore and radgraph, if their packages and weights "
-            "are on this machine; MODULE:FUNCTION, a function of your own (references, generated) -> numbers.",
+            "help": "bertscore; semantic (one embedding per report); ratescore and radgraph, if their packages and "
+            "weights are installed; MODULE:FUNCTION, your own function (references, generated) -> numbers.",
         },
     )
     encoder: str = field(
@@ -35,56 +35,55 @@ class ScoreConfig:
         metadata={
             "metavar": "MODEL",
             "aliases": ("--encoders",),
-            "help": "Encoder of bertscore and semantic: minilm (inside a Python package, no network), bert, pubmedbert "
-            "and others, a folder, any model of the Hugging Face Hub; NAME=PATH gives it a name, and "
-            "chexbert=chexbert.pth reads CheXbert's checkpoint.",
+            "help": "Encoder of bertscore and semantic: minilm (ships in a Python package, needs no network), bert, "
+            "pubmedbert and others, a folder, or any model on the Hugging Face Hub; NAME=PATH sets its name, and "
+            "chexbert=chexbert.pth loads CheXbert's checkpoint.",
         },
     )
     tokenizer: str | None = field(
         default=None,
         metadata={
             "metavar": "FOLDER",
-            "help": "For a checkpoint: folder of bert-base-uncased (config and tokenizer); the Hub's cache if not "
-            "given.",
+            "help": "For a checkpoint: folder of bert-base-uncased (config and tokenizer). Default: the Hub's cache.",
         },
     )
     layer: int | None = field(
-        default=None, metadata={"help": "Layer that BERTScore takes vectors from; the last one if not given."}
+        default=None, metadata={"help": "Layer whose embeddings BERTScore uses. Default: the last."}
     )
-    idf: bool = field(default=False, metadata={"help": "Rare tokens of the references weigh more in BERTScore."})
-    overlap: int = field(default=50, metadata={"help": "Tokens that neighbouring windows of a long report share."})
+    idf: bool = field(default=False, metadata={"help": "Weight rare tokens of the references more in BERTScore."})
+    overlap: int = field(default=50, metadata={"help": "Tokens shared by neighbouring windows of a long report."})
     max_length: int | None = field(
-        default=None, metadata={"help": "Tokens of a window; what the encoder reads, to 4096, if not given."}
+        default=None, metadata={"help": "Tokens per window. Default: the encoder's limit, at most 4096."}
     )
-    device: str = field(default="auto", metadata={"help": f"Where the encoder runs: {', '.join(DEVICES)}."})
-    dtype: str = field(default="auto", metadata={"help": "auto (bfloat16 on a GPU that has it), float32, bfloat16."})
-    batch_tokens: int = field(default=8192, metadata={"help": "Tokens that the encoder reads at a time."})
+    device: str = field(default="auto", metadata={"help": f"Device of the encoder: {', '.join(DEVICES)}."})
+    dtype: str = field(default="auto", metadata={"help": "auto (bfloat16 on GPUs that support it), float32, bfloat16."})
+    batch_tokens: int = field(default=8192, metadata={"help": "Tokens per batch of the encoder."})
     cache: str | None = field(
         default=None,
         metadata={
             "metavar": "FOLDER",
-            "help": "Where scores and vectors are kept, by content and encoder; CXRHF_CACHE or ~/.cache/cxrhf/notes; "
-            "off for none.",
+            "help": "Cache of scores and embeddings, by content and encoder; off disables it. Default: CXRHF_CACHE or "
+            "~/.cache/cxrhf/notes.",
         },
     )
     allow_bin: bool = field(
         default=False,
-        metadata={"help": "Read an encoder that has only .bin weights, with torch's restricted reader."},
+        metadata={"help": "Load an encoder that only has .bin weights, with torch's restricted reader."},
     )
 
     def __post_init__(self) -> None:
         set_field(self, "metrics", tuple(dict.fromkeys(listed(self.metrics))))
         if not self.metrics:
-            raise ConfigError("metrics is empty", allowed=f"{', '.join(METRICS)}, MODULE:FUNCTION")
+            raise ConfigError("metrics is empty", allowed=f"{', '.join(METRICS)} or MODULE:FUNCTION")
         for each in self.metrics:
             if each not in METRICS and not _CALLABLE.fullmatch(each):
                 raise ConfigError(
-                    "metrics: not known", got=each, allowed=f"{', '.join(METRICS)}, MODULE:FUNCTION",
+                    "metrics", got=each, allowed=f"{', '.join(METRICS)} or MODULE:FUNCTION",
                     next_step=did_you_mean(each, METRICS),
                 )  # fmt: skip
         if self.encoder.strip() == "chexbert":
             raise ConfigError(
-                "chexbert has no id on the Hub: its weights must lie on this machine",
+                "chexbert is not on the Hub: it requires weights on this machine",
                 next_step="--encoder chexbert=/path/to/chexbert.pth (with --tokenizer FOLDER of bert-base-uncased), "
                 "or chexbert=FOLDER in transformers format",
             )

@@ -20,14 +20,14 @@ class SelfcheckConfig:
     """The installed package -> whether its audits find what was planted, and what is installed."""
 
     only: tuple[str, ...] = field(
-        default=(), metadata={"metavar": "GROUP,...", "help": f"Groups to run: {', '.join(GROUPS)}. All if not given."}
+        default=(), metadata={"metavar": "GROUP,...", "help": f"Groups of checks: {', '.join(GROUPS)}. Default: all."}
     )
     json: bool = field(default=False, metadata={"help": "Print one JSON object instead of lines."})
 
     def __post_init__(self) -> None:
         set_field(self, "only", listed(self.only))
         for name in self.only:
-            one_of("only: no such group", name, GROUPS)
+            one_of("only", name, GROUPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,4 +37,4 @@ class CompletionConfig:
     shell: str = field(metadata={"positional": True, "metavar": "|".join(SHELLS), "help": "Your shell."})
 
     def __post_init__(self) -> None:
-        one_of("no completion for this shell", self.shell, SHELLS)
+        one_of("SHELL", self.shell, SHELLS)

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from cxrhf.config import listed, one_of, set_field, within
+from cxrhf.config import either, listed, one_of, set_field, within
 from cxrhf.config_build import LABEL_POLICIES
 from cxrhf.errors import ConfigError
 from cxrhf.findings import finding_name
@@ -26,20 +26,20 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 BEST = ("loss", "auroc")
 CONDITIONS = ("sex", "race", "view", "age", "dataset")
 RUN: dict[str, Any] = {"metavar": "RUN", "aliases": ("-o",)}
-BUILD: dict[str, Any] = {"positional": True, "metavar": "BUILD", "help": "Folder made by cxrhf build."}
-DEVICE: dict[str, Any] = {"help": f"Where the network runs: {', '.join(DEVICES)}."}
+BUILD: dict[str, Any] = {"positional": True, "metavar": "BUILD", "help": "Folder written by cxrhf build."}
+DEVICE: dict[str, Any] = {"help": f"Device to run on: {', '.join(DEVICES)}."}
 WORKERS: dict[str, Any] = {
-    "help": "Processes that read pictures beside the network; chosen if not given. The numbers do not depend on it."
+    "help": "Processes that read images; chosen automatically if omitted. Results do not change."
 }
 MEMORY: dict[str, Any] = {
     "metavar": "GB",
-    "help": "Memory of each process for pictures that were read once; a set that does not fit is read in every epoch.",
+    "help": "Memory per process for caching images; a dataset that does not fit is read again in every epoch.",
 }
 LABELS: dict[str, Any] = {
     "metavar": "POLICY",
-    "help": f"Uncertain and blank labels: {', '.join(LABEL_POLICIES)}; as the build says if not given.",
+    "help": f"How uncertain and blank labels count: {', '.join(LABEL_POLICIES)}. Default: the build's policy.",
 }
-OVERWRITE: dict[str, Any] = {"help": "Replace a run that was made from other inputs."}
+OVERWRITE: dict[str, Any] = {"help": "Replace a run made from other inputs."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,149 +47,165 @@ class TrainConfig:
     """Images and labels of a build -> a network, its checkpoints and its history."""
 
     build: str = field(metadata=BUILD)
-    out: str | None = field(default=None, metadata=RUN | {"help": "Run folder; runs/<build>-<backbone> if not given."})
+    out: str | None = field(default=None, metadata=RUN | {"help": "Run folder. Default: runs/<build>-<backbone>."})
     name: str | None = field(
-        default=None, metadata={"metavar": "MODEL", "help": "Name of the model in tables and pages; the run's name."}
+        default=None, metadata={"metavar": "MODEL", "help": "Model name in tables and pages. Default: the run's name."}
     )
+    seed: int = field(default=0, metadata={"help": "Seed of weights, order, augmentation and dropout."})
+    seeds: str | None = field(
+        default=None, metadata={"metavar": "0-9", "help": "Train one network per seed: 0-9, or 0,3,5."}
+    )
+    tracker: str = field(
+        default="none",
+        metadata={"metavar": "NAME", "help": "Also log curves to tensorboard or trackio; both stay on this disk."},
+    )
+    overwrite: bool = field(default=False, metadata=OVERWRITE)
     findings: tuple[str, ...] = field(
-        default=(), metadata={"metavar": "FINDING,...", "help": "Findings to learn. All of the build if not given."}
+        default=(),
+        metadata={"group": "data", "metavar": "FINDING,...", "help": "Findings to learn. Default: all of the build."},
     )
     tasks: tuple[str, ...] = field(
         default=("findings",),
         metadata={
             "metavar": "TASK,...",
-            "help": f"What is learned from one shared network: {', '.join(TASKS)}. Losses of the tasks are added.",
+            "help": f"What one shared network learns: {', '.join(TASKS)}. The losses of the tasks are added.",
         },
     )
     only: tuple[str, ...] = field(
         default=(),
         metadata={
             "metavar": "GROUP=VALUE,...",
-            "help": "Train and validate on a part: sex=F, race=White, view=AP|PA, age=18-65. Several must all hold.",
+            "help": "Train and validate on a subgroup: sex=F, race=White, view=AP|PA, age=18-65. All conditions must "
+            "hold.",
         },
     )
     labels: str | None = field(default=None, metadata=LABELS)
-    train_split: str = field(default="train", metadata={"metavar": "SPLIT", "help": "Split to learn from."})
-    validate_split: str = field(
-        default="validate", metadata={"metavar": "SPLIT", "help": "Split that chooses the best epoch."}
-    )
     max_images: int | None = field(
-        default=None, metadata={"help": "Learn from at most so many images, whole patients, drawn by the seed."}
+        default=None, metadata={"help": "Maximum number of training images; whole patients, sampled with the seed."}
+    )
+    train_split: str = field(default="train", metadata={"metavar": "SPLIT", "help": "Split to train on."})
+    validate_split: str = field(
+        default="validate", metadata={"metavar": "SPLIT", "help": "Split that selects the best epoch."}
     )
     shuffle_labels: bool = field(
         default=False,
         metadata={
-            "help": "Deal labels to other patients, in training and validation: a check that nothing leaks (AUROC .5)."
+            "help": "Permute labels between patients in training and validation, to check for leakage: expect AUROC "
+            "0.5."
         },
     )
     backbone: str = field(
-        default="densenet121", metadata={"metavar": "NAME", "help": "Any network of timm: densenet121, resnet50, ..."}
+        default="densenet121",
+        metadata={"group": "network", "metavar": "NAME", "help": "Any timm network: densenet121, resnet50, ..."},
     )
     weights: str = field(
         default="imagenet",
         metadata={
             "metavar": "SOURCE",
-            "help": "Start from: imagenet (timm's; for tf_efficientnet_lite0 a Python package, no network), random, a "
-            "run, a model folder, a .safetensors file.",
+            "help": "Initial weights: imagenet (from timm; tf_efficientnet_lite0 needs no network connection), random, "
+            "a run, a model folder or a .safetensors file.",
         },
     )
-    channels: int = field(default=3, metadata={"help": "Colour channels of the network's input: 3, or 1."})
-    kaiming: bool = field(default=False, metadata={"help": "Random weights as He et al. draw them."})
     freeze: bool = field(
-        default=False, metadata={"help": "Learn the last layer only; the rest stays, its batch statistics too."}
+        default=False, metadata={"help": "Train only the last layer; keep all others, with their batch statistics."}
     )
+    channels: int = field(default=3, metadata={"help": "Input channels: 3, or 1."})
+    kaiming: bool = field(default=False, metadata={"help": "Kaiming (He) initialisation of random weights."})
     drop_rate: float = field(default=0.0, metadata={"help": "Dropout before the last layer."})
-    drop_path: float = field(default=0.0, metadata={"help": "Share of residual branches left out while learning."})
-    size: int = field(default=224, metadata={"help": "Side of the pictures that the network sees."})
+    drop_path: float = field(default=0.0, metadata={"help": "Stochastic depth: share of residual branches dropped."})
+    size: int = field(
+        default=224,
+        metadata={"group": "image and augmentation", "help": "Side of the network's input images, in pixels."},
+    )
     fit: str = field(
         default="crop",
-        metadata={"metavar": "HOW", "help": "Picture to square: crop (shorter side, then the middle), squash."},
+        metadata={
+            "metavar": "HOW",
+            "help": "How an image becomes square: crop (resize the shorter side, then crop the centre), or squash.",
+        },
     )
     pixels: str = field(
         default="auto",
         metadata={
             "metavar": "SCALE",
-            "help": "Grey levels as numbers: imagenet (its mean and spread), unit (0..1), half (-1..1), xrv "
-            "(-1024..1024), auto (what the weights know; imagenet if none do).",
+            "help": "Pixel scale: imagenet (its mean and standard deviation), unit (0 to 1), half (-1 to 1), xrv "
+            "(-1024 to 1024), auto (as recorded with the weights, otherwise imagenet).",
         },
     )
-    flip: float = field(default=0.0, metadata={"help": "Probability of a left-right flip of a training picture."})
-    rotation: float = field(default=0.0, metadata={"help": "Largest rotation in degrees."})
-    translate: float = field(default=0.0, metadata={"help": "Largest shift as a share of the side."})
-    scale: float = field(default=0.0, metadata={"help": "Largest change of size: .1 is .9 to 1.1."})
+    flip: float = field(default=0.0, metadata={"help": "Probability of a horizontal flip."})
+    rotation: float = field(default=0.0, metadata={"help": "Maximum rotation in degrees."})
+    translate: float = field(default=0.0, metadata={"help": "Maximum shift, as a share of the side."})
+    scale: float = field(default=0.0, metadata={"help": "Maximum change of scale: 0.1 is 0.9 to 1.1."})
     augment_p: float = field(
         default=1.0,
-        metadata={"help": "Probability of rotation, shift and scale, each on its own; 1 does all three in one step."},
+        metadata={"help": "Probability of rotation, shift and scale, drawn separately; 1 applies all in one step."},
     )
-    optimizer: str = field(default="adam", metadata={"metavar": "NAME", "help": f"{', '.join(OPTIMIZERS)}."})
-    learning_rate: float = field(default=1e-4, metadata={"help": "Learning rate at its highest."})
-    weight_decay: float = field(default=0.0, metadata={"help": "Weight decay."})
+    learning_rate: float = field(default=1e-4, metadata={"group": "optimisation", "help": "Peak learning rate."})
     batch_size: int = field(
-        default=64, metadata={"help": "Images of one step, over all processes and pieces together."}
+        default=64, metadata={"help": "Images per step, summed over all processes and accumulation steps."}
     )
-    accumulate: int = field(
-        default=1, metadata={"help": "Pieces a batch is cut into, one after the other, to need less memory."}
-    )
-    epochs: int = field(default=10, metadata={"help": "Times that every training image is seen."})
-    max_steps: int | None = field(default=None, metadata={"help": "Stop after so many steps, whatever the epoch."})
+    epochs: int = field(default=10, metadata={"help": "Passes over the training images."})
+    max_steps: int | None = field(default=None, metadata={"help": "Maximum number of steps, whatever the epoch."})
+    optimizer: str = field(default="adam", metadata={"metavar": "NAME", "help": f"{', '.join(OPTIMIZERS)}."})
+    weight_decay: float = field(default=0.0, metadata={"help": "Weight decay."})
     schedule: str = field(
         default="constant",
         metadata={
             "metavar": "HOW",
-            "help": "Learning rate: constant, cosine (to 0), plateau (times --factor after --patience epochs without "
-            "gain), step (times --factor every --step-every epochs).",
+            "help": "Learning rate schedule: constant, cosine (to 0), plateau (multiply by --factor after --patience "
+            "validations without improvement), step (multiply by --factor every --step-every epochs).",
         },
     )
-    warmup: int = field(default=0, metadata={"help": "Steps over which the learning rate rises from 0."})
-    factor: float = field(default=0.1, metadata={"help": "What plateau and step multiply the learning rate by."})
-    patience: int = field(default=3, metadata={"help": "Validations without gain that plateau waits for."})
-    step_every: int = field(default=40, metadata={"help": "Epochs between two falls of schedule step."})
-    clip: float | None = field(default=None, metadata={"help": "Largest length of the gradient; longer ones are cut."})
+    warmup: int = field(default=0, metadata={"help": "Steps of linear warm-up from 0."})
+    factor: float = field(default=0.1, metadata={"help": "Factor of the schedules plateau and step."})
+    patience: int = field(default=3, metadata={"help": "Validations without improvement before plateau reduces."})
+    step_every: int = field(default=40, metadata={"help": "Epochs between reductions of the schedule step."})
+    clip: float | None = field(default=None, metadata={"help": "Maximum gradient norm."})
     class_weights: str = field(
         default="none",
         metadata={
             "metavar": "HOW",
-            "help": "none, or balanced: positives of a rare finding weigh as much as its negatives. Probabilities are "
-            "then too high until they are calibrated.",
+            "help": "none, or balanced: the positives of a rare finding weigh as much as its negatives. Probabilities "
+            "are then too high until calibrated.",
         },
     )
-    precision: str = field(
-        default="auto", metadata={"metavar": "KIND", "help": "auto (bf16 on a GPU that has it), float32, bf16, fp16."}
-    )
-    checkpointing: bool = field(
-        default=False, metadata={"help": "Gradient checkpointing: less memory, some 30% more time."}
-    )
     best_by: str = field(
-        default="loss", metadata={"metavar": "WHAT", "help": "Best epoch by validation loss or auroc."}
+        default="loss",
+        metadata={
+            "group": "validation and checkpoint",
+            "metavar": "WHAT",
+            "help": "Select the best epoch by validation loss or auroc.",
+        },
     )
     early_stop: int | None = field(
-        default=None, metadata={"help": "Stop after so many validations without gain; the best is kept in any case."}
+        default=None, metadata={"help": "Stop after this many validations without improvement; the best is kept."}
     )
-    validate_every: int = field(default=1, metadata={"help": "Epochs between two validations."})
+    validate_every: int = field(default=1, metadata={"help": "Epochs between validations."})
     save_every: int = field(
-        default=500, metadata={"help": "Steps between checkpoints, besides one at the end of every epoch."}
+        default=500, metadata={"help": "Steps between checkpoints; one is also saved after every epoch."}
     )
-    seed: int = field(default=0, metadata={"help": "Seed of weights, order, augmentation and dropout."})
-    seeds: str | None = field(
-        default=None, metadata={"metavar": "0-9", "help": "Train one network a seed: 0-9, or 0,3,5."}
+    device: str = field(default="auto", metadata={"group": "hardware"} | DEVICE)
+    precision: str = field(
+        default="auto",
+        metadata={"metavar": "KIND", "help": "auto (bf16 on GPUs that support it), float32, bf16, fp16."},
+    )
+    accumulate: int = field(
+        default=1, metadata={"help": "Accumulation steps: split each batch into this many parts to save memory."}
+    )
+    checkpointing: bool = field(
+        default=False, metadata={"help": "Gradient checkpointing: less memory, about 30% more time."}
     )
     workers: int | None = field(default=None, metadata=WORKERS)
     memory: float = field(default=4.0, metadata=MEMORY)
-    device: str = field(default="auto", metadata=DEVICE)
-    tracker: str = field(
-        default="none",
-        metadata={"metavar": "NAME", "help": "Curves also for tensorboard or trackio, on this disk, never online."},
-    )
-    overwrite: bool = field(default=False, metadata=OVERWRITE)
 
     def __post_init__(self) -> None:
         set_field(self, "findings", tuple(finding_name(each) for each in listed(self.findings)))
         set_field(self, "tasks", tuple(dict.fromkeys(listed(self.tasks))))
         set_field(self, "only", listed(self.only))
         for each in self.tasks:
-            one_of("tasks: not known", each, TASKS)
+            one_of("tasks", each, TASKS)
         if not self.tasks:
-            raise ConfigError("tasks is empty", allowed=", ".join(TASKS))
+            raise ConfigError("tasks is empty", allowed=either(TASKS))
         for each in self.only:
             condition(each)
         for name, value, allowed in (
@@ -198,7 +214,7 @@ class TrainConfig:
             ("precision", self.precision, PRECISIONS), ("best_by", self.best_by, BEST),
             ("device", self.device, DEVICES), ("tracker", self.tracker, TRACKERS),
         ):  # fmt: skip
-            one_of(f"{name}: not known", value, allowed)
+            one_of(name, value, allowed)
         for name, number, low, high in (
             ("size", self.size, 16, 4096), ("flip", self.flip, 0, 1), ("rotation", self.rotation, 0, 180),
             ("translate", self.translate, 0, 0.9), ("scale", self.scale, 0, 0.9), ("augment_p", self.augment_p, 0, 1),
@@ -239,10 +255,10 @@ def seed_list(text: str) -> tuple[int, ...]:
         match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last or last - first > 10_000:
-            raise ConfigError("seeds: not a list of seeds", got=text, allowed="0-9, or 0,3,5")
+            raise ConfigError("seeds is not a list of seeds", got=text, allowed="0-9 or 0,3,5")
         seeds += range(first, last + 1)
     if not seeds:
-        raise ConfigError("seeds: not a list of seeds", got=text, allowed="0-9, or 0,3,5")
+        raise ConfigError("seeds is not a list of seeds", got=text, allowed="0-9 or 0,3,5")
     return tuple(dict.fromkeys(seeds))
 
 
@@ -255,11 +271,11 @@ def condition(text: str) -> tuple[str, tuple[str, ...]]:
     name, equals, values = text.partition("=")
     name = name.strip()
     if not equals or not values.strip():
-        raise ConfigError("only: not a condition", got=text, allowed="sex=F, race=White|Asian, view=AP, age=18-65")
-    one_of("only: no such column", name, CONDITIONS)
+        raise ConfigError("only is not a condition", got=text, allowed="sex=F, race=White|Asian, view=AP or age=18-65")
+    one_of("only", name, CONDITIONS)
     if name != "age":
         return name, tuple(each.strip() for each in values.split("|"))
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*-\s*(\d+(?:\.\d+)?)\s*", values)
     if match is None or float(match[1]) > float(match[2]):
-        raise ConfigError("only: not a range of ages", got=text, allowed="age=18-65 (both included)")
+        raise ConfigError("only is not an age range", got=text, allowed="age=18-65 (inclusive)")
     return name, (match[1], match[2])

@@ -42,7 +42,7 @@ class CxrhfError(Exception):
         return (_unpacked, (type(self), self.args), self.__dict__)
 
 
-_COMMANDS = ("cxrhf ", "pip ", "make ", "accelerate ", "python ", "hf ")
+_COMMANDS = ("cxrhf ", "pip ", "accelerate ", "python ", "hf ")
 
 
 def _sentence(step: str) -> str:

@@ -64,7 +64,7 @@ class Run:
         from cxrhf.schema import TABLES, check, write_table
 
         if name not in TABLES:
-            raise RunError(f"no table {name!r} in a run", allowed=", ".join(TABLES))
+            raise RunError("table of a run", got=name, allowed=", ".join(TABLES))
         checked = check(table, TABLES[name], source=f"{name}.parquet")
         self.record["tables"][name] = checked.num_rows
         return write_table(checked, self.path / f"{name}.parquet")
@@ -153,12 +153,12 @@ def check_inputs(folder: Path, inputs: Sequence[Input], *, overwrite: bool) -> b
         return True
     if not overwrite:
         was = ", ".join(str(each.get("name")) for each in earlier.get("inputs", [])) or "unknown inputs"
-        raise RunError(f"{folder} holds a run made from other inputs", got=was, next_step=_other(folder))
+        raise RunError(f"{folder} contains a run made from other inputs", got=was, next_step=_other(folder))
     return False
 
 
 def _other(folder: Path) -> str:
-    return f"choose another --out, or say --overwrite to replace what is in {folder}"
+    return f"choose another --out, or pass --overwrite to replace the contents of {folder}"
 
 
 def new_record(verb: str, config: Mapping[str, Any], inputs: Sequence[Input | Mapping[str, Any]]) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def read_run(path: str | Path) -> Run:
     if record is None:
         what = "has no run.json" if folder.is_dir() else "is not a folder"
         source = shlex.quote(str(folder)) if folder.is_file() else "PREDICTIONS"
-        how = f"make the run: cxrhf audit {source} --out {free(folder, 'runs/mine')}"
+        how = f"cxrhf audit {source} --out {free(folder, 'runs/mine')}"
         raise RunError(f"{folder} {what}", got=what_is(folder), next_step=meant(folder, "run.json") or how)
     return Run(folder, record)
 
@@ -287,7 +287,7 @@ def read_record(folder: Path, error: type[CxrhfError] = RunError) -> dict[str, A
     """What run.json holds, every field of its kind; None without one."""
     from cxrhf.tables.json_files import read_object
 
-    path, again = folder / "run.json", "make the run again with --overwrite"
+    path, again = folder / "run.json", "repeat the run with --overwrite"
     if not path.is_file():
         return None
     record = read_object(path, next_step=again, error=error)
@@ -299,7 +299,7 @@ def read_record(folder: Path, error: type[CxrhfError] = RunError) -> dict[str, A
         )
     wrong = _wrong_field(record)
     if wrong is not None:
-        raise error(f"{path} is damaged: {wrong} is of the wrong kind", next_step=again)
+        raise error(f"{path} is damaged: {wrong} has the wrong type", next_step=again)
     return record
 
 

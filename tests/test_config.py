@@ -14,6 +14,7 @@ from cxrhf.config import AUDITS, AuditConfig, from_mapping, load_mapping, to_map
 from cxrhf.config_demo import DemoConfig
 from cxrhf.config_report import ReportConfig
 from cxrhf.errors import ConfigError
+from tests.refusals import refused
 
 CONFIGS = (AuditConfig, DemoConfig, ReportConfig)
 
@@ -41,24 +42,23 @@ def test_lists_with_commas_or_spaces() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "facts"),
     [
-        ({"predictions": ()}, "no predictions file"),
-        ({"only": ("overveiw",)}, "did you mean 'overview'"),
-        ({"n_resamples": 0}, "n_resamples is out of range. Got: 0"),
-        ({"seed": -1}, "seed is out of range"),
-        ({"level": 95.0}, "level is out of range"),
-        ({"level": float("nan")}, "level is out of range"),
-        ({"pretest": "from:age,sx"}, "sx"),
-        ({"correction": "bonferoni"}, "did you mean 'bonferroni'"),
-        ({"train_prevalence": ("edema=2",)}, "train_prevalence is not a share. Got: edema=2"),
-        ({"train_prevalence": ("edema=x",)}, "Got: edema=x"),
+        ({"predictions": ()}, ["PREDICTIONS"]),
+        ({"only": ("overveiw",)}, ["only", "'overview'"]),
+        ({"n_resamples": 0}, ["n_resamples", "10 to 1,000,000"]),
+        ({"seed": -1}, ["seed"]),
+        ({"level": 95.0}, ["level"]),
+        ({"level": float("nan")}, ["level"]),
+        ({"pretest": "from:age,sx"}, ["sx"]),
+        ({"correction": "bonferoni"}, ["correction", "'bonferroni'"]),
+        ({"train_prevalence": ("edema=2",)}, ["train_prevalence", "edema=2"]),
+        ({"train_prevalence": ("edema=x",)}, ["edema=x"]),
     ],
 )
-def test_bad_audits(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(ConfigError) as error:
+def test_bad_audits(changes: dict[str, object], facts: list[str]) -> None:
+    with refused(ConfigError, *facts):
         AuditConfig(**{"predictions": ("a.csv",), **changes})  # type: ignore[arg-type]
-    assert words in str(error.value)
 
 
 def test_training_prevalence() -> None:
@@ -77,18 +77,18 @@ def test_the_demo() -> None:
     assert settled(DemoConfig()).out == "runs/demo"
     quick = settled(DemoConfig(quick=True))
     assert (quick.out, quick.n_patients, quick.report_steps) == ("runs/demo-quick", 150, 0)
-    with pytest.raises(ConfigError, match="n_patients"):
+    with refused(ConfigError, "n_patients"):
         DemoConfig(n_patients=1)
 
 
 def test_reports_and_their_flags() -> None:
-    for settings, said in (
-        ({"run": ("a", "b")}, "report takes one RUN"),
-        ({"run": ("a",), "diff": True}, "--diff compares two runs"),
-        ({"run": ("a",), "json": True}, "go with --diff"),
-        ({"run": ("a", "b"), "diff": True, "cards": "c"}, r"--diff writes no cards. Next: cxrhf report b --cards c$"),
+    for settings, fix in (
+        ({"run": ("a", "b")}, "cxrhf report --diff RUN1 RUN2"),
+        ({"run": ("a",), "diff": True}, "cxrhf report --diff RUN1 RUN2"),
+        ({"run": ("a",), "json": True}, "--diff"),
+        ({"run": ("a", "b"), "diff": True, "cards": "c"}, "cxrhf report b --cards c"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with refused(ConfigError, fix=fix):
             ReportConfig(**settings)  # type: ignore[arg-type]
 
 
@@ -97,12 +97,12 @@ def test_from_mapping() -> None:
     assert (config.n_resamples, config.level, config.only) == (50, 0.9, ("overview",))
     assert from_mapping(AuditConfig, to_mapping(config)) == config
     assert from_mapping(AuditConfig, {"predictions": "a.csv", "out": None}).out is None
-    with pytest.raises(ConfigError, match=r"mine.yaml: unknown key 'n_resample'.*did you mean 'n_resamples'"):
+    with refused(ConfigError, "mine.yaml", "'n_resample'", fix="'n_resamples'"):
         from_mapping(AuditConfig, {"predictions": "a.csv", "n_resample": 5}, source="mine.yaml")
-    with pytest.raises(ConfigError, match="'predictions' is missing"):
+    with refused(ConfigError, "predictions"):
         from_mapping(AuditConfig, {})
     for key, value in (("seed", "x"), ("seed", 1.5), ("seed", True), ("overwrite", 1), ("out", 3), ("level", "high")):
-        with pytest.raises(ConfigError, match=f"{key} has the wrong type"):
+        with refused(ConfigError, key, got=str(value)):
             from_mapping(AuditConfig, {"predictions": "a.csv", key: value})
 
 
@@ -110,14 +110,14 @@ def test_load_mapping(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("predictions: [a.csv]\nseed: 4\n")
     assert from_mapping(AuditConfig, load_mapping(str(path))).seed == 4
-    for content, words in (("a: [", "is not YAML"), ("- 1\n", "holds no settings"), ("", "holds no settings")):
+    for content, got in (("a: [", None), ("- 1\n", "list"), ("", "NoneType")):
         path.write_text(content)
-        with pytest.raises(ConfigError, match=words):
+        with refused(ConfigError, "c.yaml", got=got):
             load_mapping(str(path))
     path.write_bytes(b"a: \xe9\xff\n")
-    with pytest.raises(ConfigError, match="not YAML"):
+    with refused(ConfigError, "c.yaml", "YAML"):
         load_mapping(str(path))
-    with pytest.raises(ConfigError, match="no config 'nowhere'"):
+    with refused(ConfigError, "--config", "quick", got="nowhere"):
         load_mapping("nowhere")
 
 

@@ -12,6 +12,7 @@ from cxrhf.config import from_mapping, load_mapping
 from cxrhf.config_models import CalibrateConfig, EmbedConfig, PredictConfig, ProbeConfig, ZeroshotConfig
 from cxrhf.config_train import TrainConfig, condition, seed_list
 from cxrhf.errors import ConfigError
+from tests.refusals import refused
 
 KINDS = (TrainConfig, PredictConfig, EmbedConfig, CalibrateConfig, ProbeConfig, ZeroshotConfig)
 RECIPES = {
@@ -77,26 +78,26 @@ def test_figures_of_the_papers() -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "3-1", "0-99999", "1.5", "-1"])
 def test_bad_seeds(text: str) -> None:
-    with pytest.raises(ConfigError, match="not a list of seeds"):
+    with refused(ConfigError, "seeds", got=text):
         seed_list(text)
 
 
 @pytest.mark.parametrize("text", ["sex", "sex=", "colour=red", "age=old", "age=5", "age=65-18"])
 def test_bad_conditions(text: str) -> None:
-    with pytest.raises(ConfigError, match="only: "):
+    with refused(ConfigError, "only"):
         condition(text)
 
 
 def test_other_settings_that_cannot_be() -> None:
-    with pytest.raises(ConfigError, match="never fitted on test"):
+    with refused(ConfigError, "test", fix="--split validate"):
         CalibrateConfig("r", split="test")
-    with pytest.raises(ConfigError, match="splits is empty"):
+    with refused(ConfigError, "splits"):
         PredictConfig("r", splits=())
-    with pytest.raises(ConfigError, match="splits is empty"):
+    with refused(ConfigError, "splits"):
         ZeroshotConfig("b", splits=())
-    with pytest.raises(ConfigError, match="workers is out of range"):
+    with refused(ConfigError, "workers", got="-1"):
         ProbeConfig("b", workers=-1)
-    with pytest.raises(ConfigError, match="did you mean 'temperature'"):
+    with refused(ConfigError, "method", got="temprature", fix="'temperature'"):
         CalibrateConfig("r", method="temprature")
-    with pytest.raises(ConfigError, match="targets"):
+    with refused(ConfigError, "targets", got="sexes"):
         ProbeConfig("b", targets=("sexes",))

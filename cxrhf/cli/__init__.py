@@ -13,50 +13,52 @@ from cxrhf.errors import CxrhfError, CxrhfWarning, did_you_mean
 
 # Verb -> what it does; the file of the same name beside this one has `main(args) -> exit code`.
 VERBS = {
-    "doctor": "the raw files of a dataset -> what is there and what is missing",
-    "build": "the raw files of a dataset -> Parquet with prior notes, attrition, card",
+    "doctor": "check that the raw files of a dataset are complete",
+    "build": "raw files of a dataset -> Parquet with prior notes, attrition table, dataset card",
     "context": "prior notes of a build -> calibrated pre-test probabilities (fit, predict, explain)",
-    "train": "images and labels of a build -> a network, also many seeds or many GPUs",
-    "predict": "a trained network and images -> predictions",
-    "embed": "a trained network and images -> vectors of its last but one layer",
-    "calibrate": "a trained network -> probabilities that mean what they say",
-    "probe": "frozen networks -> what they know of sex, race, view",
+    "train": "images and labels of a build -> a network; several seeds, several GPUs",
+    "predict": "trained network and images -> predictions",
+    "embed": "trained network and images -> embeddings (penultimate layer)",
+    "calibrate": "trained network -> calibrated probabilities",
+    "probe": "frozen networks -> how well sex, race and view can be predicted from their embeddings",
     "zeroshot": "images and prompts -> predictions of a CLIP-style model",
-    "finetune": "images and reports of a build -> LoRA weights of a vision-language model",
-    "generate": "a vision-language model and images -> reports; or reports from elsewhere -> the same table",
-    "score": "generated reports -> what encoders say of each: BERTScore, vectors",
-    "audit": "predictions or generated reports -> results with intervals, and one page",
-    "report": "a run folder -> its page, written again; two run folders -> what changed (--diff)",
-    "push": "metrics, a model or a dataset -> the Hub, after a look at every file",
-    "selfcheck": "this installation -> whether it finds planted truth, and versions for a bug report",
-    "completion": "a shell -> the script that completes verbs and flags in it",
-    "demo": "a made-up hospital -> dataset, predictions with known answers, audit",
+    "finetune": "images and reports of a build -> LoRA adapter of a vision-language model",
+    "generate": "report model and images, or existing reports -> a table of generated reports",
+    "score": "generated reports -> scores that require an encoder: BERTScore, embeddings",
+    "audit": "predictions or generated reports -> results with intervals on one page",
+    "report": "write the page of a run again, or compare two runs (--diff)",
+    "push": "publish metrics, a model or a dataset on the Hub, after checking every file",
+    "selfcheck": "check that this installation recovers known answers; versions for a bug report",
+    "completion": "print the shell completion script",
+    "demo": "synthetic hospital -> dataset, predictions with known answers, audit",
 }
+
+OPTIONS = ("--help", "--version", "--debug")
 
 HELP = f"""usage: cxrhf VERB ...
 
-Honest evaluation of chest X-ray models: how much of this AUROC is the picture, and how much is the chart?
+Honest evaluation of chest X-ray models: how much of the AUROC comes from the image, how much from context?
 
 verbs:
 {chr(10).join(f"  {verb:<10} {what}" for verb, what in VERBS.items())}
 
 examples:
-  cxrhf demo --quick                               see the whole way in two minutes, without data
-  cxrhf audit predictions.csv --out runs/mine      audit a file: wide, long, or one finding
+  cxrhf demo --quick                               the whole workflow in two minutes, without data
+  cxrhf audit predictions.csv --out runs/mine      audit a file: wide, long or one finding
   cxrhf audit vendor.csv --patient PID --label truth --score ai_score
   cxrhf report runs/mine                           write the page again
   cxrhf report --diff runs/old runs/new            what changed between two runs
-  cxrhf doctor mimic_cxr_context --root FOLDER     are all raw files there?
+  cxrhf doctor mimic_cxr_context --root FOLDER     check the raw files
   cxrhf build mimic_cxr_context --root FOLDER      link images, prior notes and labels
-  cxrhf context fit data/mimic --out runs/context  what the notes alone predict
+  cxrhf context fit data/mimic --out runs/context  pre-test probabilities from notes
   cxrhf train data/twin --config quick             a small network in minutes, without a GPU
-  cxrhf push metric --all --to USER --dry-run      what would go to the Hub
-  cxrhf selfcheck                                  does this installation find planted truth?
+  cxrhf push metric --all --to USER --dry-run      what would be published on the Hub
+  cxrhf selfcheck                                  check this installation
 
 options:
-  -h, --help     this text; cxrhf VERB --help for the flags of a verb
-  --version      the version
-  --debug        show the traceback of an unexpected error (or CXRHF_DEBUG=1)
+  -h, --help     show this text; cxrhf VERB --help lists the flags of a verb
+  --version      show the version
+  --debug        show tracebacks of errors (or CXRHF_DEBUG=1)
 """
 
 
@@ -96,17 +98,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{clean}error: {safe}", file=sys.stderr)
             return 2
         if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("cxrhf"):
-            what = f"{clean}error: this needs the Python package {error.name}, which is not installed."
-            print(f"{what} Next: pip install 'cxrhf[all]', or only what the README names for it", file=sys.stderr)
+            what = f"{clean}error: the Python package {error.name} is not installed."
+            print(f"{what} Run: pip install 'cxrhf[all]'", file=sys.stderr)
             return 2
         if isinstance(error, OSError) and error.strerror:  # no permission, no space left, a folder that went away
             where = f"{error.filename}: " if error.filename is not None else ""
-            how = "Next: check path, permissions and free space"
+            how = "Check the path, its permissions and free disk space."
             print(f"{clean}error: {where}{error.strerror}. {how}", file=sys.stderr)
             return 2
         said = " ".join(str(error).split())
         print(f"{clean}error: unexpected {type(error).__name__}: {said}", file=sys.stderr)
-        print("Next: run the same command with --debug and report what it shows.", file=sys.stderr)
+        print("Run the same command with --debug and report the traceback.", file=sys.stderr)
         return 1
     finally:
         sys.stdout, warnings.formatwarning = out, usual
@@ -150,11 +152,13 @@ def _dispatch(args: list[str]) -> int:
         print(f"cxrhf {__version__}")
         return 0
     if verb not in VERBS:
-        what = "unknown option" if verb.startswith("-") else "no such verb"
+        is_option = verb.startswith("-")
         raise CxrhfError(
-            f"{what} {verb!r}",
-            allowed=", ".join(VERBS),
-            next_step=did_you_mean(verb.lstrip("-"), VERBS) or "cxrhf --help",
+            f"no {'option' if is_option else 'verb'} {verb!r}",
+            allowed=", ".join(OPTIONS if is_option else VERBS),
+            next_step=(did_you_mean(verb, OPTIONS) if is_option else None)
+            or did_you_mean(verb.lstrip("-"), VERBS)
+            or "cxrhf --help",
         )
     module = importlib.import_module(f"cxrhf.cli.{verb}")
     try:

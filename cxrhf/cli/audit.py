@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from cxrhf.representations.looking import Looked
     from cxrhf.run import Input, Run
 
-ABOUT = """Audit predictions: metrics with patient-level intervals, what remains when context is controlled, one page.
+ABOUT = """Audit predictions or generated reports: metrics with patient-level intervals, with and without context, on
+one page.
 
-PREDICTIONS is Parquet, CSV, TSV or JSON lines (also .gz). Understood without flags:
+PREDICTIONS is Parquet, CSV, TSV or JSON lines (also .gz). These forms need no flags:
   wide   image_id, patient_id, Edema, prob_Edema, Pneumonia, prob_Pneumonia, ... (label_<finding>, score_<finding> too)
   long   image_id, patient_id, finding, label, prob
   one    id, patient, label, score
 
-A column pretest (or pretest_<finding>), the probability of the finding before the image is seen, adds the audits of
-context. Without one, --pretest from:age,sex,view,prior_labels fits a small context model to what the table has,
---notes reads prior clinical notes, and --context takes what cxrhf context fit made of them. Columns sex, race, age,
-view add subgroups; a split column with validate rows gives thresholds; several files are several models (compared), or
-with --model NAME several runs of one model (summed up).
+A column pretest (or pretest_<finding>) holds the pre-test probability and adds the audits of context. Without it,
+--pretest from:age,sex,view,prior_labels fits a small context model to columns of the table, --notes reads prior notes,
+and --context reads a run of cxrhf context fit. Columns sex, race, age, view add subgroups. A split column with validate
+rows supplies thresholds. Several files are compared as models, or with --model NAME summarised as runs of one model.
 
-Vectors of the images (--embeddings, or those that cxrhf embed left in a run) add what the network knows of its
-patients (encoding), maps of them (features) and slices in which it fails; attributes (--attributes: drains, wires) say
-what slices are made of, and whether a shortcut explains a gap between the sexes. Labelling sheets for the worst and
-best slices are written to RUN/labelling; --annotations takes them back.
+Embeddings (--embeddings, or those that cxrhf embed wrote into a run) add what the network encodes about patients
+(encoding), maps (features) and slices in which it fails. Attributes (--attributes: drains, wires) describe slices and
+test whether a shortcut explains a gap between the sexes. Labelling sheets for the worst and best slices are written to
+RUN/labelling; --annotations reads them back.
 
 Generated reports (a file with columns generated and reference, or a run of cxrhf generate) are audited for what they
-don't say: similarity, template collapse, lost words, and words that go with women or men, an age or a race in the
-references but no longer, or only now (CAD, WAE), with tests and what chance would give. cxrhf score adds BERTScore.
+omit: similarity, template collapse, lost words, and words associated with sex, age or race in the references only or in
+the generated reports only (CAD, WAE), with tests and values expected by chance. cxrhf score adds BERTScore.
 
 examples:
   cxrhf audit predictions.csv --out runs/mine
@@ -100,8 +100,8 @@ def _audited(config: AuditConfig, sources: list[Path], folder: Path) -> Path:
     inside = len(sources) == 1 and sources[0].is_dir() and folder.resolve() == sources[0].resolve()
     if inside and (folder / "context.json").is_file():
         raise RunError(
-            f"{folder} is a context run: an audit would replace its results",
-            next_step=f"cxrhf audit PREDICTIONS --context {folder} audits a model with it; or name another --out",
+            f"{folder} is a context run, whose results an audit would replace",
+            next_step=f"cxrhf audit PREDICTIONS --context {folder}, or pass another --out",
         )
     check_folder(folder, overwrite=config.overwrite or inside)  # before minutes are spent on what cannot be kept
     show = progress_line()
@@ -144,7 +144,7 @@ def say_first_time() -> None:
     from cxrhf.metrics.ranking import auroc_lanes
 
     if not is_kept(auroc_lanes):
-        text = "The first audit after an installation compiles its kernels as they come: half a minute more, once."
+        text = "The first audit after installation compiles its kernels, which takes half a minute longer."
         print(text, file=sys.stderr, flush=True)
 
 
@@ -197,7 +197,7 @@ def audit_into(
     read = [line.removeprefix("  note: ") for line in prepared.reading if line.startswith("  note: ")]
     rest = [note for note in prepared.notes if not note.endswith(tuple(read))] + looked.notes + output.notes
     if brief:
-        print(f"\n{len(rest):,} warnings of what these numbers can and cannot say stand in the page.")
+        print(f"\n{len(rest):,} warnings about these numbers are listed on the page.")
     elif lines := note_lines(rest, output.results.select(["model", "finding"]).to_pylist()):
         print("\n".join(["", *lines]))
     print()

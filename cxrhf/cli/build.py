@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from cxrhf.config_build import BuildConfig
 
-ABOUT = """Build a dataset: link images, labels and prior notes, resize pictures once, count what every step left.
+ABOUT = """Build a dataset: link images, labels and prior notes, resize images once, and count what every step excludes.
 
-Raw files are only read. The folder written loads with datasets.load_dataset("FOLDER") and streams.
-A build that was stopped goes on where it was when the same command is given again. It fails where anything leaks: a
-note not strictly before its image, a patient in two splits, a note that holds the image's own report.
+Raw files are only read. Load the folder with datasets.load_dataset("FOLDER"); it also streams. If a build is
+interrupted, run the same command to resume. A build fails on leakage: a note not strictly before its image, a patient
+in two splits, or a note that contains the image's own report.
 
 Recipes (--config): context_paper, encoding_paper, imbalance_paper, slices_paper, words_paper.
 

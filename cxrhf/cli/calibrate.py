@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from cxrhf.config_models import CalibrateConfig
 
-ABOUT = """Make a network's probabilities mean what they say: fit a calibrator a finding on the validation images.
+ABOUT = """Calibrate a network: fit one calibrator per finding on the validation images.
 
-It is saved with the model and applied by cxrhf predict; predictions that the run already has are written again.
-temperature divides the log odds by one number, so that .5 stays .5; platt also shifts them, and is what class weights
-and zero-shot models need; isotonic follows any rising curve and needs many positives. Never fitted on test images.
+The calibrator is saved with the model and applied by cxrhf predict; existing predictions of the run are updated.
+temperature divides the log odds by one number, so that 0.5 stays 0.5. platt also shifts them, which models with class
+weights and zero-shot models require. isotonic fits any increasing curve and requires many positives. Calibrators are
+never fitted on test images.
 
 examples:
   cxrhf calibrate runs/quick

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from cxrhf.config_selfcheck import CompletionConfig
 
-ABOUT = """Print a script with which your shell completes cxrhf: verbs, flags, values that are known (audits, datasets,
-findings, devices), recipes after --config, files elsewhere. It is made from this version; an upgrade makes another.
+ABOUT = """Print a script that completes cxrhf in your shell: verbs, flags, known values (audits, datasets, findings,
+devices), recipes after --config, and files. The script matches this version of cxrhf.
 
-Put the line into the file that your shell reads at its start, then open a new one:
+Add the line to your shell's startup file, then open a new shell:
   bash   ~/.bashrc                      eval "$(cxrhf completion bash)"
   zsh    ~/.zshrc                       eval "$(cxrhf completion zsh)"
   fish   ~/.config/fish/config.fish     cxrhf completion fish | source

@@ -6,10 +6,9 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from cxrhf.cli import VERBS
+from cxrhf.cli import OPTIONS, VERBS
 from cxrhf.cli.completion_words import Command, Flag
 
-OPTIONS = ("--help", "--version", "--debug")
 _ABOUT = 60  # letters of an explanation
 
 
@@ -42,7 +41,7 @@ _cxrhf_flags() {
     esac
 }
 
-# What a flag takes (none, one, many, files), then the values that are known; a place of a command has the flag ''.
+# What a flag takes (none, one, many, files), then its known values; a positional argument has the flag ''.
 _cxrhf_takes() {
     case "$1" in
 @TAKES@

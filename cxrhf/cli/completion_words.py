@@ -115,7 +115,7 @@ def _refused(kind: type, given: dict[str, Any]) -> tuple[str, ...]:
     try:
         kind(**given)
     except CxrhfError as error:
-        words = error.allowed.split(", ") if error.allowed and error.got == REFUSED else []
+        words = re.split(", | or ", error.allowed) if error.allowed and error.got == REFUSED else []
         if all(re.fullmatch(r"[\w&.-]+", each) for each in words):
             return tuple(each for each in words if "&" not in each)  # which a shell would take for its own
     return ()

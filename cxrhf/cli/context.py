@@ -15,37 +15,36 @@ if TYPE_CHECKING:
     from cxrhf.run import Input
 
 SUBVERBS = {
-    "fit": "prior notes and labels of a build -> calibrated pre-test probabilities for its images, and the models",
-    "predict": "a fitted run -> pre-test probabilities for another build, or onto an image model's predictions",
-    "explain": "a fitted run -> the words and examples behind its probabilities, and the paper's tables",
+    "fit": "prior notes and labels of a build -> calibrated pre-test probabilities of its images, and the models",
+    "predict": "fitted run -> pre-test probabilities for another build, or added to a model's predictions",
+    "explain": "fitted run -> the words and examples behind its probabilities, and the paper's tables",
 }
 
 HELP = f"""usage: cxrhf context VERB ...
 
-What did the chart already say? Turn the notes from before an image into the probability of each finding, without any
-look at the image, so that audits can hold it equal.
+Estimate the pre-test probability of each finding from prior notes alone, so that audits can hold context equal.
 
 verbs:
 {chr(10).join(f"  {verb:<8} {what}" for verb, what in SUBVERBS.items())}
 
 examples:
   cxrhf context fit data/twin --features words --out runs/context        minutes, no torch
-  cxrhf context fit data/mimic --features words,boosted,encoder          each finding keeps what reads it best
+  cxrhf context fit data/mimic --features words,boosted,encoder          each finding keeps its best features
   cxrhf context fit data/mimic --config pretest_paper                    the paper's encoders, grids and pooling
-  accelerate launch -m cxrhf context fit data/mimic                      all GPUs of the machine encode together
+  accelerate launch -m cxrhf context fit data/mimic                      encode on all GPUs of this machine
   cxrhf context explain runs/context
   cxrhf context predict runs/context --onto predictions.parquet          adds the columns pretest and mention
-  cxrhf audit predictions.parquet --context runs/context                 the same, and the audit
+  cxrhf audit predictions.parquet --context runs/context                 join and audit in one step
 
-cxrhf context VERB --help has the flags.
+cxrhf context VERB --help lists the flags.
 """
 
-FIT = """Fit a model of each finding to the prior notes of a build, and write a run.
+FIT = """Fit one model per finding to the prior notes of a build and write a run.
 
-Folds, splits and intervals go by patient. Training images get cross-fitted probabilities: no label of an image's
-patient plays a part in them, or in their calibration. Vectors of notes are cached by content, so no note is read twice
-by an encoder; a fit that was stopped goes on where it was, and a finished one is left as it is. Notes never leave this
-machine, and no text goes into the run.
+Folds, splits and intervals are by patient. Training images get cross-fitted probabilities: no label of their patient is
+used for them, or for their calibration. Embeddings of notes are cached by content, so that each encoder reads a note
+once. If a fit is interrupted, run the same command to resume; a finished fit is kept. Notes never leave this machine,
+and the run contains no text.
 
 examples:
   cxrhf context fit data/twin --features words
@@ -54,20 +53,20 @@ examples:
 
 PREDICT = """Pre-test probabilities from a fitted run.
 
---onto joins them (columns pretest and mention) onto the predictions of an image model, by image id and finding. --build
-reads the notes of another build with the saved models; with both, the build's images are read and then joined. Images
-that the models learned from keep their cross-fitted probabilities.
+--onto adds them (columns pretest and mention) to the predictions of an image model, by image id and finding. --build
+applies the saved models to the notes of another build; with both, its probabilities are joined. Images that the models
+were fitted on keep their cross-fitted probabilities.
 
-The encoder that the run names must be on this machine; --fetch gets it from the Hugging Face Hub.
+The run's encoder must be on this machine; --fetch downloads it from the Hugging Face Hub.
 
 examples:
   cxrhf context predict runs/context --onto predictions.parquet --out with_context.parquet
   cxrhf context predict runs/context --build data/other_hospital --out runs/other-context"""
 
-EXPLAIN = """What a fitted run's probabilities rest on: words, examples, tables.
+EXPLAIN = """Explain the probabilities of a fitted run: words, examples, tables.
 
-Words are printed and on the page. A fit leaves its examples (image and note ids) in local/ of the run folder, which is
-for this disk only; with --build they are written again, with their texts.
+Words are printed and appear on the page. A fit writes its examples (image and note ids) to local/ in the run folder,
+which must stay on this disk; --build writes them again with their texts.
 
 examples:
   cxrhf context explain runs/context
@@ -85,8 +84,9 @@ def main(args: Sequence[str]) -> int:
     verb, *rest = args
     if verb not in SUBVERBS:
         raise CxrhfError(
-            f"no such verb 'context {verb}'",
-            allowed=", ".join(SUBVERBS),
+            "cxrhf context",
+            got=verb,
+            allowed="fit, predict or explain",
             next_step=did_you_mean(verb, SUBVERBS) or "cxrhf context --help",
         )
     return {"fit": fit, "predict": predict, "explain": explain}[verb](rest)
@@ -127,7 +127,7 @@ def predict(args: Sequence[str]) -> int:
     out = _out(config)
     if config.onto is not None:
         if out.exists() and not config.overwrite:
-            raise CxrhfError(f"{out} is there already", next_step="choose another --out, or say --overwrite")
+            raise CxrhfError(f"{out} exists already", next_step="choose another --out, or pass --overwrite")
         return _predict(config, run, out)
     with one_writer(out, "context predict"):
         check_folder(out, overwrite=config.overwrite)
@@ -228,9 +228,9 @@ def _same_build(run: Path, build: str) -> None:
     inputs = read_run(run).record.get("inputs", [])
     if fingerprint(Path(build) / "build.json").sha256 not in [each.get("sha256") for each in inputs]:
         raise ConfigError(
-            f"{run} was not fitted to {build}",
+            f"{run} was fitted on another build",
+            got=build,
             allowed=", ".join(str(Path(each["name"]).parent) for each in inputs),
-            next_step="give the build that the run was fitted to",
         )
 
 
@@ -251,7 +251,7 @@ def explain(args: Sequence[str]) -> int:
     for name in config.findings:
         if name not in fitted:
             raise ConfigError(
-                f"the run has no finding {name!r}", allowed=", ".join(fitted), next_step=did_you_mean(name, fitted)
+                f"{config.run}, findings", got=name, allowed=", ".join(fitted), next_step=did_you_mean(name, fitted)
             )
     findings = list(config.findings) or fitted
     if config.build is not None:
@@ -265,6 +265,6 @@ def explain(args: Sequence[str]) -> int:
             local = write_examples(
                 run.path / "local", run.predictions, material, number=config.examples, findings=findings, texts=True
             )
-            print(f"examples, for this disk only: {local}")
+            print(f"examples (keep on this disk): {local}")
     print(folder)
     return 0

@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from cxrhf.cli.demo_simulated import Said
     from cxrhf.cli.demo_steps import Steps
 
-ABOUT = """See the whole way in a few minutes, without any data: draw the films of a made-up hospital in MIMIC's
-layout, link them with prior notes, show what every step left, learn from the notes how likely each finding is before
-the image is seen, train a small network on the films, and audit what it says of films it has not seen, beside three
-simulated models whose flaws are known (data/source/truth.json in the run folder says what was planted): one reads
-picture and chart, one the picture alone, one ranks like the first but is too sure of disease. Vectors of the network
-and of the first of these, and what lies in the films (drains, wires), show what is encoded, which slices fail, and
-whether a shortcut explains a gap. Last, a tiny vision-language model learns to write the reports, writes about the test
-films in six ways of decoding, and the page tells what they leave out, beside a simulated writer with known flaws. What
-could be published of all this is looked through and listed; nothing is sent.
+ABOUT = """Run the whole workflow in a few minutes, without any data. The demo generates the images of a synthetic
+hospital in MIMIC's layout, links them with prior notes and reports what every step excludes. It estimates pre-test
+probabilities from the notes, trains a small network and audits its predictions on test images, next to three simulated
+models with known flaws (data/source/truth.json in the run folder lists the planted truth): one uses image and context,
+one the image alone, and one ranks like the first but overestimates disease. Embeddings of the network and of the first
+model, and attributes of the images (drains, wires), show what is encoded, which slices fail, and whether a shortcut
+explains a gap. Last, a tiny vision-language model learns to write reports and writes about the test images with six
+decoding strategies; the page shows what they omit, next to a simulated report model with known flaws. Finally cxrhf
+checks and lists what could be published; nothing is sent.
 
-A demo that was stopped goes on with the same command; one that is finished is not made again.
+If the demo is interrupted, run the same command to resume. A finished demo is not repeated.
 
 examples:
   cxrhf demo
-  cxrhf demo --quick                                       an eighth of the data, no reports: under two minutes
+  cxrhf demo --quick                                       an eighth of the patients, no reports: under two minutes
   cxrhf demo --out runs/small --n-patients 100 --n-resamples 200 --steps 20
-  cxrhf demo --report-steps 0                              without the vision-language model
-  cxrhf demo --steps 0 --report-steps 0                    simulated models only: no torch is needed"""
+  cxrhf demo --report-steps 0                              without the report model
+  cxrhf demo --steps 0 --report-steps 0                    simulated models only, without torch"""
 
 FOLDERS = ("data", "context", "network", "writer")  # each holds what another verb makes
 NETWORK = "network"
@@ -81,11 +81,11 @@ def _made(config: DemoConfig, place: Path) -> int:
 
     stamp = made_with(config)
     if not config.overwrite and is_done(place, stamp):
-        print(f"This demo is finished, and nothing has changed since. To make it anew, remove {place} first.")
+        print(f"This demo is finished and up to date. To run it again, remove {place} first.")
         print(_next(place))
         print(place / PAGE)
         return 0
-    need_packages("the demo's films", ("PIL", "pydicom"), "data,words,train,vlm")
+    need_packages("the images of the demo", ("PIL", "pydicom"), "data,words,train,vlm")
     run = open_run(
         str(config.out),
         verb="demo",
@@ -103,8 +103,8 @@ def _made(config: DemoConfig, place: Path) -> int:
         overwrite=config.overwrite,
     )
     steps = Steps(5 + bool(config.steps) + bool(config.report_steps), progress_line(every=10))
-    print(f"A whole evaluation on made-up data whose answers are known, into {run.path}. If it is stopped, the same "
-          "command goes on.")  # fmt: skip
+    print(f"A whole evaluation on synthetic data with known answers, written to {run.path}. If it is interrupted, run "
+          "the same command to resume.")  # fmt: skip
 
     steps.begin("data")
     folder = run.path / "data"
@@ -154,7 +154,7 @@ def _made(config: DemoConfig, place: Path) -> int:
 
     steps.begin("publish")
     cards = write_cards(run.path)
-    steps.say([f"A card of each of {len(cards)} models, written from the results: {cards[0].parent}",
+    steps.say([f"Model cards of {len(cards)} models, written from the results: {cards[0].parent}",
                *dry_runs(run.path, steps.show)])  # fmt: skip
     assert prepared.table is not None
     write_example(run.path, prepared.table, MODELS["ideal"])
@@ -180,9 +180,9 @@ def _next(run: Path) -> str:
 
     program = _program()
     commands = {
-        f"{program} audit {run / NAME} --out runs/example": "audit a file: bring yours in this form",
-        f"{program} report {run} --cards model_cards": "a card for each model of this run",
-        f"{program} selfcheck": "does this installation find planted truth?",
+        f"{program} audit {run / NAME} --out runs/example": "audit a file; yours can have the same columns",
+        f"{program} report {run} --cards model_cards": "write a card for each model of this run",
+        f"{program} selfcheck": "check this installation",
     }
     width = max(map(len, commands)) + 2
     lines = [f"  {command:<{width}}{why}" for command, why in commands.items()]
@@ -208,8 +208,8 @@ def _small(predictions: Path) -> str:
     n = len({row["patient_id"] for row in table.select(["patient_id", "split"]).to_pylist() if row["split"] == "test"})
     if n >= ENOUGH:
         return ""
-    return (f"A SMALL DEMO: its test set has {n} patients, so intervals are wide and the page shows the way, not the "
-            "truth that was planted; `cxrhf demo` has enough of them")  # fmt: skip
+    return (f"A SMALL DEMO: its test set has {n} patients, so intervals are wide and the page shows the workflow, not "
+            "the planted truth; `cxrhf demo` has enough patients")  # fmt: skip
 
 
 def trained(config: DemoConfig, data: Path, out: Path, steps: Steps) -> Said | None:

@@ -25,7 +25,7 @@ def dry_runs(run: Path, show: Callable[[str], None]) -> list[str]:
     lines, lists = list[str](), list[str]()
     with temporary_folder("demo-push") as work:
         for command, to, private, make in _pushes(run, work):
-            show(f"looking through what would be published: {command}")
+            show(f"checking what would be published: {command}")
             lines += ["", command]
             try:
                 made = make()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cxrhf.auditing_reports import ReadReports
     from cxrhf.cli.demo_steps import Steps
 
-WRITER = "writer"
+NAME = "report model"
 LONGEST = 128  # tokens of a report; the made-up references have at most 60
 TOGETHER = 64  # reports at a time: so small a model mostly waits for the next token
 
@@ -36,15 +36,15 @@ def reports(config: DemoConfig, data: Path, out: Path, steps: Steps) -> ReadRepo
     try:
         check_vlm_packages()
     except CxrhfError as error:
-        steps.say([f"No reports are written: {error}"])
+        steps.say([f"No reports are generated: {error}"])
         return None
-    recipe = load_mapping("tiny_qwen") | {"max_steps": config.report_steps, "seed": config.seed, "name": WRITER}
+    recipe = load_mapping("tiny_qwen") | {"max_steps": config.report_steps, "seed": config.seed, "name": NAME}
     learned = finetune_run(
         FinetuneConfig(str(data), out=str(out / "model"), overwrite=config.overwrite, **recipe), steps.show
     )
     assert learned is not None
     steps.say(learned.lines())
-    generate = GenerateConfig(str(out / "model"), build=str(data), model=WRITER, out=str(out / "reports"),
+    generate = GenerateConfig(str(out / "model"), build=str(data), model=NAME, out=str(out / "reports"),
                               max_new_tokens=LONGEST, batch_size=TOGETHER, seed=config.seed,
                               overwrite=config.overwrite)  # fmt: skip
     written = generate_run(generate, steps.show)

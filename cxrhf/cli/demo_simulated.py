@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # Kind of simulated model -> its name on the page.
-MODELS = {"ideal": "picture + chart", "image_only": "picture only", "miscalibrated": "too sure"}
-WRITER = "writer with planted flaws"
+MODELS = {"ideal": "image + context", "image_only": "image only", "miscalibrated": "overconfident"}
+WRITER = "report model with planted flaws"
 
 
 class Said(NamedTuple):

@@ -11,39 +11,38 @@ WIDTH = 110
 # Step -> what happens, and why it matters.
 STEPS = {
     "data": (
-        "Draw a hospital and link its data",
-        "Films, prior notes and labels in MIMIC's layout. Nothing after an image enters its context, and the table "
-        "says what every step left: who is missing from a test set decides what it can show.",
+        "Generate a hospital and link its data",
+        "Images, prior notes and labels in MIMIC's layout. Nothing recorded after an image enters its context. The "
+        "table counts what every step excludes: what is missing from a test set limits what it can show.",
     ),
     "notes": (
-        "Ask the notes alone",
-        "How likely is each finding before the image is seen? What a model scores above this comes from the picture; "
-        "what it shares with this may come from the chart.",
+        "Estimate pre-test probabilities from the notes",
+        "How likely is each finding before the image is seen? What a model scores above this comes from the image; "
+        "the rest may come from the context.",
     ),
     "network": (
-        "Train a small network on the films",
-        "A real training, small enough for two cores. It says something of every film that it has not seen; its "
-        "vectors show what else it has learned.",
+        "Train a small network on the images",
+        "A real training run, small enough for two cores. The network predicts all images it was not trained on; its "
+        "embeddings show what else it learned.",
     ),
     "simulated": (
         "Add three simulated models with known flaws",
-        "One reads picture and chart, one the picture alone, one is too sure: an audit that does not tell them apart "
-        "is worth nothing.",
+        "One uses image and context, one the image alone, one is overconfident. A useful audit must distinguish them.",
     ),
     "writer": (
-        "Teach a tiny vision-language model to write reports",
-        "Six ways of decoding the same model: what do the reports leave out, and of whom? A simulated writer with "
-        "planted omissions stands beside it.",
+        "Train a tiny vision-language model to write reports",
+        "Six decoding strategies of one model: what do the reports omit, and for whom? A simulated report model with "
+        "planted omissions is audited next to it.",
     ),
     "audit": (
-        "Audit them all",
-        "AUROC overall, from the chart alone, and with the chart held equal; calibration, rare findings, groups, what "
-        "is encoded, slices that fail, shortcuts, generated words. Intervals resample patients.",
+        "Audit all models",
+        "AUROC overall, from context alone, and with context held equal; calibration, rare findings, subgroups, what "
+        "is encoded, slices that fail, shortcuts, words of reports. Intervals resample patients.",
     ),
     "publish": (
-        "Write model cards, and look through what could be published",
-        "Nothing is sent. Every file is searched for notes, pictures, patients, tokens and paths; push.txt in the run "
-        "folder lists them all.",
+        "Write model cards and check what could be published",
+        "Nothing is sent. Every file is searched for notes, images, patients, tokens and paths; push.txt in the run "
+        "folder lists all files.",
     ),
 }
 

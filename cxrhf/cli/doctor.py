@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 from cxrhf.config_build import DoctorConfig
 
-ABOUT = """Look whether the raw files of a dataset are all there, before a build. Takes seconds, writes nothing.
+ABOUT = """Check that the raw files of a dataset are complete, before a build. Takes seconds and writes nothing.
 
-Each file is named with the place it normally lies at and the project it comes from. `absent` things are optional,
-MISSING and WRONG ones stop a build, a note is worth a look.
+Each line names a file, its usual location and the project it comes from. `absent` files are optional; MISSING and WRONG
+ones stop a build; read each note.
 
 examples:
   cxrhf doctor mimic_cxr_context --root ~/physionet.org/files
   cxrhf doctor chexpert --root ~/CheXpert-v1.0 ~/chexpert_demo
-  cxrhf doctor nih_chestxray14 --root ~/nih --json      for a script; exit code 2 where a build would stop"""
+  cxrhf doctor nih_chestxray14 --root ~/nih --json      exit code 2 if a build would stop"""
 
 
 def main(args: Sequence[str]) -> int:
@@ -37,8 +37,8 @@ def main(args: Sequence[str]) -> int:
         print(check.line())
     if stopped:
         print(
-            f"error: {config.dataset} cannot be built: {', '.join(stopped)}. Next: get or mend what is named above and "
-            "run this again; cxrhf build synthetic needs no files",
+            f"error: {config.dataset} cannot be built: {', '.join(stopped)}. Get or fix the files named above, then "
+            "run this again. cxrhf build synthetic requires no files",
             file=sys.stderr,
         )
         return 2

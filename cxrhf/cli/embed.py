@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from cxrhf.config_models import EmbedConfig
 
-ABOUT = """What a trained network hands to its last layer: one vector an image, as EMBEDDING rows in a run folder.
+ABOUT = """Write the embeddings of a trained network (inputs of its last layer), one per image, as EMBEDDING rows in a
+run folder.
 
-Audits of representations read them. Vectors of credentialed images are as confidential as the images.
+cxrhf audit reads them. Embeddings of credentialed images are as confidential as the images.
 
 examples:
   cxrhf embed runs/quick

@@ -9,22 +9,22 @@ from cxrhf.config_finetune import FinetuneConfig
 
 ABOUT = """Fine-tune a vision-language model on images and reports of a build with LoRA, and write a run.
 
-Adapters sit on the attention and perceptron layers of the language model; vision tower and projector stay frozen. The
-loss is asked for on the reports only (findings and impression). Images without a report are left out and counted. The
-adapter with the lowest validation loss is kept; test images are not touched. A training that was stopped, or killed,
-goes on with the same command, exactly where its last checkpoint was. RUN/adapter is read by `cxrhf generate` and by
-peft: PeftModel.from_pretrained(base, "RUN/adapter"). It is as confidential as the data it learned from.
+Adapters are added to the attention and perceptron layers of the language model; vision tower and projector stay frozen.
+The loss covers the reports only (findings and impression). Images without a report are excluded; the count is reported.
+The adapter with the lowest validation loss is kept; test images are not used. If training is interrupted, run the same
+command to resume from the last checkpoint. Load RUN/adapter with `cxrhf generate` or with peft:
+PeftModel.from_pretrained(base, "RUN/adapter"). It is as confidential as its training data.
 
 Recipes for --config: rex_qwen (Qwen3-VL-8B, 60,000 examples, as many women as men), rex_qwen_male and rex_qwen_female
-(67% of one sex), tiny_qwen (a tiny Qwen3-VL from nothing, minutes on a CPU).
+(67% of one sex), tiny_qwen (a tiny Qwen3-VL from scratch, minutes on a CPU).
 
 examples:
   cxrhf finetune data/twin --config tiny_qwen --out runs/tiny
   cxrhf finetune data/rexgradient --config rex_qwen --out runs/rex
   cxrhf finetune data/rexgradient --config rex_qwen_male --four-bit --gradient-checkpointing
   cxrhf finetune data/mimic --model models/qwen3-vl-4b --prompt "Indication: {indication}. Write the report." --merge
-  accelerate launch -m cxrhf.models.finetune data/rexgradient --config rex_qwen     all GPUs of the machine
-  torchrun --nproc_per_node 2 -m cxrhf.models.finetune data/twin --config tiny_qwen  two processes, also without GPUs"""
+  accelerate launch -m cxrhf.models.finetune data/rexgradient --config rex_qwen     all GPUs of this machine
+  torchrun --nproc_per_node 2 -m cxrhf.models.finetune data/twin --config tiny_qwen  two processes, no GPU required"""
 
 
 def main(args: Sequence[str]) -> int:
@@ -33,12 +33,12 @@ def main(args: Sequence[str]) -> int:
 
     config = parse(FinetuneConfig, args, verb="finetune", about=ABOUT)
     from cxrhf.auditing import progress_line
-    from cxrhf.cli.written import last_words
+    from cxrhf.cli.written import last_words, where_curves_are
     from cxrhf.writing.finetuning import finetune_run
 
     done = finetune_run(config, progress_line())
     if done is None:  # a process that only helped
         return 0
     following = f"cxrhf generate {shlex.quote(str(done.path))} --build {shlex.quote(config.build)}"
-    last_words(done.path, done.lines(), done.notes, following)
+    last_words(done.path, [*done.lines(), *where_curves_are(done)], done.notes, following)
     return 0

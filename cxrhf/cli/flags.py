@@ -31,7 +31,7 @@ def parse(kind: type[C], args: Sequence[str], *, verb: str, about: str) -> C:
     """The config a user asks for; `--help` ends in SystemExit, wrong flags and wrong values in a ConfigError."""
     args = [_at_home(word) for word in args]
     if odd := next((word for word in args if any("\ud800" <= each <= "\udfff" for each in word)), None):
-        raise ConfigError("a word is not UTF-8 text", got=odd, next_step="rename the file or folder, or type it anew")
+        raise ConfigError("an argument is not UTF-8 text", got=odd, next_step="rename the file or folder, or retype it")
     recipe = _recipe(args)
     given = check_keys(kind, load_mapping(recipe), source=recipe) if recipe else {}
     if not any(word in _HELP for word in args):
@@ -43,21 +43,40 @@ def parse(kind: type[C], args: Sequence[str], *, verb: str, about: str) -> C:
     try:
         with contextlib.redirect_stdout(_Help(sys.stdout)), contextlib.redirect_stderr(said):
             parsed, rest = tyro.cli(_flags(kind, given), prog=f"cxrhf {verb}", description=_wrapped(about), args=args,
-                                    return_unknown_args=True)  # fmt: skip
+                                    config=(tyro.conf.OmitArgPrefixes,), return_unknown_args=True)  # fmt: skip
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
         raise _refused(kind, given, verb, said.getvalue()) from None
     if rest:
-        raise ConfigError(f"cxrhf {verb}: one word too many", got=" ".join(rest), next_step=f"cxrhf {verb} --help")
+        raise ConfigError(f"cxrhf {verb}: unexpected argument", got=" ".join(rest), next_step=f"cxrhf {verb} --help")
     hints = typing.get_type_hints(kind)
-    values = {}
+    values, found = {}, _flat(parsed)
     for each in dataclasses.fields(kind):  # type: ignore[arg-type]
-        value, flag = getattr(parsed, each.name), _name_of(each)
+        value, flag = found[each.name], _name_of(each)
         values[each.name] = typed(value, hints[each.name], flag) if _is_number(hints[each.name]) else value
         if _is_blank(value):  # `--findings "$UNSET"` would be all findings, `--out ""` the folder one stands in
-            raise ConfigError(f"{flag} is empty", next_step="give a value, or leave it out")
-    return kind(**values)
+            raise ConfigError(f"{flag} is empty", next_step="give a value, or omit it")
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        error.what = _with_flag(kind, error.what)
+        raise
+
+
+def _with_flag(kind: type, what: str) -> str:
+    """A check's words with the flag in place of the field that they begin with: n_resamples -> --n-resamples."""
+    names = {each.name: _name_of(each) for each in dataclasses.fields(kind)}
+    return re.sub(r"^[a-z_]+(?= |:|$)", lambda word: names.get(word[0], word[0]), what)
+
+
+def _flat(parsed: Any) -> dict[str, Any]:
+    """Field -> value of what tyro parsed, whichever group it stood in."""
+    values: dict[str, Any] = {}
+    for each in dataclasses.fields(parsed):
+        value = getattr(parsed, each.name)
+        values |= _flat(value) if dataclasses.is_dataclass(value) else {each.name: value}
+    return values
 
 
 def _name_of(field: dataclasses.Field[Any]) -> str:
@@ -101,9 +120,9 @@ def _check_flags(kind: type, given: dict[str, Any], args: Sequence[str], verb: s
             raise ConfigError(f"cxrhf {verb} has no flag {typed_flag}", next_step=_nearest(flag, list(takes), verb))
         if not takes[flag]:
             if equals:
-                raise ConfigError(f"{flag} takes no value", got=word, next_step=f"{flag} alone, or leave it out")
+                raise ConfigError(f"{flag} takes no value", got=word, next_step=f"{flag} alone, or omit it")
         elif not equals and (at + 1 == len(args) or args[at + 1].partition("=")[0].replace("_", "-") in takes):
-            raise ConfigError(f"{flag} needs a value", next_step=f"{flag} VALUE; cxrhf {verb} --help explains it")
+            raise ConfigError(f"{flag} needs a value", next_step=f"{flag} VALUE; cxrhf {verb} --help describes it")
 
 
 def _turns(field: dataclasses.Field[Any], given: dict[str, Any]) -> bool:
@@ -137,7 +156,7 @@ def _refused(kind: type, given: dict[str, Any], verb: str, said: str) -> ConfigE
     more = [f"{_name_of(each)} {each.metadata['metavar']}" for each in dataclasses.fields(kind)
             if each.metadata.get("required")]  # fmt: skip
     typed_words = " ".join(["cxrhf", verb, *(place.partition("|")[0] for place in places), *more])
-    return ConfigError(f"cxrhf {verb}: no {' '.join(places)} was given", next_step=typed_words)
+    return ConfigError(f"cxrhf {verb}: {' '.join(places)} is missing", next_step=typed_words)
 
 
 class _Help:
@@ -183,35 +202,56 @@ def _recipe(args: Sequence[str]) -> str | None:
 
 
 def _flags(kind: type, given: dict[str, Any]) -> Any:
-    """The same fields as plain data for tyro, with positions, metavars and help as annotations."""
-    from tyro.conf import FlagCreatePairsOff, Positional, arg
+    """The same fields as plain data for tyro, with positions, metavars and help as annotations.
+
+    A field with `group` in its metadata opens a group of flags in the help; the fields behind it belong to it.
+    """
+    from tyro.conf import arg
 
     hints = typing.get_type_hints(kind)
-    made: list[Any] = []
-    for each in sorted(dataclasses.fields(kind), key=lambda field: bool(field.kw_only)):  # own flags come first
-        about = each.metadata
-        default = given.get(each.name, each.default)
-        extra: dict[str, Any] = {}
-        if default is None or default == () or isinstance(default, bool) or default is dataclasses.MISSING:
-            extra["help_behavior_hint"] = ""  # "(default: None)" helps nobody
-        elif isinstance(default, tuple):
-            extra["help_behavior_hint"] = f"(default: {','.join(default)})"  # as it may be typed
-        marks: list[Any] = [Positional] if about.get("positional") else []
-        marks += [FlagCreatePairsOff] if hints[each.name] is bool and not _turns(each, given) else []
-        words = {key: about[key] for key in ("metavar", "aliases") if key in about}
-        kinds = typing.get_args(hints[each.name])
-        if type(None) in kinds and "metavar" not in words:  # "{None}|INT" helps nobody either
-            words["metavar"] = next(kind for kind in kinds if kind is not type(None)).__name__.upper()
-        hint: Any = hints[each.name]
-        if _is_number(hint):  # read by us, as in a YAML file: one rule, and one sentence for what is no number
-            words.setdefault("metavar", "INT" if int in (hint, *kinds) else "FLOAT")
-            hint = str | None if type(None) in kinds else str
-            default = default if default is None or default is dataclasses.MISSING else str(default)
-        marks.append(arg(help=about.get("help"), **words, **extra))
-        hint = Annotated[(hint, *marks)]
-        # In a dataclass fields with a default come last; a required one that a recipe fills in is still a position.
-        required = default is dataclasses.MISSING
-        made.append((each.name, hint) if required else (each.name, hint, dataclasses.field(default=default)))
-    more = arg(metavar="YAML", help="A recipe or a YAML file with other defaults; flags win.", help_behavior_hint="")
-    made.append(("config", Annotated[str | None, more], dataclasses.field(default=None)))
-    return dataclasses.make_dataclass(kind.__name__, sorted(made, key=len), frozen=True)
+    groups: dict[str, list[Any]] = {"": []}
+    group = ""
+    for each in _in_order(kind):
+        group = each.metadata.get("group", group)
+        groups.setdefault(group, []).append(_flag(each, hints[each.name], given))
+    more = arg(metavar="YAML", help="Recipe or YAML file with other defaults; flags take precedence.",
+               help_behavior_hint="")  # fmt: skip
+    top = [*groups.pop(""), ("config", Annotated[str | None, more], dataclasses.field(default=None))]
+    for at, (title, members) in enumerate(groups.items()):
+        part = dataclasses.make_dataclass(f"Group{at}", members, frozen=True)
+        top.append((f"group_{at}", Annotated[part, arg(name=title)], dataclasses.field(default_factory=part)))
+    return dataclasses.make_dataclass(kind.__name__, sorted(top, key=len), frozen=True)
+
+
+def _in_order(kind: type) -> list[dataclasses.Field[Any]]:
+    """The fields as the help shows them: the class's own before inherited ones."""
+    return sorted(dataclasses.fields(kind), key=lambda field: bool(field.kw_only))
+
+
+def _flag(each: dataclasses.Field[Any], hint: Any, given: dict[str, Any]) -> tuple[Any, ...]:
+    """One field for `make_dataclass`."""
+    from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+    about = each.metadata
+    default = given.get(each.name, each.default)
+    extra: dict[str, Any] = {}
+    if default is None or default == () or isinstance(default, bool) or default is dataclasses.MISSING:
+        extra["help_behavior_hint"] = ""  # "(default: None)" helps nobody
+    elif isinstance(default, tuple):
+        extra["help_behavior_hint"] = f"(default: {','.join(default)})"  # as it may be typed
+    marks: list[Any] = [Positional] if about.get("positional") else []
+    marks += [FlagCreatePairsOff] if hint is bool and not _turns(each, given) else []
+    words = {key: about[key] for key in ("metavar", "aliases") if key in about}
+    kinds = typing.get_args(hint)
+    if type(None) in kinds and "metavar" not in words:  # "{None}|INT" helps nobody either
+        words["metavar"] = next(kind for kind in kinds if kind is not type(None)).__name__.upper()
+    if _is_number(hint):  # read by us, as in a YAML file: one rule, and one sentence for what is no number
+        words.setdefault("metavar", "INT" if int in (hint, *kinds) else "FLOAT")
+        hint = str | None if type(None) in kinds else str
+        default = default if default is None or default is dataclasses.MISSING else str(default)
+    marks.append(arg(help=about.get("help"), **words, **extra))
+    # In a dataclass fields with a default come last; a required one that a recipe fills in is still a position.
+    typed_hint = Annotated[(hint, *marks)]
+    if default is dataclasses.MISSING:
+        return (each.name, typed_hint)
+    return (each.name, typed_hint, dataclasses.field(default=default))

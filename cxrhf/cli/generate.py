@@ -6,17 +6,18 @@ from collections.abc import Sequence
 
 from cxrhf.config_generate import GenerateConfig
 
-ABOUT = """Reports of chest X-rays in several ways of decoding, beside the radiologists' own, in a run folder.
+ABOUT = """Generate reports for chest X-rays with several decoding strategies, next to the radiologists' reports, in a
+run folder.
 
-MODEL is a run of cxrhf finetune, the folder of a model or an adapter, or ORG/NAME of the Hugging Face Hub. It writes
-about one frontal image of each patient of the test split, as many women as men. Strategies: greedy, beam (4),
-conservative (T .3, top-p .95), rich (T .7, top-p .95), top_k (50), top_p (.9), or a YAML file with your own:
+MODEL is a run of cxrhf finetune, the folder of a model or an adapter, or ORG/NAME on the Hugging Face Hub. By default
+it reads one frontal image per patient of the test split, with equal numbers of women and men. Strategies: greedy, beam
+(4), conservative (T 0.3, top-p 0.95), rich (T 0.7, top-p 0.95), top_k (50), top_p (0.9), or a YAML file with your own:
 
   warm: {do_sample: true, temperature: 1.2, top_p: 0.95, max_new_tokens: 512}
 
-Every report is on the disk as soon as its batch is done: after a kill the same command goes on. The seed gives the
-same reports whatever the batch size and the number of processes. Other calls add models and strategies to the run.
-With --from, reports that others generated are read: one row a report, columns found by their usual names or named.
+Each batch of reports is saved when it is done; if interrupted, run the same command to resume. The same seed gives the
+same reports, whatever the batch size and the number of processes. Further calls add models and strategies to the run.
+With --from, cxrhf reads existing reports, one row per report; columns are found by their usual names or by flags.
 Nothing is sent anywhere.
 
 examples:
@@ -25,8 +26,8 @@ examples:
   cxrhf generate runs/rex-qwen --build data/rex --strategies warm.yaml --n-images 500 --out runs/warm
   cxrhf generate --from reports.csv --generated hyp --reference ref --patient pid --sex gender --out runs/theirs
   cxrhf generate --from wide.csv --generated greedy=hyp_greedy,rich=hyp_rich --reference findings+impression
-  accelerate launch -m cxrhf.models.generate runs/rex-qwen --build data/rex      all GPUs of the machine
-  torchrun --nproc_per_node 2 -m cxrhf.models.generate runs/tiny --build data/twin   two processes, also without GPUs"""
+  accelerate launch -m cxrhf.models.generate runs/rex-qwen --build data/rex      all GPUs of this machine
+  torchrun --nproc_per_node 2 -m cxrhf.models.generate runs/tiny --build data/twin   two processes, no GPU required"""
 
 
 def main(args: Sequence[str]) -> int:

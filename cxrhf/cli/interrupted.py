@@ -15,12 +15,11 @@ def said_of(args: Sequence[str]) -> str:
     """What to print after Ctrl-C.
 
     >>> said_of(["train", "data/twin"])
-    'interrupted. Next: the same command goes on where it was: cxrhf train data/twin'
+    'interrupted. To resume, run: cxrhf train data/twin'
     >>> said_of(["audit", "my file.csv"])
-    "interrupted. Next: the same command begins again: cxrhf audit 'my file.csv'"
+    "interrupted. To start again, run: cxrhf audit 'my file.csv'"
     """
     resumes = any(" ".join(args[: name.count(" ") + 1]) == name for name in RESUMES)
-    how = "goes on where it was" if resumes else "begins again"
     # Under accelerate launch or torchrun the command that was typed is another one.
-    typed = "" if "LOCAL_RANK" in os.environ else f": {shlex.join(['cxrhf', *args])}"
-    return f"interrupted. Next: the same command {how}{typed}"
+    typed = "the same command" if "LOCAL_RANK" in os.environ else shlex.join(["cxrhf", *args])
+    return f"interrupted. To {'resume' if resumes else 'start again'}, run: {typed}"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from cxrhf.config_models import PredictConfig
 
-ABOUT = """What a trained network says of images: probabilities and logits, as PREDICTION rows in a run folder.
+ABOUT = """Write the predictions of a trained network: probabilities and logits, as PREDICTION rows in a run folder.
 
-Without --build it looks at the validation and test images of the build it was trained on, and adds the rows to its own
-run, so that `cxrhf audit RUN` follows. Another build gives a run of its own. All seeds of a run are predicted. A
-calibration that was saved with the model is applied; logits stay as the network gives them.
+Without --build, it predicts the validation and test images of the build it was trained on and adds the rows to its own
+run; `cxrhf audit RUN` comes next. Another build gets a separate run. All seeds of a run are predicted. A calibrator
+saved with the model is applied to the probabilities, not to the logits.
 
 examples:
   cxrhf predict runs/quick

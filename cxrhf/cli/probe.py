@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from cxrhf.config_models import ProbeConfig
 
-ABOUT = """What does a network know of sex, race and view? Freeze it, fit one new linear layer, and see (SPLIT).
+ABOUT = """Measure what a network encodes about sex, race and view: freeze it and fit one new linear layer (SPLIT).
 
 Backbones are compared on the same images: runs of cxrhf train, ImageNet weights, random weights. The networks stay in
-eval mode, so nothing of them changes. What a layer can read is not yet what a model uses: docs/models.md.
+eval mode, so their weights and statistics do not change. What a layer can read is not always what a model uses:
+docs/models.md.
 
 examples:
   cxrhf probe data/chexpert --backbones all=runs/all,white=runs/white-only,imagenet,random

@@ -15,61 +15,61 @@ if TYPE_CHECKING:
     from cxrhf.hub.artefact import Artefact
 
 SUBVERBS = {
-    "metric": "evaluate modules -> Spaces: evaluate.load('USER/NAME') works for everybody, without cxrhf",
-    "model": "a run with weights -> a model repository with card, results and calibration",
-    "dataset": "a build -> Parquet and card; of credentialed data only the recipe",
+    "metric": "evaluate modules -> Spaces that anyone can load with evaluate.load('USER/NAME'), without cxrhf",
+    "model": "run with weights -> model repository with card, results and calibration",
+    "dataset": "build -> Parquet and card; for credentialed data only the recipe",
 }
 
 HELP = f"""usage: cxrhf push WHAT ...
 
-Publish on the Hugging Face Hub, or on the one that HF_ENDPOINT names. Every file is looked through before anything
-leaves: text of notes, pictures, patients' rows and ids, tokens and paths of this machine stop the push. One commit
-holds all of it, or nothing changes; the same push again sends nothing.
+Publish on the Hugging Face Hub, or on the Hub that HF_ENDPOINT names. Every file is checked before anything is sent:
+text of notes, images, patients' rows and ids, tokens and paths of this machine stop the push. A push is one commit: it
+is complete, or nothing changes. Repeating a push sends nothing.
 
 what:
 {chr(10).join(f"  {verb:<8} {what}" for verb, what in SUBVERBS.items())}
 
 examples:
-  cxrhf push metric --all --to USER --dry-run                  what would be sent, with sizes
+  cxrhf push metric --all --to USER --dry-run                  list what would be sent
   cxrhf push metric weighted_auroc cad --to USER
   cxrhf push model runs/demo/network --to USER/demo-network    private, unless --public
   cxrhf push dataset runs/demo/data --to USER/twin --public
   cxrhf push dataset data/mimic --recipe --to USER/mimic-recipe
 
 environment:
-  HF_TOKEN         a token with write access (or: hf auth login); it is never shown and never stored
-  HF_ENDPOINT      another Hub than huggingface.co
-  HF_HUB_OFFLINE   1: nothing may be sent; --dry-run still works
+  HF_TOKEN         token with write access (or: hf auth login); never shown or stored
+  HF_ENDPOINT      a Hub other than huggingface.co
+  HF_HUB_OFFLINE   1: send nothing; --dry-run still works
 
-cxrhf push WHAT --help has the flags.
+cxrhf push WHAT --help lists the flags.
 """
 
 METRIC = """Publish evaluate modules as Spaces.
 
-Each is staged as a copy that carries all it needs, so that evaluate.load("USER/NAME") gives this version's numbers
-where cxrhf is not installed; the Space shows the metric's card and a page to try it on.
+Each Space contains all the code it needs, so that evaluate.load("USER/NAME") gives the numbers of this version without
+cxrhf. The Space shows the card of the metric and a page to try it.
 
 examples:
   cxrhf push metric --all --to USER --dry-run
   cxrhf push metric weighted_auroc --to USER"""
 
-MODEL = """Publish a model with a card that one can rely on.
+MODEL = """Publish a model with a card whose numbers come from its audit.
 
-Weights as transformers, timm or peft load them, labels, calibration, and a card that is written from the audit's
-results: every number in it stands in results.json beside it. Audit the model first.
+The repository contains weights as transformers, timm or peft load them, labels, calibration, and a card; every number
+in the card is in results.json next to it. Audit the model first.
 
-Private unless --public. Networks from credentialed data need --data-agreement-allows; what can give back words of notes
-or reports (adapters, vocabularies) is refused without --data-agreement-allows-words.
+Private unless --public. Networks trained on credentialed data require --data-agreement-allows; models that can
+reproduce words of notes or reports (adapters, vocabularies) also require --data-agreement-allows-words.
 
 examples:
   cxrhf push model runs/demo/network --to USER/demo-network --dry-run
   cxrhf push model runs/mine --results runs/audit --to USER/my-network
   cxrhf push model runs/mimic-network --to USER/NAME --data-agreement-allows"""
 
-DATASET = """Publish a build: Parquet shards and card, as load_dataset reads them.
+DATASET = """Publish a build: Parquet shards and card, ready for load_dataset.
 
-Open and made-up data only. Of credentialed data (MIMIC, CheXpert, ReXGradient) the recipe may go: settings, ids and
-splits, from which others with their own access build the same. Private unless --public.
+Open and synthetic data only. For credentialed data (MIMIC, CheXpert, ReXGradient) you can publish the recipe: settings,
+ids and splits, from which others with their own access build the same dataset. Private unless --public.
 
 examples:
   cxrhf push dataset runs/demo/data --to USER/twin --dry-run
@@ -84,7 +84,7 @@ def main(args: Sequence[str]) -> int:
         return 0 if args else 2
     what, *rest = args
     if what not in SUBVERBS:
-        raise CxrhfError(f"cxrhf push {what}: no such thing to push", allowed=", ".join(SUBVERBS),
+        raise CxrhfError("cxrhf push", got=what, allowed="metric, model or dataset",
                          next_step=did_you_mean(what, SUBVERBS) or "cxrhf push --help")  # fmt: skip
     verb = {"metric": _metric, "model": _model, "dataset": _dataset}[what]
     if any(word in ("-h", "--help") for word in rest):
@@ -154,7 +154,7 @@ def send(pairs: Sequence[tuple[Artefact, str]], *, private: bool, dry_run: bool,
         for artefact, repo in pairs:
             print("\n".join(listing(artefact, repo, private=private)), end="\n\n")
     if hub is None:
-        print(_json(told) if as_json else "Dry run: every file was looked through, nothing was sent.")
+        print(_json(told) if as_json else "Dry run: all files were checked, nothing was sent.")
         return 0
     done: list[str] = []
     for (artefact, repo), about in zip(pairs, told, strict=True):
@@ -173,7 +173,7 @@ def send(pairs: Sequence[tuple[Artefact, str]], *, private: bool, dry_run: bool,
             removed = f", {len(result.removed)} removed" if result.removed else ""
             print(f"{result.url}: published, {len(result.sent)} files sent{removed}, commit {result.commit[:12]}")
         else:
-            print(f"{result.url}: nothing has changed, nothing was sent")
+            print(f"{result.url}: nothing changed, nothing was sent")
     if as_json:
         print(_json(told))
     return 0

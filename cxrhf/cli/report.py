@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from cxrhf.config_report import ReportConfig
 from cxrhf.errors import ConfigError
 
-ABOUT = """Write the page of a run again from its tables, without computing anything, and a card of each of its models
-(README.md for the Hub, results.json, .eval_results, figures). Cards are written from RESULT rows, never by hand; a card
-folder holds the rows it was made from, so it can be written again without the run.
+ABOUT = """Write the page of a run again from its tables, without computing anything, and the card of each of its models
+(README.md for the Hub, results.json, .eval_results, figures). Cards are written from RESULT rows. A card folder
+contains these rows, so that the card can be written again without the run.
 
 examples:
   cxrhf report runs/mine                           the page, and cards in runs/mine/model_cards
   cxrhf report runs/mine --cards model_cards       cards in another folder
-  cxrhf report model_cards                         every card there again, from its own results.json
-  cxrhf report --diff runs/old runs/new            what changed, and whether it is more than noise
-  cxrhf report --diff runs/old runs/new --json     the same for a script"""
+  cxrhf report model_cards                         all cards in the folder, from their results.json
+  cxrhf report --diff runs/old runs/new            what changed, and whether it exceeds noise
+  cxrhf report --diff runs/old runs/new --json     the same as JSON"""
 
 
 def main(args: Sequence[str]) -> int:
@@ -40,7 +40,7 @@ def main(args: Sequence[str]) -> int:
     folder = Path(config.run[0])
     if cards_in(folder):
         if config.cards:
-            raise ConfigError(f"{folder} holds cards: they are written again where they are, not into {config.cards}",
+            raise ConfigError(f"{folder} contains cards, which are rewritten in place: --cards does not apply",
                               next_step=f"cxrhf report {folder}")  # fmt: skip
         print(*rewrite(folder), sep="\n")
         return 0
@@ -50,8 +50,8 @@ def main(args: Sequence[str]) -> int:
         cards = write_cards(folder, Path(config.cards) if config.cards else None)
         for place in nested_runs(folder):
             if not is_finished(read_run(place).record):
-                said = "not finished: its page says so, and no card is written. Next: run its command again"
-                print(f"warning: {place} is {said}", file=sys.stderr)
+                said = "is not finished, so it gets no model card. Run its command again to finish it."
+                print(f"warning: {place} {said}", file=sys.stderr)
     for card in cards:
         print(f"model card: {card}", file=sys.stderr)
     print(page)

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from cxrhf.config_score import ScoreConfig
 
-ABOUT = """Scores of single reports that need an encoder: BERTScore, and one vector a report (references too), by which
-the audit tells how varied the reports are. ROUGE, BLEU and words need no encoder: `cxrhf audit` counts them itself.
+ABOUT = """Compute scores of generated reports that require an encoder: BERTScore, and one embedding per report and
+reference, from which the audit measures diversity. ROUGE, BLEU and words require no encoder: `cxrhf audit` computes
+them.
 
-Reads RUN/generations.parquet, adds scores.parquet and report_vectors.parquet to the run. Each distinct text is encoded
-once and each score is kept by content, so the same command goes on after a kill, and a second one takes seconds.
-Another encoder adds its rows; the same one replaces them. Nothing is sent anywhere, and no text is kept.
+Reads RUN/generations.parquet and adds scores.parquet and report_vectors.parquet to the run. Each distinct text is
+encoded once and scores are cached by content: if interrupted, run the same command to resume. Another encoder adds
+rows; the same one replaces its rows. Nothing is sent anywhere, and no text is stored.
 
 examples:
   cxrhf score runs/rex

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from cxrhf.config_selfcheck import SelfcheckConfig
 
-ABOUT = """Prove on this machine that metrics and audits find what was planted, and nothing where nothing was.
+ABOUT = """Check that metrics and audits on this machine recover known answers, and find no effect where there is none.
 
-Data with known answers go through the real audits; each number is compared with its closed form, and may be off by four
-standard errors. Takes well under a minute, also the first time, needs no data, no network, no torch, and writes
-nothing. Ends with the versions that a bug report needs: no names, no paths. Exit code 0: all passed, 1: something
-failed.
+Synthetic data with known answers run through the real audits. Each number is compared with its closed form and must lie
+within four standard errors. Takes less than a minute, also the first time. Needs no data, network or torch, and writes
+nothing. Ends with the versions that a bug report needs, without names or paths. Exit code 0: all checks passed; 1: a
+check failed.
 
 examples:
   cxrhf selfcheck

@@ -8,20 +8,20 @@ from pathlib import Path
 
 from cxrhf.config_train import TrainConfig
 
-ABOUT = """Train a network of timm on the images of a build, and write a run.
+ABOUT = """Train a timm network on the images of a build and write a run.
 
-Unknown labels never count. Validation chooses the weights that are kept; test images are not touched. A training that
-was stopped, or killed, goes on with the same command, exactly where its last checkpoint was; finished seeds are left
-alone. Recipes for --config: quick (minutes on a CPU), context_densenet, context_resnet, slices_resnet,
-imbalance_densenet, encoding_densenet, encoding_resnet (as in the papers).
+Unknown labels never count. Validation images select the weights to keep; test images are not used. If training is
+interrupted, run the same command to resume from the last checkpoint; finished seeds are kept. Recipes for --config:
+quick (minutes on a CPU), context_densenet, context_resnet, slices_resnet, imbalance_densenet, encoding_densenet,
+encoding_resnet (as in the papers).
 
 examples:
   cxrhf train data/twin --config quick --out runs/quick
   cxrhf train data/mimic --config context_densenet --seeds 0-4
   cxrhf train data/chexpert --config encoding_densenet --tasks findings,sex,race
   cxrhf train data/chexpert --config encoding_densenet --only race=White --out runs/white-only
-  accelerate launch -m cxrhf.models.train data/mimic --config context_densenet     all GPUs of the machine
-  torchrun --nproc_per_node 2 -m cxrhf.models.train data/twin --config quick       two processes, also without GPUs"""
+  accelerate launch -m cxrhf.models.train data/mimic --config context_densenet     all GPUs of this machine
+  torchrun --nproc_per_node 2 -m cxrhf.models.train data/twin --config quick       two processes, no GPU required"""
 
 
 def main(args: Sequence[str]) -> int:
@@ -30,7 +30,7 @@ def main(args: Sequence[str]) -> int:
 
     config = parse(TrainConfig, args, verb="train", about=ABOUT)
     from cxrhf.auditing import progress_line
-    from cxrhf.cli.written import last_words
+    from cxrhf.cli.written import last_words, where_curves_are
     from cxrhf.imaging.training import train_run
     from cxrhf.run import public_path
 
@@ -39,5 +39,6 @@ def main(args: Sequence[str]) -> int:
         return 0
     # Runs do not record paths outside the working folder: what they cannot find again is named.
     build = "" if public_path(config.build) == str(Path(config.build)) else f" --build {shlex.quote(config.build)}"
-    last_words(done.path, done.lines(), done.notes, f"cxrhf predict {shlex.quote(str(done.path))}{build}")
+    following = f"cxrhf predict {shlex.quote(str(done.path))}{build}"
+    last_words(done.path, [*done.lines(), *where_curves_are(done)], done.notes, following)
     return 0

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cxrhf.imaging.predicting import Written
+    from cxrhf.imaging.training import TrainedRun
+    from cxrhf.writing.finetuning import FinetunedRun
 
 
 def told(done: Written | None, verb: str | None = None) -> int:
@@ -29,3 +31,12 @@ def last_words(path: Path, lines: Sequence[str], notes: Sequence[str], following
     if following is not None:
         print(f"next: {following}")
     print(path)
+
+
+def where_curves_are(done: TrainedRun | FinetunedRun) -> list[str]:
+    """Where the curves of a training are, and how to plot them; nothing where a tracker's command is shown already."""
+    if done.curves is not None:
+        return []
+    files = [shlex.quote(str(path)) for path in sorted(done.path.glob("history-*.jsonl"))]
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    return [f"curves: {files[0]}{more}; train with --tracker tensorboard to plot them"] if files else []

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from cxrhf.config_models import ZeroshotConfig
 
-ABOUT = """Predictions of a CLIP-style model that never saw the labels: is the picture nearer to the words for a
-finding, or to the words for its absence?
+ABOUT = """Predict with a CLIP-style model that was never trained on the labels: is the image closer to the prompt for a
+finding, or to the prompt for its absence?
 
-BioMedCLIP through open_clip, any CLIP or SigLIP of transformers. Probabilities are not calibrated; the order of images
-is what counts, until cxrhf calibrate --method platt. What it needs, offline use, own prompts: docs/zeroshot.md.
+BioMedCLIP through open_clip, or any CLIP or SigLIP model of transformers. Probabilities are not calibrated until you
+run cxrhf calibrate --method platt; only their order counts. Requirements, offline use, your own prompts:
+docs/zeroshot.md.
 
 examples:
   cxrhf zeroshot data/mimic

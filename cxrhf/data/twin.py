@@ -90,6 +90,6 @@ def _settings(config: BuildConfig) -> dict[str, Any]:
         "seed": config.seed,
         "dirty": config.dirty,
         "pixels": not config.no_pixels,
-        "size": min(max(config.size, 64), 256),
+        "size": min(max(config.size or 0, 64), 256),
         "version": version_of("synthetic"),
     }

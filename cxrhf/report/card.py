@@ -47,8 +47,8 @@ _HEAD = (
 _INSTEAD = {
     "this page": "the run's page",
     "results.parquet": "results.json",
-    "point at it to read why": "below stands why",
-    "Small below: ": "Below a number: ",
+    "point at it to read why": "reasons are listed below",
+    "Small print: ": "Below each number: ",
     " Only words in the notes of at least five patients are shown.": "",
 }
 
@@ -87,7 +87,8 @@ def _own(rows: Rows, facts: Mapping[str, Any]) -> list[Row]:
     kept = published(own_rows(rows, facts["model"]), words=is_open(facts))
     if not kept:
         raise RunError(
-            f"no results of the model {facts['model']!r}", next_step="cxrhf audit RUN, then cxrhf report RUN"
+            f"the run has no results of the model {facts['model']!r}",
+            next_step="cxrhf audit RUN, then cxrhf report RUN",
         )
     return kept
 
@@ -194,7 +195,7 @@ def rewrite(folder: Path) -> list[Path]:
 
 def _files_again(card: Path) -> dict[str, bytes]:
     """A card's files from its own results.json; whatever is wrong in there is damage."""
-    again = "write it from its run: cxrhf report RUN --cards FOLDER"
+    again = "cxrhf report RUN --cards FOLDER"
     check_links(card, CARD_PLACES)
     held = read_object(card / RESULTS, next_step=again)
     if isinstance(number := held.get("format"), int) and number > FORMAT:
@@ -231,8 +232,8 @@ def _holds(folder: Path) -> bool:
 def slug(model: str) -> str:
     """A model's name as a folder's.
 
-    >>> slug("picture + chart"), slug("Netz (seed 3)"), slug("模型")
-    ('picture-chart', 'netz-seed-3', 'model')
+    >>> slug("image + context"), slug("Netz (seed 3)"), slug("模型")
+    ('image-context', 'netz-seed-3', 'model')
     """
     return file_name(re.sub(r"[^a-z0-9.]+", "-", model.lower()).strip("-.") or "model")
 
@@ -246,9 +247,7 @@ def _free(wanted: Path, taken: Collection[Path]) -> Path:
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write a card; weights or whatever else lies in its folder stay. A folder of something else is left alone."""
     if folder.exists() and (not folder.is_dir() or not (is_empty(folder) or _holds(folder))):
-        raise RunError(
-            f"{folder} is in the way: it holds no model card", next_step="move it away, or name other --cards"
-        )
+        raise RunError(f"{folder} exists and is not a model card", next_step="move it, or pass another --cards")
     for old in (folder / "figures").glob("*"):
         if f"figures/{old.name}" not in files and old.stem.partition("-")[0] in PICTURES:
             old.unlink()

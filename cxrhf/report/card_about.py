@@ -18,22 +18,22 @@ from cxrhf.report.sections.warnings import grouped
 Facts = Mapping[str, Any]
 _MADE_UP = {"synthetic", "demo"}
 _WHAT = {
-    CLASSIFIER: "A model that gives findings a score",
-    WRITER: "A model that writes reports",
-    CONTEXT: "A model that reads prior notes",
+    CLASSIFIER: "A model that scores findings",
+    WRITER: "A report model",
+    CONTEXT: "A context model that reads prior notes",
 }
 _USES = (
-    "Research on how models for chest X-rays are evaluated: comparing what a model reaches with what patient context "
-    "alone reaches, looking for groups and slices that it fails, and testing evaluation tools.",
+    "Research on the evaluation of chest X-ray models: comparing a model with patient context alone, finding subgroups "
+    "and slices in which it fails, and testing evaluation tools.",
 )
 _NOT = (
     "Not a medical device. Not for diagnosis, triage, treatment or any decision about a patient.",
-    "Not for finding out sex, race, age or identity of patients.",
-    "Not as a measure of how such a model would do in another hospital: that must be measured there.",
+    "Not for inferring the sex, race, age or identity of patients.",
+    "Not as an estimate of performance in another hospital: measure it there.",
 )
 _DRAWN = (
-    "Made-up data: films, notes, labels and reports were drawn by a program with known flaws in it. The numbers show "
-    "what the evaluation finds; they say nothing about patients."
+    "Synthetic data: a program generated images, notes, labels and reports, with known flaws. The numbers show what "
+    "the evaluation detects; they do not describe patients."
 )
 
 
@@ -54,29 +54,29 @@ def described(facts: Facts) -> list[str]:
     made = facts["weights"] or {}
     what, outputs = _WHAT[facts["kind"]], len(made.get("outputs") or [])
     if facts["simulated"]:
-        said = f"{what}, simulated with known flaws. It has no weights: a program drew what it says."
+        said = f"{what}, simulated with known flaws. It has no weights: a program generated its output."
     elif not made:
-        said = f"{what}, audited from what it gave out. Its weights are not part of this."
+        said = f"{what}, audited from its output. Its weights are not included."
     elif facts["kind"] == WRITER:
         base, side = mapping(made.get("base")), made.get("size")
-        whose = base_name(facts) or "a small one, whose weights are in base/"
+        whose = base_name(facts) or "a small model with weights in base/"
         said = (
             f"A LoRA adapter (rank {made.get('rank')}) for {base.get('architecture')} ({whose}) that writes the report "
-            f"of a chest X-ray. It sees pictures of {side} x {side} pixels and is asked: “{made.get('prompt')}”"
+            f"of a chest X-ray. Its input is an image of {side} x {side} pixels and the prompt “{made.get('prompt')}”"
         )
     elif facts["kind"] == CONTEXT:
         said = (
-            f"Classifiers that read notes from before a chest X-ray and say how likely each of {outputs} findings is, "
-            f"without any image (what they read of the notes: {listed(made.get('families') or [])}). Made to measure "
-            "how much an image model owes to what the chart already said."
+            f"Classifiers that estimate the pre-test probability of {outputs} findings from prior notes, without any "
+            f"image (features: {listed(made.get('families') or [])}). They measure how much of an image model's "
+            "performance context explains."
         )
     else:
         look = mapping(made.get("look"))
         side, grey = look.get("size"), "grey levels" if look.get("channels") == 1 else "three channels"
-        fit = "squeezed to" if look.get("fit") == "squash" else "cut to the middle"
+        fit = "resized" if look.get("fit") == "squash" else "resized and centre-cropped"
         said = (
-            f"A {made.get('backbone')} that gives each of {outputs} findings of a chest X-ray a probability. It sees "
-            f"the film {fit} {side} x {side} pixels, {grey}."
+            f"A {made.get('backbone')} that predicts the probabilities of {outputs} findings of a chest X-ray. Its "
+            f"input is the image, {fit} to {side} x {side} pixels, {grey}."
         )
     return paragraphs([said])
 
@@ -99,7 +99,11 @@ def limits(facts: Facts, books: Sequence[Book], doubts: Sequence[str]) -> list[s
     said += [f"{finding_name(name)} has no AUROC: {why}." for name, why in _undefined(books)]
     told = dict(methods(books, correction_of(facts["run"]))) if books else {}
     drop = "What a drop means"
-    said += [f"{drop}: {told[drop]}" if drop in told else "", told.get("Many comparisons", ""), told.get("Limits", "")]
+    said += [
+        f"{drop}: {told[drop]}" if drop in told else "",
+        told.get("Multiple comparisons", ""),
+        told.get("Limits", ""),
+    ]
     return [*bullets(escaped(each) for each in said if each), *folded(*_warnings(facts, books))]
 
 
@@ -109,10 +113,10 @@ def _source(facts: Facts) -> str:
     if facts["simulated"]:
         return ""
     if not facts["weights"] or not learned or not tested:
-        return "Where the model learned is not known here: patients it was measured on may be among them."
+        return "The training data are unknown and may include patients of the test set."
     if tested == [learned]:
-        return f"Trained and measured on one source ({learned}), on different patients: elsewhere expect less."
-    return f"Trained on {learned}, measured on {listed(list(tested))}."
+        return f"Trained and tested on one source ({learned}), on different patients: expect less elsewhere."
+    return f"Trained on {learned}, tested on {listed(list(tested))}."
 
 
 def _undefined(books: Sequence[Book]) -> list[tuple[str, str]]:

@@ -35,7 +35,7 @@ def calibration_facts(weights: Path, run: Path) -> dict[str, Any] | None:
 
 def _read(folder: Path) -> dict[str, Any]:
     path = folder / CALIBRATION
-    return read_object(path, next_step="fit it again: cxrhf calibrate RUN") if path.is_file() else {}
+    return read_object(path, next_step="cxrhf calibrate RUN") if path.is_file() else {}
 
 
 def _is_applied(weights: Path, run: Path, fitted: Mapping[str, Any]) -> bool | None:
@@ -52,7 +52,7 @@ def _is_applied(weights: Path, run: Path, fitted: Mapping[str, Any]) -> bool | N
     table = read_table(path, PREDICTION)
     found: set[str] = set()  # of "calibrated", "raw", "neither"
     for folder in sorted(each.parent for each in weights.parent.glob(f"*/{ABOUT}")):
-        about = read_object(folder / ABOUT, next_step="train again, or copy the whole folder again")
+        about = read_object(folder / ABOUT, next_step="copy the whole folder again, or train again")
         seed = about.get("seed")
         rows = table.filter(pc.equal(table["model"], str(about.get("name"))))
         rows = rows.filter(pc.is_null(rows["seed"]) if seed is None else pc.equal(rows["seed"], seed))
@@ -74,9 +74,9 @@ def _is_applied(weights: Path, run: Path, fitted: Mapping[str, Any]) -> bool | N
         return None
     if len(found) > 1 or "neither" in found:
         raise RunError(
-            f"the probabilities in {run} are not those of {CALIBRATION} beside the weights: it was fitted again, or "
-            "cxrhf calibrate was stopped",
-            next_step=f"cxrhf calibrate {shlex.quote(str(weights.parent.parent))}, then cxrhf audit the run again",
+            f"the probabilities in {run} do not match {CALIBRATION} of the weights: calibration was repeated or "
+            "interrupted",
+            next_step=f"cxrhf calibrate {shlex.quote(str(weights.parent.parent))}, then audit the run again",
         )
     return found == {"calibrated"}
 

@@ -80,7 +80,7 @@ def _name(weights: Path, run: Path) -> str:
 
 def _json(path: Path) -> dict[str, Any]:
     """An object of a JSON file; empty where there is none."""
-    return read_object(path, next_step="make the run again, or copy it again") if path.is_file() else {}
+    return read_object(path, next_step="copy the run again, or repeat it") if path.is_file() else {}
 
 
 def about_weights(weights: Path) -> dict[str, Any]:
@@ -88,8 +88,8 @@ def about_weights(weights: Path) -> dict[str, Any]:
     said = _json(weights / ABOUT)
     if (wrong := wrong_field(said)) is not None:
         raise RunError(
-            f"{weights / ABOUT} does not hold what it should", got=wrong,
-            next_step="copy the whole folder again from where it was made, or train again",
+            f"{weights / ABOUT} is damaged: {wrong} has the wrong type",
+            next_step="copy the whole folder again from its source, or train again",
         )  # fmt: skip
     return said
 
@@ -103,8 +103,8 @@ def _checked(made: dict[str, Any], wanted: Mapping[str, tuple[type, ...]], where
         values = [held] if not inner else several if inner == "*" else [held.get(inner)] if held else []
         if not all(isinstance(each, kinds) or (each is None and inner != "*") for each in values):
             raise RunError(
-                f"what is said in {where} is damaged: {name} is of the wrong kind",
-                next_step="make it again, or copy it again",
+                f"{where} is damaged: {name} has the wrong type",
+                next_step="copy it again, or repeat it",
             )
     return made
 
@@ -183,7 +183,9 @@ def facts_in(run: Run, rows: Rows, model: str, weights: Path | None) -> dict[str
     """The same from an open run and the model's rows."""
     record = run.record
     if not is_finished(record):
-        raise RunError(f"{run.path} is not finished: a card needs whole results", next_step="run its command again")
+        raise RunError(
+            f"{run.path} is not finished, and a card requires complete results", next_step="run its command again"
+        )
     made = _made(weights, run.path) if weights is not None else {}
     maker = _run_of(weights) if weights is not None else None
     records = [record, *([read_run(maker).record] if maker is not None and maker != run.path else [])]

@@ -32,12 +32,12 @@ _LIBRARIES = {CLASSIFIER: "timm", WRITER: "peft"}
 _SCORES = {
     "auroc": ("roc_auc", "AUROC"),
     "auroc_att": ("weighted_auroc", "AUROC with context held equal"),
-    "matched_auroc": ("matched_auroc", "AUROC of pairs matched for context"),
+    "matched_auroc": ("matched_auroc", "AUROC of pairs matched on context"),
 }
 _OF_REPORTS = {
     "rougeL": ("rouge", "ROUGE-L"), "bleu": ("bleu", "BLEU"), "bertscore_f1": ("bertscore", "BERTScore F1"),
-    "template_diversity": ("lexical_diversity", "Share of different reports"),
-    "cad": ("cad", "Erased share of the words that go with a sex"),
+    "template_diversity": ("lexical_diversity", "Share of distinct reports"),
+    "cad": ("cad", "Erased share of the words associated with sex"),
 }  # fmt: skip
 
 

@@ -17,8 +17,8 @@ from cxrhf.report.sections.provenance import mapping
 Facts = Mapping[str, Any]
 ANYBODY = "user"
 _GREY = (
-    'The network reads one grey channel. `pipeline("image-classification")` makes three of every picture and '
-    "fails; the code above works."
+    'The network has one grey input channel. `pipeline("image-classification")` converts images to three channels and '
+    "fails; use the code above."
 )
 _NOT_OVERRULED = ("no_finding", "support_devices")  # by No Finding, where labels are masked
 
@@ -60,15 +60,15 @@ def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list
         "model = AutoModelForImageClassification.from_pretrained(name).eval()",
         "",
         "",
-        "def logits(pictures):",
-        f'    inputs = processor([picture.convert("{mode}") for picture in pictures], return_tensors="pt")',
+        "def logits(images):",
+        f'    inputs = processor([image.convert("{mode}") for image in images], return_tensors="pt")',
         "    with torch.no_grad():",
         "        return model(**inputs).logits",
         "",
         "",
         f'finding = "{finding}"',
         "at = model.config.label2id[finding]",
-        f'test = load_dataset("{dataset_id(facts, owner)}", split="test")  # the images that the tables are about',
+        f'test = load_dataset("{dataset_id(facts, owner)}", split="test")  # the images of the tables',
         'scores = [logits([row["image"]])[0, at].item() for row in test]',
         *label_lines(str(facts["data"].get("labels")), finding),
         f'metric = evaluate.load("{owner}/weighted_auroc")',
@@ -77,8 +77,8 @@ def _network(facts: Facts, books: Sequence[Book], name: str, owner: str) -> list
     ]
     words = [_GREY] if is_grey(made) else []
     words += [
-        "With `context=` (pre-test probabilities, as cxrhf context makes them) the same metric holds context equal. "
-        "Scores are those of the table but for the rounding of resized pictures.",
+        "With `context=` (pre-test probabilities from cxrhf context) the same metric holds context equal. Scores equal "
+        "those of the table up to rounding of resized images.",
     ]
     timm = [
         "import timm",
@@ -125,8 +125,8 @@ def _calibrated(made: Mapping[str, Any], finding: str) -> list[str]:
     if not calibration or not calibration.get("fitted"):
         return _plain([f"{raw}; the network was not calibrated after training."])
     if calibration.get("applied", True) is False:
-        return _plain([f"{raw}: the numbers of this card are of those. calibration.json, which holds calibrators "
-                       f"({calibration['method']}), was left aside."])  # fmt: skip
+        return _plain([f"{raw}, and the numbers of this card rest on these. The calibrators in calibration.json "
+                       f"({calibration['method']}) were not applied."])  # fmt: skip
     if finding not in calibration.get("outputs", (finding,)):
         return _plain([f"{raw} for {finding}, which has no calibrator in calibration.json."])
     lines = [
@@ -145,10 +145,10 @@ def _calibrated(made: Mapping[str, Any], finding: str) -> list[str]:
         ]
     else:
         lines.append('probability = torch.sigmoid(torch.tensor(scores) * fitted["x"][0] + fitted["y"][0])')
-    head = f"Probabilities are calibrated ({calibration['method']}), by what calibration.json holds:"
+    head = f"Probabilities are calibrated ({calibration['method']}) with calibration.json:"
     if calibration.get("applied", True) is None:
-        head = (f"calibration.json holds calibrators ({calibration['method']}). The predictions behind this card have "
-                "no logits, so whether its numbers are of calibrated probabilities was not checked:")  # fmt: skip
+        head = (f"calibration.json has calibrators ({calibration['method']}). The predictions of this card have no "
+                "logits, so cxrhf could not check whether its numbers rest on calibrated probabilities:")  # fmt: skip
     return [*_plain([head]), *code("python", lines)]
 
 
@@ -179,9 +179,9 @@ def _writer(facts: Facts, name: str, owner: str) -> list[str]:
         f"question = {json.dumps(made.get('prompt'))}",
         "",
         "",
-        "def report(picture):",
-        f'    picture = picture.convert("L").resize(({size}, {size}), resample=2).convert("RGB")  # bilinear',
-        '    content = [{"type": "image", "image": picture}, {"type": "text", "text": question}]',
+        "def report(image):",
+        f'    image = image.convert("L").resize(({size}, {size}), resample=2).convert("RGB")  # bilinear',
+        '    content = [{"type": "image", "image": image}, {"type": "text", "text": question}]',
         "    inputs = processor.apply_chat_template(",
         '        [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=True, return_dict=True,',
         '        return_tensors="pt",',
@@ -193,22 +193,22 @@ def _writer(facts: Facts, name: str, owner: str) -> list[str]:
         f'test = load_dataset("{dataset_id(facts, owner)}", split="test")',
         'frontal = [row["image"] for row in test if row["view"] in ("AP", "PA")]',
         f'metric = evaluate.load("{owner}/lexical_diversity")',
-        "print(metric.compute(predictions=[report(picture) for picture in frontal[:20]]))",
+        "print(metric.compute(predictions=[report(image) for image in frontal[:20]]))",
     ]
     return [*code("python", lines), *paragraphs([
-        "The table is about one frontal film of a patient; the run's record says which were taken. An adapter can give "
-        "back parts of the reports it learned from: treat it as confidential as those."
+        "The table covers one frontal image per patient; the record of the run lists them. An adapter can reproduce "
+        "parts of its training reports: treat it as equally confidential."
     ])]  # fmt: skip
 
 
 def _context(name: str) -> list[str]:
     lines = [
         f"hf download {name} --local-dir context",
-        "# Pre-test probabilities of the images of a build, beside an image model's predictions of them.",
+        "# Add pre-test probabilities of the images of a build to the predictions of an image model.",
         "cxrhf context predict context --build BUILD --onto predictions.parquet --out with-context.parquet",
         "cxrhf audit with-context.parquet",
     ]
-    return [*code("bash", lines), *paragraphs(["Notes are read where they lie; nothing is sent anywhere."])]
+    return [*code("bash", lines), *paragraphs(["Notes are read on your machine; nothing is sent anywhere."])]
 
 
 def _from_rows(facts: Facts, books: Sequence[Book], owner: str) -> list[str]:
@@ -233,5 +233,5 @@ def _from_rows(facts: Facts, books: Sequence[Book], owner: str) -> list[str]:
         'print(metric.compute(predictions=rows.prob, references=rows.label)["weighted_auroc"])'
         f"  # {number(cell.value)} for {finding_name(finding)}, as in the table",
     ]
-    return [*paragraphs(["There are no weights to load. A number of this card, from the predictions of the run:"]),
-            *code("python", lines)]  # fmt: skip
+    words = "There are no weights to load. A number of this card, computed from the predictions of the run:"
+    return [*paragraphs([words]), *code("python", lines)]

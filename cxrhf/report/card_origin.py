@@ -12,11 +12,10 @@ from cxrhf.report.sections.provenance import mapping
 
 Facts = Mapping[str, Any]
 _TERMS = {
-    "made up": "the data are made up by a program: nobody is in them, and they may be shared.",
-    "credentialed": "these data are credentialed: whoever wants them signs an agreement with their owners. No image, "
-    "no text and no row of them is in this repository; whether a model trained on them may be passed on is for the "
-    "agreement to say.",
-    "other": "see the terms of the dataset before you use or pass on what was made from it.",
+    "synthetic": "the data are synthetic, contain no real patient and may be shared.",
+    "credentialed": "these data are credentialed: access requires a signed data use agreement. This repository "
+    "contains none of their images, texts or rows. The agreement decides whether models trained on them may be shared.",
+    "other": "check the terms of the dataset before you use or share this model.",
 }
 _CITE = (
     "@software{cxrhf,",
@@ -33,7 +32,7 @@ def training_data(facts: Facts) -> list[str]:
     if facts["simulated"]:
         return paragraphs(["None: the model is simulated."])
     if not made:
-        return paragraphs(["Not known here: only what the model gave out was audited."])
+        return paragraphs(["Unknown: only the output of the model was audited."])
     patients = mapping(data.get("patients"))
     splits = [
         f"{name} {n:,} images of {patients.get(name, 0):,} patients" for name, n in mapping(data.get("splits")).items()
@@ -43,13 +42,13 @@ def training_data(facts: Facts) -> list[str]:
         "Dataset": data.get("dataset") or "not recorded",
         "Splits, by patient": ", ".join(splits),
         "Labels": f"policy {data['labels']}" if data.get("labels") else "",
-        "Learned from": _learned(made),
+        "Training set": _learned(made),
         "Training": _trained(mapping(made.get("trained"))),
-        "First weights": made.get("start"),
+        "Initial weights": made.get("start"),
         "Seeds": ", ".join(map(str, seeds)),
         "Calibration": _calibration(facts),
     }
-    terms = "made up" if is_made_up(facts) else "credentialed" if data.get("credentialed") else "other"
+    terms = "synthetic" if is_made_up(facts) else "credentialed" if data.get("credentialed") else "other"
     lines = bullets(f"{name}: {escaped(str(each))}" for name, each in said.items() if each)
     return [*lines, *paragraphs([f"Terms: {_TERMS[terms]}"])]
 
@@ -67,7 +66,7 @@ def _trained(facts: Mapping[str, Any]) -> str:
         return ""
     kept = facts.get("best_step", facts.get("kept_step"))
     return f"{facts.get('steps') or 0:,} steps, {facts.get('epochs') or 0:,} epochs" + (
-        f"; step {kept:,} was kept" if kept is not None else ""
+        f"; kept step {kept:,}" if kept is not None else ""
     )
 
 
@@ -76,15 +75,17 @@ def _calibration(facts: Facts) -> str:
     if found and found.get("fitted"):
         said = f"{found['method']}, fitted on the split {found['split']} for {found['fitted']} outputs"
         applied = found.get("applied", True)
-        doubt = {True: "", False: "; not applied: the numbers are of raw probabilities", None: "; not checked"}[applied]
+        doubt = {True: "", False: "; not applied: the numbers rest on raw probabilities", None: "; not checked"}[
+            applied
+        ]
         return f"{said} (calibration.json){doubt}"
-    return "none; probabilities are as the network gives them" if facts["kind"] == CLASSIFIER else ""
+    return "none; probabilities are those of the network" if facts["kind"] == CLASSIFIER else ""
 
 
 def reproduce(facts: Facts) -> list[str]:
     """The commands, in order; what is written in capitals is for the reader to name."""
     if not facts["commands"]:
-        return paragraphs(["The run does not say by which commands it was made."])
+        return paragraphs(["The run does not record its commands."])
     version = mapping(facts["run"].get("versions")).get("cxrhf", "")
     run = str(mapping(facts["run"].get("config")).get("out") or "RUN")
     last = f"cxrhf report {run} --cards model_cards"
@@ -105,8 +106,8 @@ def provenance(facts: Facts) -> list[str]:
         f"Weights: SHA-256 {str(digest)[:16]}…" if digest else "",
     ]
     words = (
-        "Every number of this card is a row of results.json, rounded: there it stands with its interval, sample sizes, "
-        "method and note. The card is written from it by cxrhf report, never by hand."
+        "Every number of this card is a rounded row of results.json, which also has its interval, sample sizes, method "
+        "and note. cxrhf report wrote the card from that file."
     )
     return [*paragraphs([words]), *bullets(escaped(each) for each in said if each)]
 
@@ -114,7 +115,7 @@ def provenance(facts: Facts) -> list[str]:
 def _commit(run: Mapping[str, Any]) -> str:
     commit = str(run.get("commit") or "")
     if commit.endswith("-dirty"):
-        return "sources with changes that are in no commit"
+        return "sources with uncommitted changes"
     return f"commit {commit}" if commit else "commit not recorded"
 
 

@@ -39,8 +39,8 @@ GAPS = 12  # rows of the table of gaps
 # Pictures of a card -> what somebody who does not see them is told.
 PICTURES = {
     "waterfall": "AUROC overall, from context alone, and with context held equal, by finding",
-    "tradeoff": "Words lost against words added, by decoding strategy",
-    "pretest": "AUROC and calibration from prior notes alone, by finding",
+    "tradeoff": "Words lost and words added, by decoding strategy",
+    "pretest": "AUROC and calibration of prior notes alone, by finding",
 }
 _RANKED = (("AUROC", "auroc"), ("AUROC, balanced", "auroc_balanced"), ("Sensitivity", "tpr"),
            ("False positive rate", "fpr"))  # fmt: skip
@@ -61,7 +61,7 @@ def number_lines(page: Page, facts: Mapping[str, Any], pictures: Sequence[str]) 
     apart = [*page.shared, *(page.chapters[0].sections if len(page.chapters) == 1 else [])]
     for section in apart:
         if section.ident.startswith("encoding"):
-            lines += _told(section, "What its vectors tell of patients")
+            lines += _told(section, "What its embeddings encode about patients")
         elif section.ident.startswith("pretest"):
             lines += [f"### {escaped(section.title)}", "", *paragraphs(section.lead), *_picture(pictures, "pretest")]
             lines += [line for table in _tables(section) for line in table_lines(table)]
@@ -126,12 +126,10 @@ def _results_table(book: Book, rule: str) -> Table:
     columns = [
         Column("Images", "Images with a label"),
         Column("Positive", "Images with the finding"),
-        Column("AUROC", "Of every image; 0.5 = coin toss, 1 = perfect"),
+        Column("AUROC", "Of all images; 0.5 = coin toss, 1 = perfect"),
         Column("Context alone", "The pre-test probability as the score, without the image"),
-        Column("Context equal", "Positives against negatives of the same patient context"),
-        Column(
-            "Drop", f"AUROC less the same with context equal, on the same resamples; p of no drop, {corrected(rule)}"
-        ),
+        Column("Context equal", "Positives against negatives with the same patient context"),
+        Column("Drop", f"AUROC minus AUROC with context equal, on the same resamples; p of no drop, {corrected(rule)}"),
         Column("Sensitivity", "At 95% specificity on these images"),
         Column("Slope", "Calibration slope: 1 = calibrated, below 1 = too extreme"),
     ]
@@ -153,11 +151,11 @@ def _groups(section: Section | None, book: Book, heads: str, rule: str) -> list[
 
     top = sorted(pairs, key=order)[:GAPS]
     kept = {key: gap for key, gap in gaps.items() if key[:2] in top}
-    caption = "Gaps between groups, highest less lowest" + (
+    caption = "Gaps between subgroups, highest minus lowest" + (
         f": the first {len(top)} of {len(pairs)} by p value and size" if len(top) < len(pairs) else ""
     )
     table = gap_table(book, kept, list(dict.fromkeys(kind for _, kind in top)), caption, rule)
-    lines = [f"### Patient groups{escaped(heads)}", "", *paragraphs(section.lead)]
+    lines = [f"### Subgroups{escaped(heads)}", "", *paragraphs(section.lead)]
     if table is not None:
         place = {(finding_name(finding), kind): at for at, (finding, kind) in enumerate(top)}
         rows = sorted(table.rows, key=lambda row: place[row[0].text, row[1].text])
@@ -176,9 +174,11 @@ def _every_group(book: Book) -> Table:
         if "=" in part and any(known(cell.value) for cell in cells):
             size = next((cell.n for cell in cells if cell.n), 0)
             rows.append([Entry(f"{grouping(part)}: {group(part)}"), count_entry(size), *map(_of_findings, cells)])
-    columns = [Column("Group"), Column("Images"), *(Column(title) for title, _ in _RANKED)]
-    about = "A mean is over the findings that have enough patients in every group: means of other findings differ."
-    title = f"Every group: {finding_name(finding).lower()}"
+    columns = [Column("Subgroup"), Column("Images"), *(Column(title) for title, _ in _RANKED)]
+    about = (
+        "Each mean covers the findings with enough patients in every subgroup, so the findings differ between means."
+    )
+    title = f"All subgroups: {finding_name(finding).lower()}"
     return Table(title, columns, rows, about=about if finding == MACRO else "", by_finding=False)
 
 
@@ -199,11 +199,11 @@ def _slices(section: Section | None, book: Book, heads: str) -> list[str]:
         for cut, _, trait in confirmed(found)
     ]
     columns = [
-        Column("Finding"), Column("Images", "Class, and the way the slices were found", True),
-        Column("Over-represented in a slice", "Share in it against the rest of the class, and the odds ratio", True),
-        Column("Error with it", "Mean squared error of these images with the attribute less without it"),
+        Column("Finding"), Column("Images", "Class, and the slice discovery method", True),
+        Column("Over-represented in a slice", "Share in the slice and in the rest of the class, odds ratio", True),
+        Column("Error with it", "Mean squared error of these images with the attribute minus without it"),
     ]  # fmt: skip
-    said = [] if stands else ["Nothing was confirmed on held-out patients: read the slices below as ideas."]
+    said = [] if stands else ["Nothing was confirmed on held-out patients; treat the slices below as hypotheses."]
     lines = [f"### Slices{escaped(heads)}", "", *paragraphs(said)]
     lines += table_lines(Table("Confirmed on held-out patients, the largest gap in error first", columns, stands))
     ends = []
@@ -215,7 +215,7 @@ def _slices(section: Section | None, book: Book, heads: str) -> list[str]:
                      percent_entry(part.share.value), words_entry(told[0]), words_entry(result)])  # fmt: skip
     columns = [
         *columns[:2], Column("Brier", "Mean squared error of this class in the slice, on held-out patients"),
-        Column("Images in it"), Column("Share", "Of the class"), columns[2]._replace(title="Most over-represented"),
+        Column("Images in slice"), Column("Share", "Of the class"), columns[2]._replace(title="Most over-represented"),
         Column("Result", "Whether held-out patients confirm it", True),
     ]  # fmt: skip
     lines += table_lines(Table("Worst slices", columns, ends))
@@ -256,8 +256,8 @@ def _reports(section: Section, facts: Mapping[str, Any], pictures: Sequence[str]
         if any(words.values())
     ]
     if not is_open(facts):
-        return [*lines, "Words are not named here: they come from reports that are not open to everybody.", ""]
+        return [*lines, "Words are not listed here: they come from reports that are not public.", ""]
     columns = [Column("Strategy"), *(Column(kind.capitalize(), "", True) for kind in kinds)]
-    about = "The most displaced first, at most twelve; words that fewer than five patients have are not named."
-    named = "Words that go with one of two groups of patients, and what became of them"
+    about = "Most displaced first, at most twelve; words of fewer than five patients are not listed."
+    named = "Words associated with one of two groups of patients, by category"
     return lines + table_lines(Table(named, columns, rows, about=about, by_finding=False))

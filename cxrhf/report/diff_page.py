@@ -31,32 +31,32 @@ from cxrhf.report.numbers import number
 
 PAGE = "diff.html"
 ROWS = 200  # of a table on the page; all are in --json
-ASKED = "What changed between two runs, and is it more than noise?"
+ASKED = "What changed between two runs, and does it exceed noise?"
 READING = (
-    ("Difference", "The second run's number less the first's."),
+    ("Difference", "The number of the second run minus that of the first."),
     (
         "Its interval",
-        "Put together from the intervals of both runs (square and add, Zou and Donner 2008). It holds where the runs "
-        "have different patients; where they share patients it is too wide.",
+        "Combined from the intervals of both runs (square and add, Zou and Donner 2008). It is valid if the runs have "
+        "different patients; if they share patients it is too wide.",
     ),
     (
         "Beyond noise",
-        "That interval leaves out 0. It is no test: of many rows some are beyond noise by chance, about one in twenty "
-        "of independent ones at 95%, and nothing here is corrected for that.",
+        "The interval excludes 0. This is not a test: of many rows some are beyond noise by chance, about one in "
+        "twenty independent rows at 95%, without correction.",
     ),
     (
         "Intervals that overlap",
-        "say little of a difference, and intervals that do not overlap are no test either. Models on the same cases "
-        "are compared in pairs by cxrhf audit A B --only overview,compare: it resamples the patients of both together.",
+        "say little about a difference, and intervals that do not overlap are no test either. To compare models on the "
+        "same cases, run cxrhf audit A B --only overview,compare: it resamples the patients of both together.",
     ),
     (
         "Order",
-        "By size: the change over the half of its interval that points to 0; 1 is where it just reaches 0. Numbers "
-        "without an interval by their relative change.",
+        "By size: the change divided by the half of its interval that points to 0; at 1 the interval just reaches 0. "
+        "Numbers without an interval are ordered by relative change.",
     ),
     (
         "Not compared",
-        "Slices that a method numbered, for such a number is of its run alone, and the seconds that things took.",
+        "Numbered slices, because their numbers differ between runs, and run times.",
     ),
 )
 
@@ -112,12 +112,11 @@ def sections(both: Compared) -> list[Section]:
     """In short, what they were made with, what changed, what stands in one only."""
     diff = both.diff
     found = [Section("short", "In short", "In short", sentences(both), list(_pictures(diff)))]
-    found.append(Section("made", "What they were made with", "Made with", (), [_settings(both)]) if both.settings else
-                 Section("made", "What they were made with", "Made with",
-                         ["Settings, versions and inputs are the same."]))  # fmt: skip
+    lead, tables = ([], [_settings(both)]) if both.settings else (["They are the same."], [])
+    found.append(Section("made", "Settings, versions and inputs", "Settings", lead, tables))
     for at, (title, changes) in enumerate(parts(diff)):
         table = _table(title, changes[:ROWS], several=len(models_of(diff)) > 1)
-        lead = [f"The {ROWS} largest of {len(changes):,}; all are in --json."] if len(changes) > ROWS else []
+        lead = [f"The {ROWS} largest of {len(changes):,}; --json prints all."] if len(changes) > ROWS else []
         found.append(Section(f"part-{at}", title, title, lead, [table]))
     if diff.only_first or diff.only_second:
         blocks: list[Block] = [
@@ -140,9 +139,9 @@ def _table(title: str, changes: Sequence[Change], *, several: bool) -> Table:
     places = [part_of(each, several=several) for each in changes]
     reasons = [reason(each) for each in changes]
     apart, explained = any(map(any, places)), any(reasons)
-    columns = [Column("Finding"), Column("Number", "Below it the audit", words=True)]
-    columns += [Column("Of", "Part of the sample, model, strategy", words=True)] if apart else []
-    columns += [Column("First"), Column("Second"), Column("Difference", "Second less first")]
+    columns = [Column("Finding"), Column("Number", "With its audit below", words=True)]
+    columns += [Column("Part", "Part of the sample, model, strategy", words=True)] if apart else []
+    columns += [Column("First"), Column("Second"), Column("Difference", "Second minus first")]
     columns += [Column("Why", words=True)] if explained else []
     rows = []
     for each, place, why in zip(changes, places, reasons, strict=True):
@@ -186,5 +185,5 @@ def _pictures(diff: Diff) -> list[Figure]:
             axis = Axis("AUROC", 0.5, 1.0, reference=0.5, floor=0.4, ceiling=1.0)
             panels.append((model, dots(rows, axis, ident=f"diff-{at}", title=f"AUROC of both runs, {model}", lane=20)))
     legend = [(OVERALL, "first run"), (REMAINS, "second run")]
-    caption = "Beside each finding: second less first. Bars are the intervals of the runs."
+    caption = "Next to each finding: second minus first. Bars are the intervals of the runs."
     return [Figure("AUROC of both runs", panels, legend, caption)] if panels else []

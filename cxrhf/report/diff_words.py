@@ -80,14 +80,17 @@ def sentences(both: Compared, *, command: bool = True) -> list[str]:
             f"The {what} {one} of the first run is compared with {two} of the second." for one, two in pairs.items()
         ]
     if not diff.changes:
-        return [*said, "The runs have no number in common: no audit, model, finding and slice stands in both."]
+        return [
+            *said,
+            "The runs have no number in common: no combination of audit, model, finding and slice is in both.",
+        ]
     judged = found[WITHIN] + found[BEYOND]
     if found[SAME] == len(diff.changes):
-        said.append(f"All {len(diff.changes):,} numbers that stand in both runs are the same.")
+        said.append(f"All {len(diff.changes):,} numbers in both runs are the same.")
     else:
         said.append(
-            f"Of {len(diff.changes):,} numbers in both runs {found[SAME]:,} are the same; of {judged:,} that changed "
-            f"and have intervals {found[BEYOND]:,} are beyond noise, which is not corrected for their number."
+            f"Of {len(diff.changes):,} numbers in both runs, {found[SAME]:,} are the same. Of {judged:,} that changed "
+            f"and have intervals, {found[BEYOND]:,} are beyond noise, without correction for multiple comparisons."
         )
     if found[SAME] == len(diff.changes):
         return said
@@ -100,17 +103,17 @@ def cases(both: Compared) -> tuple[str, str]:
     """Whether the runs share their patients, as far as that can be known, and before which command it says so."""
     if same_inputs(*both.records):
         return (
-            "Both runs were made from the same files, so they share their patients: what is within noise here may "
-            "still differ, and differences come from settings, seeds or versions."
+            "Both runs were made from the same files and share their patients: a change within noise may still be "
+            "real. Differences come from settings, seeds or versions."
         ), ""
     counted = same_counts(both.diff)
     if counted is not False:
-        begin = "The runs have as many images, positives and patients: if" if counted else "If"
-        said = f"{begin} they are the same cases, intervals here are too wide, and overlapping ones say little."
-        return said, "Paired comparison is sharper:"
+        begin = "The runs have equal numbers of images, positives and patients. " if counted else ""
+        said = f"{begin}If they share their cases, intervals here are too wide, and overlapping intervals say little."
+        return said, "A paired comparison is more sensitive:"
     return (
-        "The runs are of other cases: a difference may be that of the patients. Intervals that do not overlap are no "
-        "test."
+        "The runs cover different cases, so a difference may come from the patients. Intervals that do not overlap are "
+        "no test."
     ), "For models on the same cases:"
 
 

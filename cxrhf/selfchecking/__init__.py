@@ -41,19 +41,19 @@ class Outcome(NamedTuple):
 
 
 _GROUPS = {
-    "metrics": Group("examples.check", "answers in the examples of every metric"),
-    "patients": Group("patients.check", "the same images three times: intervals must not shrink"),
+    "metrics": Group("examples.check", "the examples of every metric"),
+    "patients": Group("patients.check", "each image three times: intervals must not shrink"),
     "slices": Group("representations.check_slices", "a hidden tenth of the positives that fails"),
     "words": Group("words.check", "reports that lose, flip and invent words of one sex"),
-    "notes": Group("notes.check", "earlier notes that tell a little, later ones that tell all"),
-    "hospital": Group("hospital.check", "a made-up hospital: raw files, linked notes, what they tell",
+    "notes": Group("notes.check", "earlier notes with some information, later ones with all of it"),
+    "hospital": Group("hospital.check", "a synthetic hospital: raw files, linked notes, their information",
                       ("skops", "safetensors", "joblib"), "words"),
-    "encoding": Group("representations.check_encoding", "vectors with the sex on one axis and the view on none"),
-    "context": Group("context.check", "a score that leans on the chart (AUROC .872, of which .127 is the chart)"),
-    "calibration": Group("calibration.check", "probabilities too high by .4 of log odds, and right ones"),
-    "subgroups": Group("subgroups.check", "a race whose positives score .5 lower, and races that differ in age alone"),
-    "compare": Group("compare.check", "a weaker model, and one as good"),
-    "shortcut": Group("representations.check_shortcut", "a score that leans on drains, more frequent in men"),
+    "encoding": Group("representations.check_encoding", "embeddings with sex on one axis and view on none"),
+    "context": Group("context.check", "a score that uses context (AUROC 0.872, 0.127 of it from context)"),
+    "calibration": Group("calibration.check", "probabilities too high by 0.4 of log odds, and calibrated ones"),
+    "subgroups": Group("subgroups.check", "a race whose positives score 0.5 lower, and races that differ in age only"),
+    "compare": Group("compare.check", "a weaker model, and an equal one"),
+    "shortcut": Group("representations.check_shortcut", "a score that uses drains, more frequent in men"),
 }  # fmt: skip
 assert tuple(_GROUPS) == GROUPS
 
@@ -82,7 +82,7 @@ def _outcome(name: str) -> Outcome:
     """One group, run here."""
     group = _GROUPS[name]
     if missing := [each for each in group.needs if importlib.util.find_spec(each) is None]:
-        why = f"needs {', '.join(missing)}: pip install 'cxrhf[{group.extra}]'"
+        why = f"requires {', '.join(missing)}. Run: pip install 'cxrhf[{group.extra}]'"
         return Outcome(name, group.planted, [], 0.0, why)
     start = time.monotonic()
     module, _, function = group.place.rpartition(".")
@@ -90,5 +90,5 @@ def _outcome(name: str) -> Outcome:
         checks = getattr(importlib.import_module(f"cxrhf.selfchecking.{module}"), function)()
     except Exception as error:  # shown as what it is: a check that failed
         said = " ".join(f"{type(error).__name__}: {error}".split())
-        checks = [Check("runs to its end", "no error", said, False)]
+        checks = [Check("completes", "no error", said, False)]
     return Outcome(name, group.planted, checks, time.monotonic() - start)

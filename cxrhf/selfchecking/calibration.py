@@ -35,13 +35,13 @@ def of_high(found: Rows, made: PlantedCalibration) -> list[Check]:
     truth, y, p = made.truth, made.y, made.prob
     own = {"finding": "edema"}
     return [
-        near("too sure: adaptive calibration error", truth.adaptive_calibration_error,
+        near("overconfident: adaptive calibration error", truth.adaptive_calibration_error,
              found.value("adaptive_calibration_error", **own), mean_error(p - y)),
-        near("too sure: Brier score", truth.brier, found.value("brier", **own), mean_error((p - y) ** 2)),
-        near("too sure: Brier skill score", truth.brier_skill_score, found.value("brier_skill_score", **own),
+        near("overconfident: Brier score", truth.brier, found.value("brier", **own), mean_error((p - y) ** 2)),
+        near("overconfident: Brier skill score", truth.brier_skill_score, found.value("brier_skill_score", **own),
              skill_error(made)),
-        near("too sure: calibration in the large", truth.in_the_large, found.value("calibration_in_the_large", **own),
-             large_error(p, STEP)),
+        near("overconfident: calibration in the large", truth.in_the_large,
+             found.value("calibration_in_the_large", **own), large_error(p, STEP)),
     ]  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def of_right(found: Rows, made: PlantedCalibration) -> list[Check]:
     return [
         near("calibrated: adaptive calibration error", chance, found.value("adaptive_calibration_error", **own),
              varies),
-        near("calibrated: the error to expect of chance", chance, found.value("expected_ace", **own),
+        near("calibrated: error expected by chance", chance, found.value("expected_ace", **own),
              varies / np.sqrt(SIMULATIONS)),
         near("calibrated: calibration in the large", 0.0, found.value("calibration_in_the_large", **own),
              large_error(p, 0)),

@@ -43,7 +43,7 @@ def check(seed: int = 0) -> list[Check]:
     return [
         near("weaker model: difference in AUROC", expected, float(weaker["value"]), spread),
         wide("weaker model: width of its interval (paired)", weaker, spread),
-        seen("weaker model: the difference is beyond chance", weaker),
-        near("as good: difference in AUROC", 0.0, float(alike["value"]), differ("as good")[1]),
-        unseen("as good: no difference is found", alike),
+        seen("weaker model: difference exceeds chance", weaker),
+        near("equal model: difference in AUROC", 0.0, float(alike["value"]), differ("as good")[1]),
+        unseen("equal model: no difference found", alike),
     ]

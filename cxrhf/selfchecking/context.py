@@ -51,9 +51,9 @@ def of_leaning(found: Rows, made: PlantedContext) -> list[Check]:
         wide("AUROC: width of its interval", found("auroc", audit="overview", **own), full),
         near("AUROC, context held equal (ATT)", truth.att, found.value("auroc_att", **weighted), held),
         near("drop when context is held equal", truth.standard - truth.att, float(drop["value"]), dropped),
-        wide("that drop: width of its interval", drop, dropped),
-        seen("that drop: beyond chance", drop),
-        near("AUROC, context of everybody (IPW)", truth.ipw, found.value("auroc_ipw", **weighted),
+        wide("drop: width of its interval", drop, dropped),
+        seen("drop: exceeds chance", drop),
+        near("AUROC, context of all patients (IPW)", truth.ipw, found.value("auroc_ipw", **weighted),
              auroc_error(y, score, ipw)),
         # No AUROC can vary more than this (Birnbaum and Klose); as many negatives as positives are matched.
         near("AUROC of matched pairs", truth.matched, found.value("matched_auroc", audit="matched", **own),
@@ -66,9 +66,11 @@ def of_leaning(found: Rows, made: PlantedContext) -> list[Check]:
     for name, low, high, area in zip(STRATA, (0, 0.25, 0.75), (0.25, 0.75, 1), truth.strata, strict=True):
         rows = (order >= low) & (order < high)
         value = found.value("auroc", audit="context", slice=f"pretest={name}", **own)
-        checks.append(near(f"AUROC, {name} of pre-test probability", area, value, auroc_error(y[rows], score[rows])))
+        checks.append(
+            near(f"AUROC, {name} stratum of pre-test probability", area, value, auroc_error(y[rows], score[rows]))
+        )
     apart = found("auroc", audit="context", slice="pretest=bottom", versus="pretest=top", **own)
-    return [*checks, seen("bottom and top differ", apart)]
+    return [*checks, seen("bottom and top strata differ", apart)]
 
 
 def of_blind(found: Rows, made: PlantedContext) -> list[Check]:
@@ -77,10 +79,10 @@ def of_blind(found: Rows, made: PlantedContext) -> list[Check]:
     weight = np.where(made.y == 1, 1.0, made.pretest / (1 - made.pretest))
     value = found.value("auroc_att", audit="reweighted", **own)
     return [
-        near("no lean: AUROC, context held equal", made.truth.att, value, auroc_error(made.y, made.score, weight)),
-        unseen("no lean: drop (ATT)", found("auroc_drop", audit="reweighted", versus="auroc_att", **own)),
-        unseen("no lean: drop (matched)", found("auroc_drop", audit="matched", versus="matched_auroc", **own)),
-        unseen("no lean: bottom against top",
+        near("no context: AUROC, context held equal", made.truth.att, value, auroc_error(made.y, made.score, weight)),
+        unseen("no context: drop (ATT)", found("auroc_drop", audit="reweighted", versus="auroc_att", **own)),
+        unseen("no context: drop (matched)", found("auroc_drop", audit="matched", versus="matched_auroc", **own)),
+        unseen("no context: bottom against top stratum",
                found("auroc", audit="context", slice="pretest=bottom", versus="pretest=top", **own)),
     ]  # fmt: skip
 

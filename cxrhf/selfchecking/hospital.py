@@ -43,5 +43,5 @@ def check(seed: int = 0) -> list[Check]:
     in_two = images.group_by("patient_id").aggregate([("split", "count_distinct")])["split_count_distinct"]
     return [
         exact("patients in more than one split", 0, float(pc.sum(pc.greater(in_two, 1)).as_py())),
-        learned("AUROC of the notes", truth["auroc"], area, spread, LOST),
+        learned("AUROC of prior notes", truth["auroc"], area, spread, LOST),
     ]

@@ -37,7 +37,7 @@ def check(seed: int = 0) -> list[Check]:
             lines.writerow(["patient_id", "charttime", "text"])
             for at in range(N):
                 lines.writerow([f"p{at}", BEFORE, f"Seen with {'edema' if named[at] else 'a broken toe'}, sent home."])
-                lines.writerow([f"p{at}", LATER, "The film shows edema." if y[at] else "The film shows nothing."])
+                lines.writerow([f"p{at}", LATER, "The image shows edema." if y[at] else "The image shows nothing."])
         found = cxrhf.audit(table, notes=str(path), finding="edema", only="context,reweighted", n_resamples=100,
                             seed=seed)  # fmt: skip
     rows = Rows(found.results.to_pylist())
@@ -46,6 +46,6 @@ def check(seed: int = 0) -> list[Check]:
     error = np.hypot(share_error(TOLD, y.sum()), share_error(SAID_ANYWAY, (1 - y).sum())) / 2
     mentioned = rows("auroc", finding="edema", audit="context", slice="mention=yes")
     return [
-        learned("AUROC of the notes (with later ones: 1)", (TOLD + 1 - SAID_ANYWAY) / 2, alone, float(error), LOST),
-        exact("images whose earlier note names the finding", int(named.sum()), float(mentioned["n"])),
+        learned("AUROC of prior notes (with later ones: 1)", (TOLD + 1 - SAID_ANYWAY) / 2, alone, float(error), LOST),
+        exact("images whose prior note names the finding", int(named.sum()), float(mentioned["n"])),
     ]

@@ -30,7 +30,7 @@ def check(seed: int = 0) -> list[Check]:
     once, copied = audited(1), audited(TIMES)
     spread = auroc_error(made.y, made.score)
     return [
-        wide("AUROC, one image a patient: width of the interval", once("auroc"), spread),
-        exact("AUROC, every image three times", once.value("auroc"), copied.value("auroc")),
-        wide("the same: width of the interval", copied("auroc"), spread),
+        wide("AUROC, one image per patient: width of interval", once("auroc"), spread),
+        exact("AUROC, each image three times", once.value("auroc"), copied.value("auroc")),
+        wide("each image three times: width of interval", copied("auroc"), spread),
     ]

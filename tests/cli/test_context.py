@@ -62,7 +62,7 @@ def test_a_fit_that_fails_leaves_an_older_run_as_it_was(run, built, capsys):
         cli.main(["context", "fit", str(built), "--out", str(run), *WORDS, "--overwrite", "--min-patients", "9999"])
         == 2
     )
-    assert "training images with prior notes, 9999 are needed" in capsys.readouterr().err
+    assert "--min-patients" in capsys.readouterr().err
     assert files(run) == before
 
 
@@ -71,7 +71,7 @@ def test_another_fit_replaces_a_finished_run_only_if_asked_to(run, built, capsys
     other = [each if each != "cardiomegaly" else "edema" for each in WORDS]
     assert cli.main(["context", "fit", str(built), "--out", str(run), *other]) == 2
     said = capsys.readouterr().err
-    assert "finished run with other settings" in said
+    assert str(run) in said
     assert "cardiomegaly" in said
     assert "--overwrite" in said
     assert files(run) == before
@@ -87,7 +87,7 @@ def test_a_finished_fit_stays_as_it_is(run, built, capsys):
     before = {name: data for name, data in files(run).items() if not name.startswith("search")}
     assert cli.main(["context", "fit", str(built), "--out", str(run), *WORDS, "--cache", "off"]) == 0
     said = capsys.readouterr()
-    assert "it stays as it is" in said.err
+    assert str(run) in said.err
     assert str(run / "report.html") in said.out
     assert files(run) == before
     assert not (run / "search").exists()
@@ -98,7 +98,9 @@ def test_a_finished_run_of_another_verb_is_left_alone(run, built, capsys):
     (run / "run.json").write_text(json.dumps(record))
     before = files(run)
     assert cli.main(["context", "fit", str(built), "--out", str(run), *WORDS]) == 2
-    assert "finished run of another verb" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert str(run) in said
+    assert "--overwrite" in said
     assert files(run) == before
 
 
@@ -123,7 +125,7 @@ def test_a_fit_that_cannot_write_is_not_finished_and_goes_on(built, fitted, tmp_
     assert not (tmp_path / "run" / "context.json").exists()
     monkeypatch.undo()
     assert cli.main(words) == 0
-    assert "was done before" in capsys.readouterr().err
+    assert "before" in capsys.readouterr().err
     assert_same(tmp_path / "run", fitted)
 
 
@@ -149,8 +151,8 @@ def test_one_writer_a_run(run, built, model, tmp_path, capsys):
             for words in each:
                 assert cli.main(words) == 2
                 said = capsys.readouterr().err
-                assert "is being written by another process" in said
-                assert "wait until it has ended" in said
+                assert "cxrhf train, process " in said
+                assert str(folder) in said
     assert files(run) == before
     assert not out.exists()
     assert cli.main(["context", "predict", str(run), "--onto", str(model)]) == 0  # a file, written at once
@@ -203,7 +205,7 @@ def test_examples_come_from_the_build_of_the_run(run, built, tmp_path, capsys):
     (other / "build.json").write_text(json.dumps(record))
     before = files(run / "local")
     assert cli.main(["context", "explain", str(run), "--build", str(other)]) == 2
-    assert "was not fitted to" in capsys.readouterr().err
+    assert str(other) in capsys.readouterr().err
     assert files(run / "local") == before
     assert cli.main(["context", "explain", str(run), "--build", str(built)]) == 0
     assert (run / "local" / "examples.txt").stat().st_mode & 0o077 == 0
@@ -266,13 +268,13 @@ def changed_at_random(run: Path, model: Path, built: Path, seeds: range) -> None
 
 def test_records_that_were_changed_are_refused_or_harmless(run, model, built, capsys):
     changed_at_random(run, model, built, range(8))
-    assert "unexpected" not in capsys.readouterr().err
+    assert "error: unexpected" not in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_hundreds_of_changed_records(run, model, built, capsys):
     changed_at_random(run, model, built, range(8, 400))
-    assert "unexpected" not in capsys.readouterr().err
+    assert "error: unexpected" not in capsys.readouterr().err
 
 
 def test_a_build_without_notes_says_which_have_some(built, tmp_path, capsys):
@@ -337,7 +339,7 @@ def test_the_first_process_tells_an_error_at_once_and_another_later(monkeypatch,
     monkeypatch.setenv("RANK", "1")
     assert cli.main(["context", "ft"]) == 2
     assert waited == [5]
-    assert "no such verb" in capsys.readouterr().err
+    assert "got ft" in capsys.readouterr().err
 
 
 def test_warnings_are_told_without_the_code_that_gave_them(monkeypatch, capsys):

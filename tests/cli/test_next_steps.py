@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,13 @@ import cxrhf
 from cxrhf import cli
 from cxrhf.cli import flags
 from cxrhf.cli.completion_words import commands
+from cxrhf.cli.written import where_curves_are
 from cxrhf.config_push import PushModelConfig
+from cxrhf.errors import CxrhfError
 from cxrhf.hub.connection import HubError
 from cxrhf.hub.model import model_artefact
+from cxrhf.imaging.training import TrainedRun
+from tests.refusals import refused
 
 PACKAGE = Path(cxrhf.__file__).parent
 
@@ -110,16 +115,15 @@ WRONG = """
 
 
 @pytest.mark.parametrize("words", [" ".join(each.split()) for each in WRONG.split("|")])
-def test_the_next_step_of_an_error_can_be_typed(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_next_step_of_an_error_can_be_typed(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("full", "words", "writer/adapter"):
         Path(name).mkdir(parents=True)
     Path("full/other.txt").write_text("x")
     Path("words/generations.parquet").write_text("x")
-    assert cli.main(shlex.split(words)) == 2
-    said = capsys.readouterr().err.rpartition("Next: ")[2]
+    with refused(CxrhfError) as refusal:
+        cli.main([*shlex.split(words), "--debug"])
+    said = refusal.error.next_step or ""
     parse = flags.parse
 
     def understood(*args: Any, **named: Any) -> None:
@@ -150,12 +154,10 @@ def test_a_writer_is_audited_by_its_reports(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("cxrhf.hub.model.seen", lambda *_: None)
     monkeypatch.setattr("cxrhf.hub.model.check_allowed", lambda *_, **__: None)
     _adapter(Path("my writer"))
-    with pytest.raises(HubError) as error:
+    with refused(HubError, fix="cxrhf generate 'my writer' --build BUILD --out 'my writer-reports'") as refusal:
         model_artefact(PushModelConfig("my writer", to="tester/x"))
-    assert str(error.value).partition("Next: ")[2] == (
-        "cxrhf generate 'my writer' --build BUILD --out 'my writer-reports', cxrhf audit 'my writer-reports', then "
-        "--results 'my writer-reports'; or name the audited run with --results"
-    )
+    assert "cxrhf audit 'my writer-reports'" in str(refusal.error.next_step)
+    assert "--results 'my writer-reports'" in str(refusal.error.next_step)
 
 
 def test_of_a_run_of_reports_the_writer_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +165,18 @@ def test_of_a_run_of_reports_the_writer_is_published(tmp_path: Path, monkeypatch
     _adapter(Path("writer"))
     Path("words").mkdir()
     Path("words/generations.parquet").write_text("x")
-    with pytest.raises(HubError, match=r"cxrhf push model WRITER --results words --to USER/NAME$"):
+    with refused(HubError, fix="cxrhf push model WRITER --results words --to USER/NAME"):
         model_artefact(PushModelConfig("words", to="tester/x"))
     Path("words/run.json").write_text(json.dumps({"config": {"source": "writer"}}))
-    with pytest.raises(HubError, match=r"cxrhf push model writer --results words --to USER/NAME$"):
+    with refused(HubError, fix="cxrhf push model writer --results words --to USER/NAME"):
         model_artefact(PushModelConfig("words", to="tester/x"))
+
+
+def test_a_training_ends_with_where_its_curves_are(tmp_path: Path) -> None:
+    done = TrainedRun(tmp_path, "net", (0,), [], {})
+    assert where_curves_are(done) == []
+    (tmp_path / "history-0.jsonl").write_text("")
+    (line,) = where_curves_are(done)
+    assert str(tmp_path / "history-0.jsonl") in line
+    assert "--tracker tensorboard" in line
+    assert where_curves_are(replace(done, curves="curves: tensorboard --logdir runs/x/cxrhf")) == []

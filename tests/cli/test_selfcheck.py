@@ -31,6 +31,7 @@ from cxrhf.selfchecking.check import learned, near, seen, unseen
 from cxrhf.selfchecking.lines import last_line
 from cxrhf.selfchecking.spread import auroc_error, auroc_parts, counting, error
 from cxrhf.selfchecking.versions import packages, versions
+from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 # A file that is loaded while a function is broken would keep the broken one.
@@ -76,7 +77,7 @@ def test_a_line_a_check(capsys) -> None:
     code, out, _ = ran(capsys, "--only", "compare")
     assert code == 0
     lines = out.splitlines()
-    assert re.fullmatch(r"compare: a weaker model, and one as good \(\d+\.\d s\)", lines[0])
+    assert re.fullmatch(r"compare: .+ \(\d+\.\d s\)", lines[0])
     assert re.match(
         r"  ok      weaker model: difference in AUROC +expected 0\.057 ± 0\.\d{3} +found 0\.\d{3}$", lines[1]
     )
@@ -134,7 +135,7 @@ def test_a_wrong_number_is_seen(capsys, monkeypatch) -> None:
     code, out, _ = ran(capsys, "--only", "calibration")
     assert code == 1
     assert out.count("FAILED") == 2
-    assert out.splitlines()[-1] == "1 of 9 checks FAILED: calibration: calibrated: the error to expect of chance"
+    assert out.splitlines()[-1] == "1 of 9 checks FAILED: calibration: calibrated: error expected by chance"
 
 
 def test_resampling_images_instead_of_patients_is_seen(capsys, monkeypatch) -> None:
@@ -142,7 +143,7 @@ def test_resampling_images_instead_of_patients_is_seen(capsys, monkeypatch) -> N
     monkeypatch.setattr(sample, "draw", lambda patients, **options: true(np.arange(len(patients)), **options))
     code, out, _ = ran(capsys, "--only", "patients", "--json")
     failed = [each["name"] for each in json.loads(out)["checks"] if not each["ok"]]
-    assert (code, failed) == (1, ["the same: width of the interval"])
+    assert (code, failed) == (1, ["each image three times: width of interval"])
 
 
 def test_a_broken_example_is_named(capsys, monkeypatch) -> None:
@@ -151,7 +152,7 @@ def test_a_broken_example_is_named(capsys, monkeypatch) -> None:
     monkeypatch.setattr(checks, "as_labels", lambda y: 1 - true(y))
     code, out, _ = ran(capsys, "--only", "metrics")
     assert code == 1
-    assert re.search(r"FAILED .* found .*calibration\.brier.*: not as written", out)
+    assert re.search(r"FAILED .* found .*calibration\.brier", out)
 
 
 def test_what_breaks_is_a_failed_check_and_the_others_run(capsys, monkeypatch) -> None:
@@ -162,7 +163,7 @@ def test_what_breaks_is_a_failed_check_and_the_others_run(capsys, monkeypatch) -
     code, out, _ = ran(capsys, "--only", "encoding,notes")
     assert code == 1
     assert "found ZeroDivisionError: planted for the test" in out
-    assert "  ok      images whose earlier note names the finding" in out
+    assert "  ok      images whose prior note names the finding" in out
 
 
 # ---------------------------------------------------------------- missing, wrong words
@@ -173,15 +174,17 @@ def test_a_missing_extra_is_said_with_its_command(capsys, monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "skops" else true(name, *rest))
     code, out, _ = ran(capsys, "--only", "hospital,notes")
     assert code == 0
-    assert "hospital: skipped, needs skops: pip install 'cxrhf[words]'" in out
+    assert re.search(r"hospital: skipped, .*skops.*pip install 'cxrhf\[words\]'", out)
     assert out.splitlines()[-1] == "all 2 checks passed (hospital skipped)"
     code, out, _ = ran(capsys, "--only", "hospital", "--json")
     assert code == 1  # nothing was proved
-    assert json.loads(out)["skipped"] == {"hospital": "needs skops: pip install 'cxrhf[words]'"}
+    skipped = json.loads(out)["skipped"]
+    assert list(skipped) == ["hospital"]
+    assert skipped["hospital"].endswith("pip install 'cxrhf[words]'")
 
 
 def test_a_wrong_group_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"no such group. Got: slises.*did you mean 'slices'"):
+    with refused(ConfigError, "only", got="slises", fix="'slices'"):
         selfcheck.main(["--only", "slises"])
 
 

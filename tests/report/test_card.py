@@ -40,6 +40,7 @@ from cxrhf.report.card_rows import models_of, own_rows, shown
 from cxrhf.report.numbers import number, percent
 from cxrhf.run import open_run
 from cxrhf.schema import PREDICTION, RESULT, WORD, table_of, write_table
+from tests.refusals import refused
 from tests.report import made_reports, made_representations
 from tests.report.made import RECORD, everything, several_runs
 from tests.thinned import thinned
@@ -178,7 +179,7 @@ def test_a_card_of_a_network(network) -> None:
     check_metadata(text, made[".eval_results/cxrhf.yaml"].decode(), own, facts)
     for head in ("Results", "Intended use", "Limits", "Training data", "How to load", "How to reproduce", "Provenance"):
         assert f"\n## {head}\n" in text
-    for part in ("Patient groups", "Slices", "Shortcuts", "What its vectors tell of patients"):
+    for part in ("Subgroups", "Slices", "Shortcuts", "What its embeddings encode about patients"):
         assert f"\n### {part}\n" in text
     assert "Not a medical device" in text
     assert "this page" not in text
@@ -194,7 +195,7 @@ def test_a_card_of_a_writer(writer) -> None:
     check_metadata(text, made[".eval_results/cxrhf.yaml"].decode(), rows, facts)
     assert "figures/tradeoff.png" in made
     assert "https://huggingface.co/someone/writer/blob/main/results.json" in text
-    assert "what became of them" in text
+    assert "Words associated with one of two groups" in text
     assert "pacemaker" in text
     kinds = [each["type"] for each in model_index(rows, facts)[0]["results"][0]["metrics"]]
     assert {"rouge", "lexical_diversity", "cad"} <= set(kinds)  # likeness alone does not show what is left out
@@ -210,8 +211,8 @@ def test_a_card_names_no_words_of_credentialed_reports(tmp_path: Path) -> None:
     assert facts["words"] == {}
     files = card_files(made.rows, facts)
     text = files["README.md"].decode()
-    assert "Words are not named here" in text
-    assert "what became of them" not in text
+    assert "Words are not listed here" in text
+    assert "Words associated with one of two groups" not in text
     assert b"pacemaker" not in b"".join(files.values())
 
 
@@ -380,7 +381,7 @@ def test_weights_are_found_by_name(tmp_path: Path) -> None:
     assert (front["library_name"], front["license"]) == ("timm", "other")
     assert "pipeline_tag" not in front  # one channel: transformers' pipeline fails
     assert "transformers" not in front["tags"]
-    assert 'picture.convert("L")' in text
+    assert 'image.convert("L")' in text
     facts["weights"]["look"]["channels"] = 3
     front = yaml.safe_load(card_text(network_rows(None), facts, "me/net").split("---\n")[1])
     assert front["pipeline_tag"] == "image-classification"
@@ -421,7 +422,7 @@ def test_a_calibration_is_claimed_where_the_predictions_have_it(tmp_path: Path) 
     assert "cxrhf calibrate network --method platt" not in facts["commands"]
     text = card_text(network_rows(None), facts)
     assert "Probabilities are calibrated" not in text
-    assert "not applied: the numbers are of raw probabilities" in text
+    assert "not applied: the numbers rest on raw probabilities" in text
     run = calibrated_run(tmp_path / "nothing", {}, 1.0)  # no output had enough positives
     facts = facts_of(run, "net", run / weights)
     assert facts["weights"]["calibration"] is None
@@ -456,7 +457,7 @@ def test_an_adapter_names_its_base(tmp_path: Path, writer) -> None:
     assert front["base_model"] == "Qwen/Qwen3-VL-2B-Instruct"
     assert (front["library_name"], front["base_model_relation"]) == ("peft", "adapter")
     assert 'from_pretrained("Qwen/Qwen3-VL-2B-Instruct")' in text
-    assert "Learned from: 9 images of 5 patients" in text
+    assert "Training set: 9 images of 5 patients" in text
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         compile(code, "card", "exec")
 
@@ -528,7 +529,7 @@ def test_what_is_no_card_stays(tmp_path: Path) -> None:
     run = run_of(tmp_path / "r", everything(("edema",), model="net").rows)
     (tmp_path / "cards/net").mkdir(parents=True)
     (tmp_path / "cards/net/README.md").write_text("somebody's own")
-    with pytest.raises(RunError, match="is in the way"):
+    with refused(RunError, "net", fix="--cards"):
         write_cards(run, tmp_path / "cards")
     assert (tmp_path / "cards/net/README.md").read_text() == "somebody's own"
     assert rewrite(tmp_path / "cards") == []

@@ -53,7 +53,7 @@ def test_the_same_rows_have_no_changes() -> None:
     assert not found.only_second
     assert parts(found) == []
     said = sentences(both(rows, rows))
-    assert said == [f"All {len(rows):,} numbers that stand in both runs are the same."]
+    assert said == [f"All {len(rows):,} numbers in both runs are the same."]
 
 
 def test_a_change_is_judged_beside_its_noise() -> None:
@@ -166,13 +166,13 @@ def test_settings_versions_and_inputs_that_differ() -> None:
 def test_what_the_cases_allow_to_say() -> None:
     moved = [row(value=0.9)]
     said = sentences(both([row()], moved))[-1]
-    assert "the same files, so they share their patients" in said
+    assert "the same files and share their patients" in said
     elsewhere = {"inputs": [{"name": "b.csv", "sha256": "cd" * 32, "size": 5}]}
     alike = sentences(both([row()], moved, **elsewhere))[-1]
-    assert "if they are the same cases" in alike
+    assert "If they share their cases" in alike
     assert 'cxrhf.audit({"first": "runs/one", "second": "runs/two"}, only="overview,compare")' in alike
     others = sentences(both([row()], [row(value=0.9, n=900)], **elsewhere))[-1]
-    assert "a difference may be that of the patients" in others
+    assert "a difference may come from the patients" in others
     assert "no test" in others
     renamed = sentences(both([row()], [row(value=0.9, model="new")], **elsewhere))[-1]
     assert "cxrhf audit runs/one/predictions.parquet runs/two/predictions.parquet --only" in renamed
@@ -286,6 +286,6 @@ def test_of_generated_reports_no_command_is_promised(
     capsys.readouterr()
     assert cli.main(["report", "--diff", "runs/one", "runs/two"]) == 0
     said = capsys.readouterr().out
-    assert "they are the same cases" in said
+    assert "If they share their cases" in said
     assert "predictions.parquet" not in said
     assert "cxrhf audit" not in said
