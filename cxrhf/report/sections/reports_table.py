@@ -18,14 +18,14 @@ def strategy_table(model: Writer, pair: Pair | None, level: str) -> Grid:
         rows = [row for metric in wanted if not metric.pair or pair for row in _rows(model, metric, pair)]
         if rows:
             groups.append((title if not metrics[0].pair or not pair else f"{title}: {pair.name}", rows))
-    columns = [Column("", ""), Column("Reference", "What people wrote")]
+    columns = [Column("", ""), Column("Reference", "The reference reports")]
     columns += [Column(book.strategy, STRATEGIES.get(book.strategy, "")) for book in books[1:]]
     about = (
-        f"Small below: {level} intervals (patients resampled); of counts of words what chance alone gives, with its "
-        "middle 95% and the p value of no more than that, group labels shuffled between patients. "
-        "Displaced: p of no displacement, reference and generated report exchanged within patients; associated: p of "
-        "no association, groups exchanged between patients. A dash is undefined or not measured; point at it to read "
-        "why."
+        f"Small print: {level} intervals (patient-level bootstrap). Below counts of words: the count expected by "
+        "chance, its middle 95% and the p value for no more than chance, with group labels shuffled between "
+        "patients. Displaced: p for no displacement, with reference and generated report exchanged within patients. "
+        "Associated: p for no association, with groups exchanged between patients. A dash means undefined or not "
+        "measured; point at it to read why."
     )
     name = f": {model.model}" if model.model else ""
     return Grid(f"Strategies side by side{name}", columns, groups, about)
