@@ -132,7 +132,7 @@ def _whom(view: View, found: Places) -> str:
         part = f"a random sample of {found.n:,} of {total:,} patients" if total > found.n else f"{found.n:,} patients"
         why = f"these data may be shown ({view.because})" if view.because else "these data may be shown"
         return f"Each mark is a patient ({part}, one image each), because {why}. The map has no ids."
-    why = view.because or "no flag states that single patients of these data may be shown (--may-show)"
+    why = view.because or "--may-show was not passed"
     return (
         f"Each square is a cell of the map with at least {LEAST} patients; its size shows how many. Cells with fewer "
         f"are excluded, and outliers are counted at the edge. This page does not show single patients: {why}."

@@ -13,9 +13,9 @@ from cxrhf.report.sections.view import View
 
 SHEETS = (
     "This page does not show images of these slices. It shows images only if the data may be shown and their build "
-    "is given (--pictures BUILD). To name what is in a slice, use a sheet in RUN/labelling. It lists images of the "
-    "worst and best slice of a class without revealing which is which. Name its empty column after the attribute you "
-    "look for (for example ecg_wires), write 1 or 0 for each image you have checked, and run: cxrhf audit RUN "
+    "folder was passed to cxrhf audit. To name what is in a slice, use a sheet in RUN/labelling. It lists images of "
+    "the worst and best slice of a class without revealing which is which. Name its empty column after the attribute "
+    "you look for (for example ecg_wires), write 1 or 0 for each image you have checked, and run: cxrhf audit RUN "
     "--annotations RUN/labelling/SHEET.csv"
 )
 
