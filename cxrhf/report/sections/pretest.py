@@ -60,7 +60,7 @@ def pretest(books: Sequence[Book], lines: Lines, level: str) -> list[Section]:
     out = []
     for shelf in found:
         where = f" on {shelf.chosen.dataset}" if len(found) > 1 else ""
-        title = f"What prior notes predict without the image{where}"
+        title = f"Pre-test probability from prior notes{where}"
         out.append(Section(shelf.ident, title, f"Prior notes{where}", _lead(shelf), _blocks(shelf)))
     return out
 

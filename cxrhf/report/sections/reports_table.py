@@ -72,7 +72,7 @@ def shown(cell: Cell, metric: Metric, by_chance: Cell = EMPTY) -> Entry:
     text = written(cell.value, metric.form)
     below = []
     if known(cell.low, cell.high):
-        below.append(f"{written(cell.low, metric.form)} to {written(cell.high, metric.form)}")
+        below.append(f"({written(cell.low, metric.form)} to {written(cell.high, metric.form)})")
     if known(by_chance.value):
         span = [number(end, 0) for end in (by_chance.low, by_chance.high) if known(end)]
         below.append(f"chance {number(by_chance.value, 1)}" + (f" ({'–'.join(span)})" if len(span) == 2 else ""))

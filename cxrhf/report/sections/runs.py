@@ -91,7 +91,7 @@ def _table(mean: Book, metrics: list[str]) -> Table:
             below = f"SD {number(spread.value, 4)}" if known(spread.value) else ""
             rows[finding].append(Entry(number(cell.value), below))
     columns = [Column(_METRICS[metric][0], _METRICS[metric][1]) for metric in metrics]
-    return finding_table(mean, "Mean and SD over runs", columns, rows)
+    return finding_table(mean, "Mean over the runs, and SD between them", columns, rows)
 
 
 def _curves(view: View, mean: Book, kind: str) -> Multiples | None:

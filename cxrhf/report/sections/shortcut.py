@@ -116,7 +116,7 @@ def _gaps(view: View, asked: Sequence[Question]) -> Table | None:
                  "so the test finds a gap where there is none in 35 of 100 cases") for metric in tested),
     ]  # fmt: skip
     about = f"Bold p values are below 0.05 {corrected(view.correction, scope=True)}."
-    return Table("AUROC gaps between subgroups", columns, rows, about=about) if rows else None
+    return Table("Gaps in AUROC between groups", columns, rows, about=about) if rows else None
 
 
 _TESTS = {
