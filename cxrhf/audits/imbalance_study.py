@@ -92,7 +92,7 @@ def threshold_notes(sample: Sample, studies: Sequence[Study]) -> list[str]:
         of = f"{', '.join(names)}: " if sample.tuning is not None else ""
         notes.append(
             f"{sample.model}: {of}{absent}, so the max-F1 threshold is chosen on the evaluated rows and "
-            "metrics at it are optimistic. To choose it on other rows, give a `split` column with validate and "
+            "metrics at it are optimistic. To choose it on other rows, add a split column with validate and "
             "test rows"
         )
     return notes

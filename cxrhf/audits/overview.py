@@ -164,7 +164,7 @@ def verdict(finding: Finding) -> tuple[str, float]:
     side, supply = ("positives", positive) if positive <= negative else ("negatives", negative)
     if supply == 0:
         return f"no {side}: ranking is undefined", 0.0
-    patients = f"{supply:,} patient{'s' * (supply != 1)} with {side}"
+    patients = f"{supply:,} patient{'s' * (supply != 1)} with {side[:-1]} images"
     if supply < FEW:
         return f"too few {side}: {patients}; do not quote these numbers", float(supply)
     if supply < SOME:

@@ -26,9 +26,11 @@ from cxrhf.report.sections.methods import methods
 from cxrhf.report.sections.pretest import pretest_facts
 from cxrhf.report.sections.privacy import privacy_words
 from cxrhf.report.sections.provenance import (
+    UNNAMED,
     Facts,
     absent,
     attrition_table,
+    input_names,
     inputs_table,
     mapping,
     provenance,
@@ -95,7 +97,7 @@ def render(
             style=Markup(page_style()),
             script=Markup(script),
             policy=policy(script),
-            title=_title(page, alone),
+            title=_title(page, record, alone),
             question=_alone(page)[1] if alone else ASKED,
             summary=_facts(page, record, alone),
             unfinished="" if is_finished(record) else f"{UNFINISHED[0].upper()}{UNFINISHED[1:]}.",
@@ -156,10 +158,12 @@ def _overall(page: Page, record: Mapping[str, Any]) -> list[str]:
     return headline_of_all(page.subjects, level_of(record), several_datasets)
 
 
-def _title(page: Page, alone: bool) -> str:
+def _title(page: Page, record: Mapping[str, Any], alone: bool) -> str:
     if alone:
         return _alone(page)[0]
     models = list(dict.fromkeys(subject.model for subject in page.subjects if subject.model))
+    if models == [UNNAMED]:
+        models = input_names(record)
     return f"Audit of {', '.join(models[:3])}{' and more' if len(models) > 3 else ''}" if models else "Audit"
 
 

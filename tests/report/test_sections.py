@@ -230,8 +230,8 @@ def test_hostile_names_everywhere() -> None:
 
 def test_warnings_are_grouped() -> None:
     notes = [
-        "net: mass: few positives: 12 patients with positives; read the interval",
-        "net: edema: few positives: 30 patients with positives; read the interval",
+        "net: mass: few positives: 12 patients with positive images; read the interval",
+        "net: edema: few positives: 30 patients with positive images; read the interval",
         "net: edema: poor overlap (ATT): 100 negatives count like 9 (9%) after weighting",
         "net: edema: poor overlap (ATT): 100 negatives count like 9 (9%) after weighting; numbers are uncertain",
         "net: sex: no gaps for mass, edema: fewer than two groups",
@@ -242,7 +242,7 @@ def test_warnings_are_grouped() -> None:
     assert set(found) == {"Data", "Patient context", "Subgroups"}
     few, other = found["Data"]
     assert few.who == "Mass and Edema"
-    assert few.words == "Few positives: … patients with positives; read the interval"
+    assert few.words == "Few positives: … patients with positive images; read the interval"
     assert few.each[0].startswith("Mass: few positives: 12")
     assert other == ("", "Something else", [])
     (overlap,) = found["Patient context"]

@@ -24,7 +24,7 @@ from cxrhf.report.sections.view import View
 # Mark, population (metrics carry its name at their end), name, short name.
 WAYS = (
     (REMAINS, "att", "Context equal (ATT)", "ATT"),
-    (FOURTH, "matched", "Matched pairs", "matched"),
+    (FOURTH, "matched", "Matched pairs", "matching"),
     (CONTEXT, "ipw", "Context independent (IPW)", "IPW"),
 )
 

@@ -10,6 +10,7 @@ from cxrhf.report.book import MACRO, REPORTS, Subject
 from cxrhf.report.numbers import listed
 
 Facts = list[tuple[str, str]]
+UNNAMED = "model"  # what readers call a model that the table does not name
 _PRETEST = "a pre-test probability (--pretest COLUMN, or --pretest from:age,sex,view,prior_labels)"
 # Audit -> its title, and what it needs, said where it left nothing.
 NEEDS = {
@@ -19,7 +20,7 @@ NEEDS = {
     "matched": ("Context held equal in matched pairs", _PRETEST),
     "reweighted": ("Context held equal by reweighting", _PRETEST),
     "imbalance": ("Rare findings and other prevalences", "labels and scores"),
-    "subgroups": ("Subgroups", "a column sex, race, age or view"),
+    "subgroups": ("Performance by subgroup", "a column sex, race, age or view"),
     "encoding": ("Patient characteristics in embeddings",
                  "embeddings of a network (cxrhf embed RUN, then --embeddings RUN) or runs of cxrhf probe (--probes "
                  "RUN)"),
@@ -37,6 +38,11 @@ NEEDS = {
 def mapping(value: Any) -> Mapping[str, Any]:
     """The value if it is a mapping; a damaged record must not stop the page."""
     return value if isinstance(value, Mapping) else {}
+
+
+def input_names(record: Mapping[str, Any]) -> list[str]:
+    """Names of the files that were audited."""
+    return [str(each.get("name", "")) for each in record.get("inputs") or [] if isinstance(each, Mapping)]
 
 
 def size_of(subject: Subject) -> Facts:
@@ -59,13 +65,13 @@ def summary(subjects: Sequence[Subject], record: Mapping[str, Any]) -> Facts:
     models = list(dict.fromkeys(subject.model for subject in subjects))
     datasets = list(dict.fromkeys(subject.book.dataset for subject in subjects if subject.book.dataset))
     facts: Facts = []
-    files = [str(each.get("name", "")) for each in record.get("inputs") or [] if isinstance(each, Mapping)]
+    files = input_names(record)
     if datasets or files:
         facts.append(("Datasets" if len(datasets) > 1 else "Data", listed(datasets or files, 4)))
     if len(subjects) == 1:
         facts += size_of(subjects[0])
     if len(models) == 1:
-        facts.append(("Model", models[0]))
+        facts += [("Model", models[0])] if models[0] != UNNAMED else []
     elif models:
         facts.append(("Models audited", str(len(models))))
     runs = max((len(subject.runs) for subject in subjects), default=0)

@@ -94,7 +94,7 @@ def subgroups(view: View) -> Section | None:
     if tables:
         blocks.append(Fold("Predictive values, average precision and calibration of every subgroup", tables))
     blocks.append(Text(_thresholds(view), "muted"))
-    return Section(f"{view.ident}-subgroups", "Gaps between subgroups", "Subgroups", _lead(view, gaps, simple), blocks)
+    return Section(f"{view.ident}-subgroups", "Performance by subgroup", "Subgroups", _lead(view, gaps, simple), blocks)
 
 
 Gaps = dict[tuple[str, str, str], tuple[str, str, Cell]]  # finding, grouping, metric -> highest, lowest, the gap
