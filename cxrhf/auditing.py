@@ -192,7 +192,7 @@ class Audit:
         if not rows or (len(values) > 1 and not all(math.isnan(each) for each in values)):
             metrics = self.results["metric"].unique().to_pylist()
             raise TableError(
-                f'value() needs one row of "{metric}"',
+                f'value("{metric}")',
                 allowed="one row",
                 got=f"{len(rows)} rows for " + ", ".join(f"{name}={each!r}" for name, each in where.items()),
                 next_step=(None if metric in metrics else did_you_mean(metric, metrics))

@@ -100,7 +100,7 @@ def _attributes(config: AuditConfig, folders: Sequence[Path], images: pa.Array, 
     if not kept.num_rows:
         raise TableError(
             f"{path.name}: none of its images is in the predictions",
-            got=f"{len(table):,} rows", next_step="use the image ids of the predictions",
+            next_step="use the image ids of the predictions",
         )  # fmt: skip
     return kept
 

@@ -130,9 +130,7 @@ def read_sheet(path: Path, image_ids: Iterable[str]) -> pa.Table:
     if not tables:
         raise TableError(
             f"{raw.name}: no annotations",
-            got=f"columns {', '.join(raw.columns)}, all blank"
-            if asked
-            else "no column in addition to those of the sheet",
+            got=f"columns {', '.join(raw.columns)}, all blank" if asked else "only the columns of the sheet",
             next_step="write 1 or 0 into a column named after the attribute, for example ecg_wires",
         )
     # The same image may stand in a sheet twice, as long as both say the same.
