@@ -231,7 +231,7 @@ def test_few_images_and_scores_that_are_no_probabilities_are_said() -> None:
         scored.schema.get_field_index("logit"), "logit", pa.array(np.linspace(-3, 3, len(table)))
     )
     output = run_audits(scored.select(table.column_names), settings(only=("slices",)), material=beside)
-    assert any("no probabilities" in note for note in output.notes)
+    assert any("not probabilities" in note for note in output.notes)
 
 
 @pytest.mark.slow
