@@ -234,15 +234,15 @@ def _backwards(sample: Sample, rows: Sequence[Row]) -> list[str]:
     judged = [row for row in rows if row["metric"] == "auroc" and row["finding"] != MACRO]
     judged = [row for row in judged if np.isfinite(np.nan if row["ci_high"] is None else row["ci_high"])]
     found = [row for row in judged if row["ci_high"] < 0.5]
-    check = "check that higher scores mean disease and that scores and labels belong together"
+    check = "check whether higher scores mean disease and whether scores and labels belong together"
     if len(found) > 1 and len(found) == len(judged):
         values = [row["value"] for row in found]
         return [
-            f"{sample.model}: scores seem to be reversed for all {len(found)} findings (AUROC "
+            f"{sample.model}: scores seem to be the wrong way round for all {len(found)} findings (AUROC "
             f"{min(values):.3f} to {max(values):.3f}, all intervals below 0.5): {check}"
         ]
     return [
-        f"{sample.model}: {row['finding']}: scores seem to be reversed (AUROC {row['value']:.3f}, interval "
+        f"{sample.model}: {row['finding']}: scores seem to be the wrong way round (AUROC {row['value']:.3f}, interval "
         f"{row['ci_low']:.3f} to {row['ci_high']:.3f}, below 0.5): {check}"
         for row in found
     ]

@@ -13,7 +13,7 @@ from cxrhf.report.sections.view import corrected
 FEW_PATIENTS = 10
 UNCLEAR = "unclear"
 _MODELS = 4  # that the first sentence of a page of several names
-BACKWARDS = "An AUROC below 0.5 suggests reversed scores: check that higher scores mean disease."
+BACKWARDS = "An AUROC below 0.5 suggests scores the wrong way round: check whether higher scores mean disease."
 
 
 class Sentence(NamedTuple):
@@ -125,7 +125,7 @@ def sentence(book: Book, finding: str, level: str, correction: str) -> Sentence:
         found = book.get("overview", finding, "sensitivity_at_specificity")
         more = f" At 95% specificity it detects {_share(found)} of the positive images." if found.span else ""
         if is_backwards(overall):
-            return Sentence(finding, f"{words}. {BACKWARDS}", "reversed scores?", "doubt")
+            return Sentence(finding, f"{words}. {BACKWARDS}", "wrong way round?", "doubt")
         return Sentence(finding, f"{words}.{more}", "too few patients" if few else "", "doubt" if few else "plain")
     context = book.held(finding, "auroc_context")
     drop = book.drop(finding)
@@ -135,7 +135,7 @@ def sentence(book: Book, finding: str, level: str, correction: str) -> Sentence:
         words += f" Context alone, without the image, reaches {context.with_interval()}."
     tag, tone, more = judgement(drop, few, correction)
     if is_backwards(overall):
-        tag, tone, more = "reversed scores?", "doubt", BACKWARDS
+        tag, tone, more = "wrong way round?", "doubt", BACKWARDS
     overlap = book.held(finding, "verdict").note
     if overlap.startswith("poor overlap"):
         more += f" Interpret with caution: {overlap}."

@@ -241,8 +241,8 @@ def test_without_anything_asked_for_numbers_are_as_before(planted_ward: tuple[pa
 def test_the_page_names_both_families(config: dict[str, Any], said: str, scope: str) -> None:
     rule = correction_of({"config": config})
     told = dict(methods([Book("", "net", cells={("context", "edema", "auroc", "all", ""): Cell(p_value=0.2)})], rule))
-    assert told["Multiple comparisons"].endswith(said)
-    assert ("--primary" in told["Multiple comparisons"]) == ("exploratory" in said)
+    assert told["Many comparisons"].endswith(said)
+    assert ("--primary" in told["Many comparisons"]) == ("exploratory" in said)
     assert ("p values are." in told["Limits"]) == (config.get("correction") != "none")
     assert scope in corrected(rule, scope=True)
 

@@ -191,7 +191,7 @@ def test_doubts_are_said() -> None:
     assert "too few negatives" in found("verdict", "x", AUDIT)["note"]
 
     few = found_in(context(300, seed=3), 20)
-    assert f"few matched pairs, 100 are wanted: x ({int(context(300, seed=3).y.sum())})" in few.notes
+    assert f"few matched pairs (at least 100 are needed): x ({int(context(300, seed=3).y.sum())})" in few.notes
     assert few("verdict", "x", AUDIT)["note"].startswith("few pairs")
     alike = context(3000, m=0.3, seed=4)
     assert found_in(alike, 20)("verdict", "x", AUDIT)["note"] == "the pairs are alike"

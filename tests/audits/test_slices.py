@@ -182,7 +182,7 @@ def test_weights_are_not_used_and_one_of_three_values_stands_against_both_others
     one, two = (run_audits(each, settings(50, only=("slices",)), material=beside) for each in (table, weighted))
     rows = [[row for row in each.results.to_pylist() if row["metric"] != "seconds"] for each in (one, two)]
     assert rows[0] == rows[1]
-    assert any("do not use the weight column" in note for note in two.notes)
+    assert any("ignore the weight column" in note for note in two.notes)
     gaps = {row["slice"]: row["versus"] for row in rows[0] if row["metric"] == "brier_gap"}
     assert gaps["positive & size=1"] == "positive & not size=1"
     assert gaps["positive & hidden=1"] == "positive & hidden=0"

@@ -142,9 +142,9 @@ def test_one_finding_one_family() -> None:
     well_formed(page)
     assert " for Edema." in page.text
     assert "1 = calibrated" in page.text
-    assert "of every way" not in page.text
+    assert "of every note model" not in page.text
     assert "chosen: words" not in page.text
-    assert "A language model" not in page.text
+    assert "Embeddings of a language model" not in page.text
 
 
 @pytest.mark.slow

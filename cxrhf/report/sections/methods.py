@@ -127,9 +127,8 @@ _REPORTS = (
      "separately from other groups."),
 )  # fmt: skip
 _LIMITS = (
-    "Labels are taken as true. If a program extracted them from reports, its errors affect every number. This page "
-    "does not show how the model would change what a clinician does. Intervals are not corrected for multiple "
-    "comparisons"
+    "Labels are taken as true. If a program extracted them from reports, its errors affect every number. Nothing here "
+    "shows how the model would change what a clinician does. Intervals are not corrected for multiple comparisons"
 )
 
 
@@ -138,7 +137,7 @@ def methods(books: Sequence[Book], correction: str, reports: Sequence[Book] = ()
     said = list(_ALWAYS)
     if any(cell.p_value == cell.p_value for book in books for cell in book.cells.values()):
         apart = f" {_APART}" if any(book.has("features", "slices") for book in books) else ""
-        said.append(("Multiple comparisons", _corrected(correction) + apart))
+        said.append(("Many comparisons", _corrected(correction) + apart))
     said += [(name, words) for audits, name, words in _AUDITS if any(book.has(*audits) for book in books)]
     said += _REPORTS if reports else ()
     limits = f"{_LIMITS}{'.' if correction.removesuffix(ASKED) == 'none' else '; p values are.'}"

@@ -21,7 +21,7 @@ def strategy_table(model: Writer, pair: Pair | None, level: str) -> Grid:
     columns = [Column("", ""), Column("Reference", "The reference reports")]
     columns += [Column(book.strategy, STRATEGIES.get(book.strategy, "")) for book in books[1:]]
     about = (
-        f"Small print: {level} intervals (patient-level bootstrap). Below counts of words: the count expected by "
+        f"Below each number: {level} intervals (patient-level bootstrap). Below counts of words: the count expected by "
         "chance, its middle 95% and the p value for no more than chance, with group labels shuffled between "
         "patients. Displaced: p for no displacement, with reference and generated report exchanged within patients. "
         "Associated: p for no association, with groups exchanged between patients. A dash means undefined or not "
