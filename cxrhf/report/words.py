@@ -58,12 +58,17 @@ def headline_of_all(subjects: Sequence[Subject], level: str, several_datasets: b
     reached = [each for each in reached if known(each[1].value)][:_MODELS]
     if len(reached) < 2:
         return []
-    over = "The mean AUROC over findings" if len(subjects[0].book.findings) > 1 else "The AUROC"
+    first = subjects[0].book
+    over = f"Averaged over {_mean_of(first, MACRO)}, the AUROC" if len(first.findings) > 1 else "The AUROC"
     values = listed(
         [f"{_brief(cell, '' if at else level + ' CI ')} for {name}" for at, (name, cell, _) in enumerate(reached)]
     )
     rests = [f"{_brief(rest)} for {name}" for name, _, rest in reached if known(rest.value)]
-    equal = f" Among patients with the same context, {listed(rests)} remains." if rests else ""
+    equal = (
+        f" Among patients with the same context, {listed(rests)} {'remain' if len(rests) > 1 else 'remains'}."
+        if rests
+        else ""
+    )
     more = len(subjects) - len(reached)
     return [
         f"{over} is {values}.{equal}"
@@ -95,8 +100,10 @@ def _with_context(book: Book, finding: str, correction: str, sources: Sequence[s
 
 def _brief(cell: Cell, level: str = "") -> str:
     """`0.82 (95% CI 0.81 to 0.83)`: two decimals, as people repeat it."""
-    low, high = number(cell.low, 2), number(cell.high, 2)
-    return f"{number(cell.value, 2)} ({level}{low} to {high})" if cell.span else number(cell.value, 2)
+    value, low, high = (number(each, 2) for each in (cell.value, cell.low, cell.high))
+    if low == high:  # an interval of no width at two decimals
+        value, low, high = (number(each) for each in (cell.value, cell.low, cell.high))
+    return f"{value} ({level}{low} to {high})" if cell.span else value
 
 
 def is_backwards(overall: Cell) -> bool:

@@ -118,7 +118,7 @@ def test_choices_change_the_plot(browser, served) -> None:
 def test_a_filter_hides_a_category(browser, served) -> None:
     with opened(browser, served, "one.html") as look:
         said, field = look.locator(f"{PLOT} .count"), look.locator(f"{PLOT} svg.field")
-        assert said.inner_text() == "316 of 317 words drawn; 1 that fewer than 5 patients have are left out"
+        assert said.inner_text() == "316 of 317 words shown; 1 excluded (fewer than 5 patients)"
         assert field.locator(".mark.remains").count() == 10
         look.locator(f"{PLOT} fieldset:visible label", has_text="omitted").locator("input").uncheck()
         assert field.locator(".mark.remains").count() == 0

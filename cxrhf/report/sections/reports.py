@@ -27,6 +27,9 @@ _CARE = (
     "associated with women). Losing them loses information; adding others may be an error."
 )
 
+_GROUPS = "Similarity of generated reports to their references, and words lost or added, in each patient group."
+_DECODING = "Differences between decoding strategies on the same images, with paired intervals."
+
 
 def reports(books: Sequence[Book], curves: Rows, words: Rows, record: Mapping[str, Any], level: str) -> list[Section]:
     """Up to four sections for each dataset with generated reports."""
@@ -60,12 +63,16 @@ def _sections(
     if groups := by_group(models, level, f"{start}-groups"):
         out.append(
             Section(
-                f"{start}-groups", f"Similarity to references by patient group{where}", f"Groups{where}", [], groups
+                f"{start}-groups",
+                f"Similarity to references by patient group{where}",
+                f"Subgroups{where}",
+                [_GROUPS],
+                groups,
             )
         )
     if compared := decoding(models):
         title = f"Every strategy against {baseline(models)}{where}"
-        out.append(Section(f"decoding{end}", title, f"Decoding{where}", [], compared))
+        out.append(Section(f"decoding{end}", title, f"Decoding{where}", [_DECODING], compared))
     return out
 
 

@@ -48,8 +48,9 @@ def _elsewhere(model: Writer) -> list[str]:
     lost, book, pair = max(found, key=lambda each: each[0])
     total = model.get(book, "n_associated", pair).value
     of = f" of {total:,.0f}" if known(total) else ""
-    whose = f"Among the other groups, words associated with {pair.people} lose most"
-    return [f"{whose}: {lost:,.0f}{of} with {book.strategy} decoding."]
+    how = "" if book.strategy == "as given" else f" with {book.strategy} decoding"
+    whose = f"Among other groups, the largest loss is of words associated with {pair.people}"
+    return [f"{whose}: {lost:,.0f}{of} erased{how}."]
 
 
 def first_pair(model: Writer) -> Pair | None:
@@ -84,7 +85,7 @@ def _written(model: Writer, book: Book) -> str:
     """`writes 3 different reports for 400 images (0.8%; ...). ROUGE-L is 0.291, the highest of the 6 strategies.`"""
     kinds, diversity = (model.get(book, name).value for name in ("n_templates", "template_diversity"))
     n, theirs = reports_of(book), model.get(model.reference, "template_diversity").value
-    beside = f"; references {percent(theirs)}" if known(theirs) else ""
+    beside = f", against {percent(theirs)} in the references" if known(theirs) else ""
     parts = []
     if known(kinds) and n:
         noun = f"{kinds:,.0f} different reports" if kinds != 1 else "the same report"

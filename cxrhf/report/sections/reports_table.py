@@ -56,7 +56,7 @@ def _tested(model: Writer, book: Book, metric: Metric, pair: Pair | None, entry:
     cell, null, tied = (model.get(book, f"{metric.name}{end}", pair) for end in ("", ".null", ".association"))
     below = [entry.below] if entry.below else []
     if known(null.value):
-        ends = f" ({number(null.low, 2)}–{number(null.high, 2)})" if known(null.low, null.high) else ""
+        ends = f" ({number(null.low, 2)} to {number(null.high, 2)})" if known(null.low, null.high) else ""
         below.append(f"null {number(null.value, 2)}{ends}")
     tests = (("displaced", cell.p_value), ("associated", tied.p_value))
     below += [f"{name} p\u00a0{chance(p_value)}" for name, p_value in tests if known(p_value)]
@@ -75,7 +75,7 @@ def shown(cell: Cell, metric: Metric, by_chance: Cell = EMPTY) -> Entry:
         below.append(f"({written(cell.low, metric.form)} to {written(cell.high, metric.form)})")
     if known(by_chance.value):
         span = [number(end, 0) for end in (by_chance.low, by_chance.high) if known(end)]
-        below.append(f"chance {number(by_chance.value, 1)}" + (f" ({'–'.join(span)})" if len(span) == 2 else ""))
+        below.append(f"chance {number(by_chance.value, 1)}" + (f" ({' to '.join(span)})" if len(span) == 2 else ""))
         # With it stands the test that there are more than that.
         if known(cell.p_value):
             tail = f"p\u00a0{chance(cell.p_value)}"

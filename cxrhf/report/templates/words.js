@@ -116,7 +116,7 @@
     function tell() {
       const counts = codes().map((_, code) => plot.rows.filter((row) => category(row) === code).length);
       all(filters[rule.value], ".n").forEach((each, code) => { each.textContent = whole(counts[code]); });
-      const least = plot.hidden ? `; ${whole(plot.hidden)} words of fewer than ${data.least} patients are excluded` : "";
+      const least = plot.hidden ? `; ${whole(plot.hidden)} excluded (fewer than ${data.least} patients)` : "";
       const some = plot.rows.length + plot.hidden < plot.n ? ": all that changed, then the most frequent" : "";
       said.textContent = `${whole(drawn.length)} of ${whole(plot.n)} words shown${some}${least}`;
       scale.textContent = frame.stretched ? "The axes are linear up to 2 and logarithmic beyond." : "";
