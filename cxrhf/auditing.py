@@ -148,7 +148,7 @@ def in_memory(table: pa.Table) -> Input:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Audit:
-    """Results of `cxrhf.audit`, which display themselves."""
+    """Results of `cxrhf.audit`. Displays itself in a notebook."""
 
     config: AuditConfig
     prepared: Prepared
@@ -158,7 +158,7 @@ class Audit:
 
     @property
     def results(self) -> pa.Table:
-        """RESULT rows: one per reported number."""
+        """RESULT rows, one for each reported number."""
         return self.output.results
 
     @property
@@ -168,12 +168,12 @@ class Audit:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the numbers must know."""
+        """Warnings about the results."""
         notes = [*self.prepared.notes, *self.looked.notes, *self.output.notes]
         return [as_arguments(each) for each in dict.fromkeys(notes)]
 
     def value(self, metric: str, finding: str | None = None, **where: Any) -> float:
-        """One number: of the whole sample unless `slice` is given; `model`, `audit`, `versus`, `dataset` choose too."""
+        """Return one number, of the whole sample unless `slice` is given. `where` filters the other columns."""
         from cxrhf.errors import ConfigError, TableError, did_you_mean
 
         names = self.results.column_names
@@ -206,7 +206,7 @@ class Audit:
 
     @in_python
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write a run folder (tables, page, figures), as `cxrhf audit --out` does; returns the page's path."""
+        """Write a run folder (tables, page, figures), like `cxrhf audit --out`. Returns the path of the page."""
         from cxrhf.run import open_run
         from cxrhf.tables.folders import one_writer
 
@@ -217,7 +217,7 @@ class Audit:
             return write(run, self.prepared, self.output, self.looked, self.config)
 
     def html(self) -> str:
-        """The whole page as text."""
+        """The page as an HTML string."""
         from cxrhf.report.html import render
 
         points = [] if self.output.points is None else self.output.points.to_pylist()

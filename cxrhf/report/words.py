@@ -12,6 +12,7 @@ from cxrhf.report.sections.view import corrected
 
 FEW_PATIENTS = 10
 UNCLEAR = "unclear"
+_UNNAMED = "finding"  # what readers call the finding of a file that does not name it
 _MODELS = 4  # that the first sentence of a page of several names
 BACKWARDS = "An AUROC below 0.5 suggests scores the wrong way round: check whether higher scores mean disease."
 
@@ -29,11 +30,13 @@ def headline(book: Book, level: str, correction: str, sources: Sequence[str] = (
     """The whole page in two or three sentences; `sources`: what the pre-test probability was fitted to."""
     several = len(book.findings) > 1
     finding = MACRO if several else book.findings[0]
-    over = f"Averaged over {_mean_of(book, finding)}" if several else f"For {finding_name(finding)}"
+    over = "" if finding == _UNNAMED else f"For {finding_name(finding)}, "
+    over = f"Averaged over {_mean_of(book, finding)}, " if several else over
+    who = name or ("this model" if over else "This model")
     overall = book.overall(finding)
     if not known(overall.value):
         return "No AUROC could be computed: no finding has both positives and negatives."
-    parts = [f"{over}, {name or 'this model'} reaches an AUROC of {_brief(overall, level + ' CI ')}."]
+    parts = [f"{over}{who} reaches an AUROC of {_brief(overall, level + ' CI ')}."]
     if is_backwards(overall):
         parts.append(BACKWARDS)
     rest = book.remains(finding)
