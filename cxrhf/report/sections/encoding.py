@@ -41,7 +41,7 @@ def _lead(shelf: Shelf) -> list[str]:
         cell = shelf.get(first, name, READ)
         if known(cell.value):
             other = shelf.get(reference, name, READ) if reference is not None and reference is not first else None
-            beside = f" ({number(other.value)} from {shelf.reference})" if other and known(other.value) else ""
+            beside = f" ({shelf.reference}: {number(other.value)})" if other and known(other.value) else ""
             said.append(f"{shelf.name(name)} {number(cell.value)}{beside}")
     if not said:
         return []

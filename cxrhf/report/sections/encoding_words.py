@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cxrhf.report.book import Book, Cell
-from cxrhf.report.numbers import known, number
+from cxrhf.report.numbers import known, listed, number
 from cxrhf.report.sections.encoding_shelf import OWN, READ, Shelf, is_frozen, versus
 from cxrhf.report.words import Sentence
 
@@ -43,7 +43,7 @@ def _read(shelf: Shelf, name: str) -> tuple[str, str, str] | None:
     cell = shelf.get(first, name, READ)
     words = f"the embeddings of {first.model} predict it with an AUROC of {cell.with_interval(f'{shelf.level} CI ')}"
     others = [f"{number(shelf.get(each, name, READ).value)} for {each.model}" for each in there[1:]]
-    words += f" ({', '.join(others)})." if others else "."
+    words += f", against {listed(others)}." if others else "."
     if known(cell.low) and cell.low <= 0.5:
         return f"{words} Not distinguishable from chance, as in A.", "not found", "plain"
     more = next(iter(versus(first, name, READ)), None)

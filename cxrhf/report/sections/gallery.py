@@ -54,7 +54,7 @@ def gallery(view: View, found: Sequence[Cut]) -> list[Block]:
 
 
 def _part(side: str, method: str) -> str:
-    return f"images {'with' if side == 'positive' else 'without'} it ({method})"
+    return f"finding {'present' if side == 'positive' else 'absent'} ({method})"
 
 
 def _about(cut: Cut, each: Slice) -> str:

@@ -162,7 +162,7 @@ def _shares(view: View, asked: Sequence[Question]) -> Table | None:
                 rows.append([name_entry(each.finding), words_entry(trait_name(trait)), *shown])
     columns = [
         Column("Finding"), Column("Attribute", "", True),
-        *(Column(f"{value_of(group)}, {'with' if label == '1' else 'without'} it") for group, label in heads),
+        *(Column(f"{value_of(group)}, finding {'present' if label == '1' else 'absent'}") for group, label in heads),
     ]  # fmt: skip
     about = "Share of images with the attribute, by group and by presence of the finding."
     return Table("Frequency of the attribute", columns, rows, about=about) if rows else None

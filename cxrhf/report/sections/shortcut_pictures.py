@@ -135,7 +135,7 @@ def _kind(trait: str) -> str:
 
 
 def _named(each: Question, label: str) -> str:
-    return f"{finding_name(each.finding)}, {'with' if label == '1' else 'without'} it"
+    return f"{finding_name(each.finding)} {'present' if label == '1' else 'absent'}"
 
 
 def _of(each: Question, label: str) -> list[Part]:

@@ -21,8 +21,8 @@ def made_of(view: View, found: Sequence[Cut], file: str) -> Figure | None:
         rows = _rows(cut)
         if not rows:
             continue
-        side = "with it" if cut.side == "positive" else "without it"
-        title = f"{finding_name(cut.finding)}, images {side} ({cut.method})"
+        side = "present" if cut.side == "positive" else "absent"
+        title = f"{finding_name(cut.finding)} {side} ({cut.method})"
         axis = Axis("share of the images", 0.0, 1.0, floor=0.0, ceiling=1.0)
         ident = f"{view.ident}-made-{'c' if file else 'o'}-{_slug(cut)}"
         panels.append((title, dots(rows, axis, ident=ident, title=title, lane=15)))
@@ -71,7 +71,7 @@ def clusters(view: View, finding: str) -> Figure | None:
         if curve is None:
             continue
         chosen = view.get(AUDIT, finding, "gap_statistic.k", slice=side).value
-        words = f"Gap statistic, images {'with' if side == 'positive' else 'without'} it"
+        words = f"Gap statistic, finding {'present' if side == 'positive' else 'absent'}"
         about = f"{chosen:.0f} clusters" if known(chosen) else "no number of clusters"
         ident = f"{view.ident}-gap-{side}-{view.book.findings.index(finding)}"
         title = f"{words}: {about}"

@@ -193,7 +193,7 @@ _COLUMNS = (
 
 
 def _whose(cut: Cut) -> str:
-    return f"{'with' if cut.side == 'positive' else 'without'} it, {cut.method}"
+    return f"finding {'present' if cut.side == 'positive' else 'absent'}, {cut.method}"
 
 
 def _row(each: Slice, name: str) -> list[Entry]:

@@ -195,7 +195,7 @@ def test_the_gallery_can_be_filtered(browser, served) -> None:
         box.locator(".role").select_option("best")
         assert box.locator("img").count() == 6
         sources = box.locator("img").evaluate_all("all => all.map((i) => i.src)")
-        box.locator(".part").select_option(label="images without it (mixture)")
+        box.locator(".part").select_option(label="finding absent (mixture)")
         assert box.locator("img").evaluate_all("all => all.map((i) => i.src)") != sources
         box.locator(".finding").select_option("Edema")
         assert box.locator(".part option").count() == 2
