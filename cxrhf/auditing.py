@@ -57,7 +57,7 @@ def run_all(
     if found is None:
         what = "predictions" if prepared.table is None else "generated reports"
         raise ConfigError(f"only: there are no {what} to audit", got=", ".join(config.only),
-                          next_step="leave --only out, or name audits of what is there")  # fmt: skip
+                          next_step="omit --only, or name other audits")  # fmt: skip
     if words is None or output is None:
         return found
     return replace(
@@ -80,14 +80,17 @@ def audit(
     workers: int | None = None,
     **options: Any,
 ) -> Audit:
-    """Audit predictions or generated reports: a DataFrame, an Arrow table, columns, a list of rows, a file, a run.
+    """Audit predictions or generated reports.
 
-    Several of them are several models: a dictionary from names to tables, files or runs, or a list of them.
-    Columns are found by their usual names or named here; `pretest` may also be "from:age,sex,view,prior_labels".
-    Reports have `generated="hyp", reference="ref"` (or columns of such names).
-    `options` are those of `cxrhf audit`, with underscores (n_resamples=500, only="overview", notes="notes.parquet",
-    embeddings="vectors.parquet").
-    The result displays itself in a notebook; `.results` is the RESULT table, `.save(folder)` writes a run and its page.
+    The input is a DataFrame, an Arrow table, a dictionary of columns, a list of rows, a file or a run folder. To
+    compare models, pass several inputs as a list, or as a dictionary from model names to inputs.
+    cxrhf finds columns by their usual names; name others here. `pretest` is a column, or
+    "from:age,sex,view,prior_labels" to fit a pre-test probability. For reports, name the columns with
+    `generated="hyp", reference="ref"`.
+    `options` are the flags of `cxrhf audit` with underscores (n_resamples=500, only="overview", notes="notes.parquet",
+    embeddings="embeddings.parquet").
+    The result displays itself in a notebook. `.results` is the RESULT table; `.save(folder)` writes a run folder with
+    its page.
 
     >>> import cxrhf
     >>> rows = {"id": range(40), "label": [0, 1] * 20, "score": [k % 7 / 7 for k in range(40)]}
@@ -145,7 +148,7 @@ def in_memory(table: pa.Table) -> Input:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Audit:
-    """Results of `cxrhf.audit`, which display themselves."""
+    """Results of `cxrhf.audit`. Displays itself in a notebook."""
 
     config: AuditConfig
     prepared: Prepared
@@ -155,7 +158,7 @@ class Audit:
 
     @property
     def results(self) -> pa.Table:
-        """RESULT rows: one per reported number."""
+        """RESULT rows, one for each reported number."""
         return self.output.results
 
     @property
@@ -165,18 +168,18 @@ class Audit:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the numbers must know."""
+        """Warnings about the results."""
         notes = [*self.prepared.notes, *self.looked.notes, *self.output.notes]
         return [as_arguments(each) for each in dict.fromkeys(notes)]
 
     def value(self, metric: str, finding: str | None = None, **where: Any) -> float:
-        """One number: of the whole sample unless `slice` is given; `model`, `audit`, `versus`, `dataset` choose too."""
+        """Return one number, of the whole sample unless `slice` is given. `where` filters the other columns."""
         from cxrhf.errors import ConfigError, TableError, did_you_mean
 
         names = self.results.column_names
         if unknown := [name for name in where if name not in names]:
             raise ConfigError(
-                f"no column {unknown[0]!r}", allowed=", ".join(names), next_step=did_you_mean(unknown[0], names)
+                f'no column "{unknown[0]}"', allowed=", ".join(names), next_step=did_you_mean(unknown[0], names)
             )
         where = {"slice": "all", "versus": None, **where, "metric": metric}
         if finding is not None:
@@ -189,10 +192,11 @@ class Audit:
         if not rows or (len(values) > 1 and not all(math.isnan(each) for each in values)):
             metrics = self.results["metric"].unique().to_pylist()
             raise TableError(
-                f"{len(rows)} rows of {metric!r}",
-                got=", ".join(f"{name}={each!r}" for name, each in where.items()),
+                f'value("{metric}")',
+                allowed="one row",
+                got=f"{len(rows)} rows for " + ", ".join(f"{name}={each!r}" for name, each in where.items()),
                 next_step=(None if metric in metrics else did_you_mean(metric, metrics))
-                or "say which: finding=, model=, strategy=, audit=, slice=, versus=; .results has all rows",
+                or "choose one with finding=, model=, strategy=, audit=, slice= or versus=; .results has all rows",
             )
         return float(rows[0]["value"])
 
@@ -202,7 +206,7 @@ class Audit:
 
     @in_python
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write a run folder (tables, page, figures), as `cxrhf audit --out` does; returns the page's path."""
+        """Write a run folder (tables, page, figures), like `cxrhf audit --out`. Returns the path of the page."""
         from cxrhf.run import open_run
         from cxrhf.tables.folders import one_writer
 
@@ -213,7 +217,7 @@ class Audit:
             return write(run, self.prepared, self.output, self.looked, self.config)
 
     def html(self) -> str:
-        """The whole page as text."""
+        """The page as an HTML string."""
         from cxrhf.report.html import render
 
         points = [] if self.output.points is None else self.output.points.to_pylist()
@@ -242,7 +246,7 @@ class Audit:
 
         lines = summary_lines(self.results, self.config.level)
         said = note_lines(self.notes, self.results.select(["model", "finding"]).to_pylist())
-        more = [*said[:NOTES], *(["  ... the rest in .notes"] if len(said) > NOTES else [])]
+        more = [*said[:NOTES], *(["  ... more in .notes"] if len(said) > NOTES else [])]
         return "\n".join([*lines, *more, "Next: .save('runs/mine') writes the page; .results has every number."])
 
 

@@ -36,9 +36,10 @@ def sources_of(given: Any, more: Sequence[Any] = ()) -> list[Source]:
     """The sources in what `cxrhf.audit` was given."""
     if more:
         raise ConfigError(
-            "audit takes its predictions as one argument",
-            got=f"{1 + len(more)} without a name",
-            next_step='cxrhf.audit({"label": labels, "score": scores}), or for several models '
+            "cxrhf.audit",
+            got=f"{1 + len(more)} unnamed arguments",
+            allowed="one input",
+            next_step='pass columns as cxrhf.audit({"label": labels, "score": scores}) and several models as '
             'cxrhf.audit({"first": table, "second": table})',
         )
     if is_path(given):
@@ -50,8 +51,8 @@ def sources_of(given: Any, more: Sequence[Any] = ()) -> list[Source]:
         return _of_list(given)
     if hasattr(given, "ndim") and not hasattr(given, "columns"):
         raise ConfigError(
-            "these are values without columns", got=type(given).__name__, allowed=ALLOWED,
-            next_step='cxrhf.audit({"label": labels, "score": scores})',
+            "values without columns", got=type(given).__name__, allowed=ALLOWED,
+            next_step='pass columns as cxrhf.audit({"label": labels, "score": scores})',
         )  # fmt: skip
     return [Source(given, None, WHOLE)]
 
@@ -64,11 +65,11 @@ def _of_mapping(given: Mapping[Any, Any]) -> list[Source]:
     if len(models) < len(given):
         other = next(name for name in given if name not in models)
         raise ConfigError(
-            f"a dictionary holds the columns of one table, or models; {models[0]!r} is a model and {other!r} is not",
-            got=type(given[other]).__name__, allowed=ALLOWED,
+            f'a dictionary with the model "{models[0]}", entry "{other}"', got=type(given[other]).__name__,
+            allowed="a table, a file or a run folder", next_step="pass the columns of one table, or several models",
         )  # fmt: skip
     if wrong := [name for name in given if not isinstance(name, str) or not name.strip()]:
-        raise ConfigError("a model's name is no text", got=repr(wrong[0]))
+        raise ConfigError("the name of a model", got=repr(wrong[0]), allowed="text")
     found = []
     for name, value in given.items():
         source = Path(value).expanduser() if is_path(value) else value
@@ -86,8 +87,9 @@ def _of_list(given: Sequence[Any]) -> list[Source]:
             found.append(Source(each, None, WHOLE if len(given) == 1 else f"table {at}"))
         else:
             raise ConfigError(
-                "a list holds rows (dictionaries), tables or files", got=f"{type(each).__name__} at place {at}",
-                allowed=ALLOWED, next_step='of columns: cxrhf.audit({"label": labels, "score": scores})',
+                f"a list of inputs, item {at}", got=type(each).__name__, allowed="a row (dictionary), a table or a "
+                                                                                 "file",
+                next_step='pass columns as cxrhf.audit({"label": labels, "score": scores})',
             )  # fmt: skip
     return found
 
@@ -186,8 +188,8 @@ def read_models(sources: Sequence[Source], config: AuditConfig) -> ReadReports:
     assert generations is not None
     if first_repeated([generations[name] for name in SAME]) is not None:
         raise TableError(
-            "two of the sources hold a report of one image, model and strategy",
-            next_step='name their models: cxrhf.audit({"first": table, "second": table})',
+            "two inputs have a report of the same image, model and strategy",
+            next_step='name the models: cxrhf.audit({"first": table, "second": table})',
         )
     tables = parts[0].tables._replace(generations=generations, scores=whole("scores"), vectors=whole("vectors"))
     return ReadReports(tables, [line for part in parts for line in part.reading],

@@ -93,16 +93,16 @@ def _context_rows(folder: str) -> pa.Table:
     from cxrhf.run import read_run
     from cxrhf.tables.places import free, meant, what_is
 
-    made = f"make one: cxrhf context fit BUILD --out {free(folder, 'runs/context')}"
+    made = f"cxrhf context fit BUILD --out {free(folder, 'runs/context')}"
     other = RunError(
-        f"{folder} is no context run", got=what_is(folder), next_step=meant(folder, "context.json") or made
+        f"{folder} is not a context run", got=what_is(folder), next_step=meant(folder, "context.json") or made
     )
     if not (Path(folder) / "run.json").is_file():
         raise other
     run = read_run(folder)
     if not run.record.get("finished"):
         again = f"cxrhf context fit BUILD --out {shlex.quote(folder)}"
-        raise RunError(f"{folder} was not finished", next_step=f"the same command goes on where it was: {again}")
+        raise RunError(f"{folder} was not finished", next_step=f"resume it: {again}")
     table = run.table("predictions")
     if "context" not in table["model"].unique().to_pylist():
         raise other

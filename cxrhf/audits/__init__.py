@@ -67,10 +67,10 @@ def run_audits(
 
     wanted = tuple(name for name in AUDITS if name in config.only) if config.only else AUDITS
     if unknown := [name for name in config.only or () if name not in AUDITS]:
-        raise ConfigError("no such audit", got=unknown[0], allowed=", ".join(AUDITS))
+        raise ConfigError("only: no such audit", got=unknown[0], allowed=", ".join(AUDITS))
     predictions = check(predictions, PREDICTION, source="predictions")
     if predictions.num_rows == 0:
-        raise TableError("the predictions have no rows", next_step="check the file and the findings asked for")
+        raise TableError("the predictions have no rows", next_step="check the file and --findings")
     say = progress or (lambda _: None)
     whole = Gathered()
     # With compare alone there would be nothing to compare.
@@ -106,7 +106,9 @@ def run_audits(
         assert material is not None
         whole.add(encoding(material, predictions, config, workers, say))
     if wanted == ("compare",) and len(predictions["model"].unique()) == 1:
-        whole.notes.append("nothing to compare: the predictions hold one model; give a second file, or a model column")
+        whole.notes.append(
+            "nothing to compare: the predictions are of one model. Give a second file, or a model column"
+        )
     whole.notes.extend(correct(whole.rows, config.correction, config.primary, config.shortcuts))
     return AuditOutput(
         table_of(plain(whole.rows), RESULT, source="results"),
@@ -131,7 +133,7 @@ def _against_first(audited: Audited, firsts: dict[Any, Audited], names: tuple[st
         return Part([], [], [])
     first = firsts.get(sample.data.seed, next(iter(firsts.values())) if len(firsts) == 1 else None)
     if first is None:
-        note = f"{sample.model}: not compared, no run of the first model has the seed {sample.data.seed}"
+        note = f"{sample.model}: not compared, because no run of the first model has seed {sample.data.seed}"
         return Part([], [], [note])
     sample.progress(f"{first.sample.model} against {sample.model}")
     return compare(first, audited, lambda each: audit_sample(each, names).rows)

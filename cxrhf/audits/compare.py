@@ -158,27 +158,29 @@ def _common(one: Sample, two: Sample, notes: list[str]) -> tuple[Sample, Sample]
     _, at_one, at_two = np.intersect1d(one.data.image_ids, two.data.image_ids, return_indices=True)
     if len(at_one) == 0 or not findings:
         what = "image" if findings else "finding"
-        notes.append(f"{who}: no {what} in common, so they are not compared; {what} names must be the same in both")
+        notes.append(f"{who}: no {what} in common, so they are not compared; {what} names must match")
         return None
     a, b = _subset(one.data, at_one, findings), _subset(two.data, at_two, findings)
     theirs = a.patient_ids[a.patients] != b.patient_ids[b.patients]
     if theirs.any():
-        notes.append(f"{who}: {int(theirs.sum()):,} images have another patient in each: they are not compared")
+        notes.append(f"{who}: {int(theirs.sum()):,} images have a different patient in each table and are not compared")
         return None
     differ = (a.y != b.y) & ~np.isnan(a.y) & ~np.isnan(b.y)
     if differ.any():
-        notes.append(f"{who}: {int(differ.sum()):,} labels differ between the models: left out of the comparison")
+        notes.append(
+            f"{who}: {int(differ.sum()):,} labels differ between the models and are excluded from the comparison"
+        )
     y = np.where(np.isnan(b.y) | differ, np.nan, a.y)
     if np.isnan(y).all():
         notes.append(f"{who}: no labelled image in common, so they are not compared")
         return None
     a, b = replace(a, y=y), replace(b, y=y)
     if unlike := [*([] if _same_weight(a, b) else ["weights"]), *_unlike(a, b)]:
-        notes.append(f"{who}: not the same in both: {', '.join(unlike)}; both are compared with those of {one.model}")
+        notes.append(f"{who}: they differ in {', '.join(unlike)}; the comparison uses those of {one.model}")
     if not _same_cases(one.data, replace(two.data, weight=one.data.weight)):
         notes.append(
-            f"{who}: compared on the {len(at_one):,} images and {len(findings)} findings that both have "
-            f"({len(one.data.image_ids):,} and {len(two.data.image_ids):,} images were given)"
+            f"{who}: compared on the {len(at_one):,} images and {len(findings)} findings they share "
+            f"({len(one.data.image_ids):,} and {len(two.data.image_ids):,} images given)"
         )
     b = replace(b, weight=a.weight, pretest=a.pretest, mention=a.mention, age=a.age, groups=a.groups)
     draws = draw(a.patients, y=y, n_resamples=one.settings.n_resamples, seed=one.settings.seed)

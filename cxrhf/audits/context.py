@@ -45,12 +45,12 @@ PROBABILITY = (ERROR, "expected_ace", "brier_skill_score")
 DIFFERENCES = ("auroc", LOCAL, "sensitivity_global", "specificity_global", "brier_skill_score", "ace_excess")
 # Where a number's range, direction and the class it rests on are those of another name.
 _KNOWN = {"sensitivity_global": "tpr", "specificity_global": "fpr", "ace_excess": ERROR}
-_NOTES = {ERROR: "above 0 even when calibrated, the more so in few rows: compare with expected_ace"}
+_NOTES = {ERROR: "above 0 even for a calibrated model, more so in few rows; compare with expected_ace"}
 # A test of these would call every model that ignores the chart significant: shown with intervals, not tested.
-_UNEQUAL = "differs with the prevalence too, also where the score ignores the chart: not tested"
+_UNEQUAL = "also depends on prevalence, even if the score ignores context; not tested"
 _DIFFERENCE_NOTES = {
     "brier_skill_score": f"skill {_UNEQUAL}",
-    "ace_excess": f"calibration error beyond expected_ace; it {_UNEQUAL}",
+    "ace_excess": f"calibration error minus expected_ace; it {_UNEQUAL}",
 }
 
 
@@ -80,13 +80,16 @@ def context(sample: Sample) -> Part:
             rows += _macro_differences(make, by, found)
     shown = {study.strata.whole.name for found in studies.values() for study in found}
     if ranked := [each.name for each in findings if each.name in shown and not each.is_probability]:
-        notes.append(f"{sample.model}: context: {', '.join(ranked)}: scores are not probabilities: no calibration")
+        notes.append(
+            f"{sample.model}: context: {', '.join(ranked)}: scores are not probabilities, so calibration is "
+            "not computed"
+        )
     return Part(rows, [], notes)
 
 
 def _how(study: Study, name: str) -> str | None:
     if name == LOCAL:
-        return f"threshold set in this group, specificity {SPECIFICITY} asked"
+        return f"threshold set in this stratum for specificity {SPECIFICITY}"
     if name in ("sensitivity_global", "specificity_global"):
         return study.threshold.how
     if name == "expected_ace":
@@ -118,13 +121,15 @@ def _cell_rows(make: RowMaker, study: Study, cell: Cell) -> list[Row]:
             units=_behind(metric, finding.counts.units),
             how=_how(study, metric),
         )
-    silent = "no threshold keeps the specificity: nothing is called positive" if np.isinf(point.threshold) else None
+    silent = (
+        "no threshold reaches the specificity: no image is predicted positive" if np.isinf(point.threshold) else None
+    )
     add(f"{LOCAL}.threshold", point.threshold, silent)
     add(f"{LOCAL}.specificity", point.specificity)
     negatives = finding.counts.n - finding.counts.n_pos
     if negatives < ENOUGH_NEGATIVES and not np.isnan(point.sensitivity):
         careful = sensitivity_at_specificity(finding.y, finding.p, SPECIFICITY, finding.weight, "plus_one")
-        note = f"{negatives} negatives: one more false alarm is counted, to keep the specificity on new patients"
+        note = f"{negatives} negatives: counts one more false positive, to keep the specificity on new patients"
         add(f"{LOCAL}.plus_one", careful.sensitivity, note, known=LOCAL, how="rule plus_one")
     return rows
 
@@ -274,4 +279,4 @@ def _absent(study: Study, metric: str) -> str:
             return f"{metric} cannot be compared: {note}"
         if reason:
             return f"{metric} cannot be compared: {reason.partition(': ')[2]} of {name}"
-    return f"{metric} cannot be compared: it is undefined in a group"
+    return f"{metric} cannot be compared: it is undefined in a stratum"

@@ -23,9 +23,9 @@ from cxrhf.metrics.ranking import auroc, rank_rows
 Floats = NDArray[np.float64]
 
 STANDARD = ("auroc", AT)
-ERROR_NOTE = "above 0 even when calibrated: compare with expected_ace_{}"
+ERROR_NOTE = "above 0 even for a calibrated model; compare with expected_ace_{}"
 BINS = 10  # of the adaptive calibration error
-NOISE = "from the spread of the residuals over patients"
+NOISE = "from the spread of residuals over patients"
 
 
 class Study(NamedTuple):
@@ -54,9 +54,9 @@ def studies(sample: Sample, notes: list[str]) -> list[Study]:
     data = sample.data
     if data.pretest is None:
         notes.append(
-            f"{sample.model}: no pretest column: how much of the AUROC is patient context cannot be said. Add the "
-            "probability of each finding before the image is seen and run with --pretest COLUMN, or let "
-            "--pretest from:age,sex,view,prior_labels fit one to what the table has"
+            f"{sample.model}: no pretest column, so how much of the AUROC goes with context is unknown. Add the "
+            "probability of each finding before the image and pass --pretest COLUMN, or pass "
+            "--pretest from:age,sex,view,prior_labels to fit one to the table"
         )
         return []
     found, without = [], []
@@ -68,13 +68,15 @@ def studies(sample: Sample, notes: list[str]) -> list[Study]:
             continue
         if lost:
             notes.append(
-                f"{sample.model}: {name}: {lost:,} labelled rows without pretest are left out where context is held "
+                f"{sample.model}: {name}: {lost:,} labelled rows without pretest are excluded where context is held "
                 "equal"
             )
         assert finding.pretest is not None
         found.append(Study(finding, finding.pretest, lost == 0))
     if without:
-        notes.append(f"{sample.model}: no pretest value for {', '.join(without)}: not where context is held equal")
+        notes.append(
+            f"{sample.model}: no pretest value for {', '.join(without)}, so context is not held equal for them"
+        )
     return found
 
 
@@ -114,7 +116,7 @@ def common_threshold(sample: Sample, study: Study, point: OperatingPoint) -> Thr
         chosen = sensitivity_at_specificity(tuning.y, tuning.p, SPECIFICITY, tuning.weight).threshold
         if not np.isnan(chosen):
             return Threshold(chosen, True, f"threshold {chosen:.4g} from the validation rows, held fixed")
-    how = f"threshold {point.threshold:.4g} of the unweighted sample, set anew in each resample"
+    how = f"threshold {point.threshold:.4g} of the unweighted sample, reset in each resample"
     return Threshold(point.threshold, False, how)
 
 

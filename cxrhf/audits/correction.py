@@ -55,9 +55,9 @@ def correct(rows: Sequence[Row], how: str, primary: Sequence[str] = (), shortcut
     if how == "none":
         return notes
     if asked:
-        _correct(asked, how, 1, " asked for")
+        _correct(asked, how, 1, "primary ")
     for family in families.values():
-        _correct(family, how, len(families), " explored" if asked else "")
+        _correct(family, how, len(families), "exploratory " if asked else "")
     return notes
 
 
@@ -90,17 +90,17 @@ def _untested(rows: Sequence[Row], tested: Sequence[Row], primary: Sequence[str]
         if any(_matches(row, words) for row in tested):
             continue
         if any(row["versus"] is not None and _matches(row, words) for row in rows):
-            notes.append(f"primary: {question} is shown, but not tested; its rows say why")
+            notes.append(f"primary: {question} is shown but not tested; its rows state why")
             continue
         known = sorted(set[str]().union(*map(_words, tested)))
         unknown = [word for word in words if word.casefold() not in known and finding_name(word) not in known]
         audits = ", ".join(sorted({row["audit"] for row in tested}))
         raise ConfigError(
-            "primary: no difference is described by all of these words",
+            "primary: no difference matches all of these words",
             got=question,
-            allowed=f"an audit that tests something here ({audits or 'none does'}), with a metric, finding, group or "
-            "attribute of its rows, joined by colons",
-            next_step=(did_you_mean(unknown[0], known) or f"check {unknown[0]!r}") if unknown else "leave out a word",
+            allowed=f"an audit with tests ({audits or 'there is none'}) and a metric, finding, group or attribute of "
+            "its rows, joined by colons",
+            next_step=(did_you_mean(unknown[0], known) or f"check {unknown[0]!r}") if unknown else "remove a word",
         )
     return notes
 
@@ -117,7 +117,7 @@ def _correct(family: Sequence[Row], how: str, families: int, kind: str) -> None:
     else:
         corrected, name = _RULES[how](raw), _NAMES[how]
     beside = f" in each of {shared} families" if shared > 1 else ""
-    said = f"; p corrected for {len(family)} difference{'s' * (len(family) != 1)}{kind}{beside} ({name})"
+    said = f"; p corrected for {len(family)} {kind}difference{'s' * (len(family) != 1)}{beside} ({name})"
     for row, p_value in zip(family, corrected, strict=True):
         row["p_value"] = float(min(1.0, p_value * shared))
         row["method"] += said

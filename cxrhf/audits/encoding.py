@@ -54,7 +54,7 @@ def _split(
         return []
     embeddings = material.embeddings.filter(pc.is_null(material.embeddings["finding"]))
     if not embeddings.num_rows:
-        notes.append("encoding: no SPLIT: all vectors are of one finding each, none is of the penultimate layer")
+        notes.append("encoding: no SPLIT: every embedding is of one finding; none is of the penultimate layer")
         return []
     tables = [table for table in (predictions, material.characteristics, material.images) if table is not None]
     people = people_of(embeddings["image_id"], tables, predictions, notes)
@@ -100,7 +100,7 @@ def _probed(
         rows.append(dict(row) | where | {"audit": "encoding", "metric": f"split_{row['metric']}"})
     if twice:
         notes.append(
-            f"encoding: {', '.join(twice)}: probed by cxrhf probe and measured here from vectors: the latter is shown"
+            f"encoding: {', '.join(twice)}: SPLIT from cxrhf probe and from embeddings; the page shows the latter"
         )
     return rows
 
@@ -135,7 +135,7 @@ def _multitask(
     both = [model for model, tasks in trained.items() if len(tasks) > 1 and FINDINGS in tasks]
     if both:
         notes.append(
-            f"encoding: {', '.join(both)}: multitask; what that does to findings stands under compare, where a network "
-            "trained for findings alone is among the predictions"
+            f"encoding: {', '.join(both)}: multitask; for its effect on findings see compare, if a network trained for "
+            "findings only is among the predictions"
         )
     return rows

@@ -93,7 +93,7 @@ def _enough(data: PredictionArrays, who: str, notes: list[str]) -> list[str]:
             kept.append(name)
         else:
             notes.append(
-                f"encoding: {who}: its output for {name} is left out: {units.positive:,} patients with and "
+                f"encoding: {who}: its output for {name} is excluded: only {units.positive:,} patients with and "
                 f"{units.negative:,} without it"
             )
     return kept

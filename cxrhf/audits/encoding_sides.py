@@ -38,7 +38,7 @@ def sides_of(group: People, at: Integers, target: str, seed: int, notes: list[st
     value = group.values[target]
     known = at[value[at] != ""]
     if not len(known):
-        notes.append(f"encoding: no SPLIT for {target}: it is not known of any image with a vector")
+        notes.append(f"encoding: no SPLIT for {target}: no image with an embedding has a value")
         return None
     learn, ask, how = _parted(group, known, seed, notes)
     counts = {
@@ -48,16 +48,16 @@ def sides_of(group: People, at: Integers, target: str, seed: int, notes: list[st
     enough = [name for name in counts if counts[name] >= FEW]
     if len(enough) < 2:
         notes.append(
-            f"encoding: no SPLIT for {target}: fewer than two classes have {FEW} patients to learn from and {FEW} to "
-            "ask about"
+            f"encoding: no SPLIT for {target}: fewer than two classes have {FEW} patients to train on and {FEW} to "
+            "evaluate on"
         )
         return None
     classes = sorted(sorted(enough, key=lambda name: -counts[name])[:MOST_CLASSES])
     if left := len(counts) - len(classes):
-        why = f"fewer than {FEW} patients on a side"
+        why = f"fewer than {FEW} patients to train or evaluate on"
         if len(enough) > MOST_CLASSES:
-            why = f"the {MOST_CLASSES} with most patients are taken"
-        notes.append(f"encoding: SPLIT for {target}: {left} of {len(counts)} classes are left out: {why}")
+            why = f"only the {MOST_CLASSES} with most patients are used"
+        notes.append(f"encoding: SPLIT for {target}: {left} of {len(counts)} classes are excluded: {why}")
     inside = np.isin(value, classes)
     return Sides(learn[inside[learn]], ask[inside[ask]], classes, how)
 
@@ -70,12 +70,14 @@ def _parted(group: People, rows: Integers, seed: int, notes: list[str]) -> tuple
     if not len(learn):
         teaches = _half(patients, np.flatnonzero(split == TEST) if tested else np.arange(len(split)), seed)
         where = " of the split test" if tested else ""
-        return ask[teaches[ask]], ask[~teaches[ask]], f"one half{where}, measured on the other"
+        return ask[teaches[ask]], ask[~teaches[ask]], f"one half{where}, evaluated on the other"
     both = np.isin(patients[learn], np.unique(patients[ask]))
     if both.any():
-        notes.append(f"encoding: {int(both.sum()):,} training images of patients in the split test teach no layer")
+        notes.append(
+            f"encoding: {int(both.sum()):,} training images are excluded because their patients are in the split test"
+        )
         learn = learn[~both]
-    how, n = "the split train, measured on the split test", len(learn)
+    how, n = "the split train, evaluated on the split test", len(learn)
     if n > MOST_IMAGES:
         names, place = np.unique(patients[learn], return_inverse=True)
         turn = np.random.default_rng([seed, 67]).permutation(len(names))[place]

@@ -23,7 +23,7 @@ from cxrhf.audits.people import TARGETS, People
 from cxrhf.audits.sample import Floats
 from cxrhf.schema import PredictionArrays
 
-_AT = f"threshold with the largest J in {FOLDS} folds of the learning patients, held fixed"
+_AT = f"threshold with the largest J in {FOLDS} folds of the training patients, held fixed"
 
 
 class Network(NamedTuple):
@@ -93,7 +93,7 @@ def split_outputs(
                 target,
                 dict(zip(data.findings, layer.thresholds.tolist(), strict=False)),
                 "split_",
-                f"linear layer, ridge penalty {layer.penalty:g}, learned on {learned}",
+                f"linear layer, ridge penalty {layer.penalty:g}, fitted on {learned}",
                 _AT,
             )
 

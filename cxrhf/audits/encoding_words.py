@@ -21,11 +21,11 @@ LOW = 0.6
 # Networks that are named one by one in a verdict.
 _NAMED = 4
 _B_OR_C = (
-    "That is scenario B (it is there, in a direction of its own) or C (findings are told by it): SPLIT cannot tell "
-    "which, however high it is."
+    "This is scenario B (present, along a separate direction) or C (used for findings). SPLIT cannot show which, "
+    "however high it is."
 )
-_HINT = "Only maps of the vectors (features) and multitask against single task hint at B or C, and prove neither."
-_PICTURES = "By their names these never learned from X-rays: it is in the pictures, which says nothing of use."
+_HINT = "Maps of the embeddings (features) and multitask networks can hint at B or C, but prove neither."
+_PICTURES = "By their names, these were never trained on X-rays: it is visible in the images, which does not show use."
 _EMPTY: Row = {
     "audit": "encoding", "dataset": None, "model": None, "finding": None, "slice": "all", "versus": None,
     "value": np.nan, "ci_low": None, "ci_high": None, "p_value": None, "n": None, "n_pos": None, "n_patients": None,
@@ -52,7 +52,7 @@ def task_rows(tasks: Mapping[str, Sequence[str]], dataset: str | None, seed: int
     rows = []
     for model, own in tasks.items():
         kind = "multitask: " if len(own) > 1 else "single task: "
-        note = kind + ", ".join(own) if own else "frozen: vectors only"
+        note = kind + ", ".join(own) if own else "frozen: embeddings only"
         rows.append(
             _EMPTY | {
                 "metric": "tasks", "dataset": dataset, "model": model, "value": float(len(own)), "seed": seed,
@@ -73,7 +73,7 @@ def verdict_rows(rows: Sequence[Row], seed: int) -> list[Row]:
                 found.append(
                     best | {
                         "metric": "verdict", "model": None, "finding": target, "ci_low": None, "ci_high": None,
-                        "method": "what SPLIT can and cannot say", "seed": seed, "note": note,
+                        "method": "what SPLIT can and cannot show", "seed": seed, "note": note,
                     }
                 )  # fmt: skip
     return found
@@ -106,13 +106,13 @@ def _verdict(target: str, values: Sequence[Row]) -> tuple[Row, str]:
         said += [_B_OR_C, *_beside(untaught, min(map(_low, read))), _HINT] if taught else [_PICTURES]
     if empty:
         said.append(
-            f"From {_shown(empty)} no linear layer reads {what}: scenario A, the layer holds nothing of it that a last "
-            "layer could use. This is what SPLIT can show."
+            f"No linear layer reads {what} from {_shown(empty)}. This is scenario A: the embeddings hold no "
+            "information on it that a last layer could use. SPLIT can show this."
         )
     if unclear:
         said.append(
-            f"Of {_shown(unclear)} nothing can be said: intervals hold 0.5 and go beyond {LOW}, so there are too few "
-            "patients to tell something from nothing."
+            f"No conclusion for {_shown(unclear)}: the interval includes 0.5 and values above {LOW}, so there are too "
+            "few patients."
         )
     best = max(asked, key=lambda row: float(row["value"]))
     return best, " ".join(said)
@@ -121,15 +121,14 @@ def _verdict(target: str, values: Sequence[Row]) -> tuple[Row, str]:
 def _beside(untaught: Sequence[Row], least: float) -> list[str]:
     """What networks that never saw an X-ray reach, where those that did reach `least`."""
     if not untaught:
-        return ["Networks that never learned from X-rays often reach as much; there is none here to compare with."]
+        return ["Networks never trained on X-rays often reach as much; none is available here for comparison."]
     said = []
     if same := [row for row in untaught if row["ci_high"] >= least]:
         said.append(
-            f"{_shown(same)} {_reach(same)} about as much without having learned from X-rays, so the value says "
-            "nothing of use."
+            f"{_shown(same)} {_reach(same)} about as much without training on X-rays, so the value does not show use."
         )
     if less := [row for row in untaught if row["ci_high"] < least]:
-        said.append(f"{_shown(less)} {_reach(less)} less: training made it easier to read, which is not yet use.")
+        said.append(f"{_shown(less)} {_reach(less)} less: training made it easier to read, which does not prove use.")
     return said
 
 

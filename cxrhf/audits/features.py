@@ -51,7 +51,7 @@ def features(sample: Sample) -> Part:
         return Part([], [], [])
     said: list[str] = []
     if None not in layers:
-        said.append("maps are of the vectors of one finding: there are none of the penultimate layer")
+        said.append("maps show the embeddings of one finding, because there are none of the penultimate layer")
     diseases = _diseases(sample)
     place, people = _people(sample, layer, diseases)
     who = f"{sample.model}: features, {len(people.at):,} patients"
@@ -59,7 +59,7 @@ def features(sample: Sample) -> Part:
     modes = principal_modes(layer.vectors[place])
     marginals = {f"pca_{k + 1}": modes.scores[:, k] for k in range(min(MODES, modes.scores.shape[1]))}
     if not marginals:
-        return Part([], [], [f"{sample.model}: all vectors are the same: no maps"])
+        return Part([], [], [f"{sample.model}: all embeddings are identical, so there are no maps"])
     logits = {f"logit_{name}": _logits(sample, name, people.at) for name in diseases}
     near = neighbour_map(modes, sample.settings.seed, sample.progress, f"{who}, t-SNE")
     if near is None:
@@ -71,7 +71,7 @@ def features(sample: Sample) -> Part:
     tests = family(marginals | logits, pairs_of(groups, COMPARED, said))
     make = RowMaker("features", sample)
     rows = _mode_rows(make, people, modes) + [_test_row(make, test, len(tests)) for test in tests]
-    said += [f"no {name} among the colours of the maps" for name in ("sex", "race") if name not in groups]
+    said += [f"no {name} column to colour the maps by" for name in ("sex", "race") if name not in groups]
     return Part(rows, [], [f"{sample.model}: features: {each}" for each in said], points)
 
 
@@ -157,14 +157,14 @@ def _mode_rows(make: RowMaker, people: _People, modes: Modes) -> list[Row]:
         _row(make, f"explained_variance.pca_{k + 1}", float(modes.share[k]), n, how)
         for k in range(min(MODES, len(modes.share)))
     ]
-    note = f"modes that hold {VARIANCE:.0%} of the variance; t-SNE is made of them"
+    note = f"modes that explain {VARIANCE:.0%} of the variance; the input of t-SNE"
     return [*rows, _row(make, "n_components", float(modes.n_components), n, how) | {"note": note}]
 
 
 def _test_row(make: RowMaker, test: Tested, tests: int) -> Row:
     one, other = test.sizes
     how = (
-        f"two-sample Kolmogorov-Smirnov, {one:,} and {other:,} patients, one image each; p depends on how many; "
+        f"two-sample Kolmogorov-Smirnov, {one:,} and {other:,} patients, one image each; p depends on their number; "
         f"Benjamini-Yekutieli, {tests} tests"
     )
     row = _row(make, f"ks.{test.marginal}", test.statistic, one + other, how)

@@ -102,12 +102,12 @@ def _single(data: People, name: str, notes: list[str]) -> Groups | None:
     there = int((patients > 0).sum())
     if there > len(kept):
         left = int((code >= 0).sum() - np.isin(code, kept).sum())
-        why = f"fewer than {LEAST} patients" if len(kept) < MOST else f"the {MOST} with most patients are audited"
+        why = f"fewer than {LEAST} patients" if len(kept) < MOST else f"only the {MOST} with most patients are audited"
         images = f"{left:,} image{'s' * (left != 1)}"
         notes.append(f"{name}: {there - len(kept)} of {there} values ({images}) are in no group: {why}")
     if len(kept) < 2:
         if kept:
-            notes.append(f"{name}: only one value, {values[kept[0]]}: nothing to compare")
+            notes.append(f"{name}: only one value, {values[kept[0]]}, so there is nothing to compare")
         return None
     return _kept(name, [f"{name}={value}" for value in values], code, kept)
 
@@ -121,7 +121,7 @@ def _crossed(data: People, one: Groups, other: Groups, notes: list[str]) -> Grou
     there = int((patients > 0).sum())
     if there > len(kept):
         why = f"fewer than {LEAST_CROSSED} patients" if len(kept) < MOST_CROSSED else "fewer patients than the others"
-        notes.append(f"{name}: {there - len(kept)} of {there} groups are left out: {why}")
+        notes.append(f"{name}: {there - len(kept)} of {there} groups are excluded: {why}")
     return _kept(name, slices, code, kept) if len(kept) > 1 else None
 
 

@@ -57,12 +57,12 @@ TOGETHER = 100
 # Replicates of what is undefined.
 _NOTHING = np.empty(0)
 _NOTES = {
-    "brier_positive": "of the positives alone",
-    "brier_negative": "of the negatives alone",
-    "balanced_brier": "a sum of both classes, 0 to 2; not a proper score, never rank calibration by it",
-    "pav_decomposition.calibration": "what isotonic recalibration would remove; above 0 even when calibrated",
-    "pav_decomposition.refinement": "what it would leave; fitted to these rows, hence optimistic",
-    "pav_decomposition.discrimination": "uncertainty less refinement",
+    "brier_positive": "positives only",
+    "brier_negative": "negatives only",
+    "balanced_brier": "sum of both classes, 0 to 2; not a proper score, so do not rank calibration by it",
+    "pav_decomposition.calibration": "what isotonic recalibration would remove; above 0 even for a calibrated model",
+    "pav_decomposition.refinement": "what would remain; fitted to these rows, so optimistic",
+    "pav_decomposition.discrimination": "uncertainty minus refinement",
 }
 
 
@@ -75,7 +75,7 @@ def imbalance(sample: Sample) -> Part:
     make = RowMaker("imbalance", sample)
     studies, along = list[Study](), Along(make)
     parts = [slice(start, start + TOGETHER) for start in range(0, len(findings), TOGETHER)]
-    tick = sample.ticking(f"{sample.model}: imbalance, along prevalence", 2 * len(parts))
+    tick = sample.ticking(f"{sample.model}: imbalance, other prevalences", 2 * len(parts))
     for part in parts:
         here, there = _walked(sample, part, findings[part], thresholds[part], values[part], replicates[part], tick)
         for k, (finding, at) in enumerate(zip(findings[part], thresholds[part], strict=True)):
@@ -170,11 +170,11 @@ def _finding_rows(make: RowMaker, study: Study) -> list[Row]:
     if 0 < own < 1:
         everybody = float(net_benefit_at_prevalence(1, 1, own, RISK))
         notes |= {
-            "auroc": "a coin toss reaches 0.5, whatever the prevalence",
-            "average_precision": f"a coin toss reaches the prevalence, {own:.4g}",
-            "auprc_trapezoid": f"a coin toss reaches the prevalence, {own:.4g}; optimistic between points",
-            "brier": f"saying the prevalence everywhere reaches {own * (1 - own):.4g}",
-            "net_benefit": f"p as the model gives it; acting on everybody: {everybody:.4g}, on nobody: 0",
+            "auroc": "chance level is 0.5 at any prevalence",
+            "average_precision": f"chance level is the prevalence, {own:.4g}",
+            "auprc_trapezoid": f"chance level is the prevalence, {own:.4g}; optimistic between points",
+            "brier": f"always predicting the prevalence reaches {own * (1 - own):.4g}",
+            "net_benefit": f"p as output by the model; treating all: {everybody:.4g}, treating none: 0",
         }
     rows = []
     for name in HERE:
@@ -230,6 +230,6 @@ def _score_notes(sample: Sample, findings: Sequence[Finding]) -> list[str]:
     if not names:
         return []
     return [
-        f"{sample.model}: {', '.join(names)}: scores are not probabilities: the imbalance audit gives ranking and the "
-        "rates at the max-F1 threshold, but no Brier scores, PAV split or net benefit"
+        f"{sample.model}: {', '.join(names)}: scores are not probabilities, so the imbalance audit reports ranking and "
+        "rates at the max-F1 threshold, but no Brier scores, decomposition or net benefit"
     ]

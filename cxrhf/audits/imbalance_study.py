@@ -59,7 +59,7 @@ class Study:
         if reason := undefined(needs, finding.y, finding.weight):
             return f"{name} is undefined{reason.partition('is undefined')[2]}"
         side = "negative" if (finding.p >= at).all() else "positive"
-        return f"{name} is undefined: no row is called {side} at the threshold {at:.6g}"
+        return f"{name} is undefined: no row is predicted {side} at the threshold {at:.6g}"
 
 
 def choose_threshold(sample: Sample, finding: Finding) -> Threshold:
@@ -68,13 +68,13 @@ def choose_threshold(sample: Sample, finding: Finding) -> Threshold:
     if sample.tuning is None:
         absent = "there is no validation split"
     elif tuning is None:
-        absent = "the validation split has no labels of it"
+        absent = "the validation split has no labels for it"
     elif sample.settings.threshold_from == "sample":
-        absent = "the evaluated rows were asked for (--threshold-from sample)"
+        absent = "--threshold-from sample was passed"
     elif sample.tuning_like(finding) is None:
         absent = "its scores in the validation split are of another kind"
     elif np.isnan(value := max_f1_threshold(tuning.y, tuning.p, tuning.weight)):
-        absent = "the validation split has no positives of it"
+        absent = "the validation split has no positives for it"
     else:
         positives = int((tuning.y == 1).sum())
         return Threshold(value, f"chosen on {len(tuning.y):,} validation rows ({positives:,} positive)")
@@ -92,7 +92,7 @@ def threshold_notes(sample: Sample, studies: Sequence[Study]) -> list[str]:
         of = f"{', '.join(names)}: " if sample.tuning is not None else ""
         notes.append(
             f"{sample.model}: {of}{absent}, so the max-F1 threshold is chosen on the evaluated rows and "
-            "what is measured at it is optimistic. To choose it on other rows, give a `split` column with validate and "
+            "metrics at it are optimistic. To choose it on other rows, add a split column with validate and "
             "test rows"
         )
     return notes

@@ -67,8 +67,8 @@ def matched(sample: Sample) -> Part:
         return Part([], [], notes)
     if weighted:
         notes.append(
-            f"{sample.model}: the matched audit, its AUROC before matching included, does not use the weight column: "
-            "a row is matched or not"
+            f"{sample.model}: the matched audit ignores the weight column, also in its AUROC before matching, "
+            "because a row is either matched or not"
         )
     numbers, _ = standard(sample, found)
     shares = [match_weights(study.finding.y, study.q) for study in found]
@@ -87,7 +87,7 @@ def matched(sample: Sample) -> Part:
 def _replicates(sample: Sample, found: Sequence[Study]) -> dict[str, Floats]:
     """AUROC and sensitivity of all findings, the matching redone in every replicate, once for both."""
     findings = [study.finding for study in found]
-    sample.progress(f"{sample.model}: matched, {sample.draws.n_resamples:,} resamples with the matching redone")
+    sample.progress(f"{sample.model}: matched, {sample.draws.n_resamples:,} resamples, matching redone in each")
     return bootstrap_many(
         {"matched_auroc": {}, "matched_sensitivity": {"specificity": SPECIFICITY}},
         labels_of(sample, findings),
@@ -103,7 +103,7 @@ def _numbers(sample: Sample, study: Study, weight: Floats, drawn: dict[str, Floa
     finding = study.finding
     y, p, units = finding.y, finding.p, count_units(finding.y, finding.patients, weight)
     point = sensitivity_at_specificity(y, p, SPECIFICITY, weight)
-    how = f"threshold {point.threshold:.4g} set on the matched rows, in each resample anew"
+    how = f"threshold {point.threshold:.4g} set on the matched rows, reset in each resample"
     out = {
         "matched_auroc": Measured(auroc(y, p, weight), drawn["matched_auroc"], units, "matched_auroc", WEIGHTING),
         "sensitivity_at_specificity_matched": Measured(
@@ -150,14 +150,14 @@ def _verdict(pairs: PairSummary, after: Balance) -> str:
         return "undefined: a class is missing"
     said = []
     if pairs.n_pairs < LEAST_ROWS:
-        said.append(f"few pairs: {pairs.n_pairs:,}, {LEAST_ROWS} are wanted")
+        said.append(f"few pairs: {pairs.n_pairs:,}, at least {LEAST_ROWS} are needed")
     if pairs.same_patient_share > SAME_PATIENT:
         said.append(f"{pairs.same_patient_share:.0%} of the pairs have the same patient on both sides")
     if abs(after.standardised_difference) > GAP:
         scarce = "negatives" if after.standardised_difference > 0 else "positives"
         said.append(
             f"the pairs differ: mean pre-test probability {after.mean_positive:.2f} in positives, "
-            f"{after.mean_negative:.2f} in negatives, for lack of {scarce} with the same history"
+            f"{after.mean_negative:.2f} in negatives, because too few {scarce} have the same context"
         )
     return "; ".join(said) or "the pairs are alike"
 
@@ -173,15 +173,15 @@ def _notes(sample: Sample, described: Sequence[_Described]) -> list[str]:
     apart = [each.finding.name for each in described if abs(each.after.standardised_difference) > GAP]
     notes = []
     if few:
-        notes.append(f"{sample.model}: few matched pairs, {LEAST_ROWS} are wanted: {', '.join(few)}")
+        notes.append(f"{sample.model}: few matched pairs (at least {LEAST_ROWS} are needed): {', '.join(few)}")
     if same:
         notes.append(
-            f"{sample.model}: many matched pairs have the same patient on both sides; matched_auroc then says how "
-            f"images of one patient are ranked, so prefer auroc_att: {', '.join(same)}"
+            f"{sample.model}: many matched pairs are two images of the same patient, so matched_auroc ranks images "
+            f"within patients; prefer auroc_att: {', '.join(same)}"
         )
     if apart:
         notes.append(
-            f"{sample.model}: matched pairs still differ in pre-test probability, so some context is left in "
+            f"{sample.model}: matched pairs still differ in pre-test probability, so some context remains in "
             f"matched_auroc: {', '.join(apart)}"
         )
     return notes

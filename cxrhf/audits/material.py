@@ -75,7 +75,7 @@ def beside(material: Material, data: PredictionArrays, name: str, seed: int | No
             if len(layer.at):
                 layers[finding] = layer
         if chosen.num_rows and not layers:
-            notes.append(f"{name}: none of its images has a vector in the embeddings")
+            notes.append(f"{name}: none of its images has an embedding")
     attributes = {} if material.attributes is None else attribute_columns(material.attributes, data.image_ids)
     return Beside(layers, attributes, material.prevalence)
 
@@ -86,17 +86,19 @@ def _of_model(table: pa.Table, name: str, seed: int | None, notes: list[str]) ->
     whose = name if name in models else models[0]
     if whose != name and len(models) > 1:
         notes.append(
-            f"{name}: no vectors of its own among those of {', '.join(models)}: its slices and maps are left out"
+            f"{name}: the embeddings are of {', '.join(models)}, not of this model, so it has no slices and maps"
         )
         return table.slice(0, 0), whose
     if whose != name:
-        notes.append(f"{name}: vectors are those of {whose}: they show what that network sees, not what {name} uses")
+        notes.append(
+            f"{name}: the embeddings are of {whose}: they show what that network encodes, not what {name} uses"
+        )
     chosen = table.filter(pc.equal(table["model"], whose))
     seeds = pc.unique(chosen["seed"]).to_pylist()
     if len(seeds) > 1:
         wanted = seed if seed in seeds else seeds[0]
         if wanted != seed:
-            notes.append(f"{name}: no vectors of seed {seed}: those of seed {wanted} are taken")
+            notes.append(f"{name}: no embeddings of seed {seed}, so those of seed {wanted} are used")
         column = chosen["seed"]
         chosen = chosen.filter(pc.is_null(column) if wanted is None else pc.equal(column, wanted))
     return chosen, whose
@@ -114,7 +116,7 @@ def vectors_by_image(rows: pa.Table, whose: str) -> tuple[NDArray[np.str_], Vect
     order = np.argsort(ids, kind="stable")
     if (ids[order][1:] == ids[order][:-1]).any():
         raise TableError(
-            f"embeddings: an image of {whose} has two vectors",
+            f"embeddings: an image of {whose} has two embeddings",
             next_step="keep one row for each image, model, seed and finding",
         )
     return ids[order], _vectors(rows)[order]
@@ -127,11 +129,11 @@ def _vectors(rows: pa.Table) -> Vectors:
         return np.empty((0, 0), dtype=np.float32)
     lengths = pc.unique(pc.list_value_length(column)).to_pylist()
     if len(lengths) != 1 or not lengths[0]:
-        raise TableError("embeddings: vectors of one model differ in length", got=", ".join(map(str, lengths[:5])))
+        raise TableError("embeddings: rows of one model differ in length", got=", ".join(map(str, lengths[:5])))
     flat = np.asarray(column.flatten(), dtype=np.float32).reshape(len(column), lengths[0])
     if not np.isfinite(flat).all():
         row = int(np.argmax(~np.isfinite(flat).all(axis=1)))
-        raise TableError(f"embeddings: the vector of row {row + 1} holds a number that is not finite")
+        raise TableError(f"embeddings: row {row + 1} has a value that is not finite")
     return flat
 
 
@@ -147,14 +149,14 @@ def attribute_columns(table: pa.Table, image_ids: NDArray[Any]) -> dict[str, NDA
         if len(value) > MOST_GROUP:
             raise TableError(
                 f"attributes: a value of {shorten(name, 60)!r} is too long", got=f"{len(value):,} letters",
-                allowed=f"at most {MOST_GROUP:,}", next_step="attributes are a word or two an image",
+                allowed=f"at most {MOST_GROUP:,}", next_step="use one or two words per attribute",
             )  # fmt: skip
         if name not in found:
             found[name] = [""] * len(image_ids)
         values = found[name]
         if values[at] not in ("", value):
             raise TableError(
-                f"attributes: {name!r} of one image has two values", got=f"{values[at]!r} and {value!r}",
+                f"attributes: {name!r} has two values for one image", got=f"{values[at]!r} and {value!r}",
                 next_step="keep one row for each image and attribute",
             )  # fmt: skip
         values[at] = value

@@ -54,8 +54,7 @@ def _doubts(finding: Finding, sizes: dict[str, EffectiveSize], before: Balance) 
     said = []
     if before.overlap < LEAST_OVERLAP:
         said.append(
-            f"poor overlap: the pre-test probabilities of positives and negatives have only {before.overlap:.0%} in "
-            "common"
+            f"poor overlap: the pre-test probabilities of positives and negatives overlap by only {before.overlap:.0%}"
         )
     for name, size in sizes.items():
         for side, effective, there in (
@@ -63,12 +62,12 @@ def _doubts(finding: Finding, sizes: dict[str, EffectiveSize], before: Balance) 
             ("negatives", size.negative, finding.counts.n - finding.counts.n_pos),
         ):
             share = effective / there if there else 1.0
-            counted = f"{there:,} {side} count like {effective:,.0f} ({_percent(share)}) after weighting"
+            counted = f"{there:,} {side} count as {effective:,.0f} ({_percent(share)}) after weighting"
             if share < LEAST_SHARE:
                 said.append(f"poor overlap ({name.upper()}): {counted}")
             elif there and effective < LEAST_ROWS:
                 if share > 0.99:
-                    counted = f"{there:,} images, {LEAST_ROWS} are wanted"
+                    counted = f"{there:,} images, at least {LEAST_ROWS} are needed"
                 said.append(f"few {side} ({name.upper()}): {counted}")
     return said
 

@@ -64,8 +64,8 @@ _BRIER: Mapping[str, Callable[..., float]] = {
     _ERROR: calibration.adaptive_calibration_error,
 }
 _NOTES = {
-    "balanced_brier": "a sum of both classes, 0 to 2; not a proper score, never rank calibration by it",
-    _ERROR: "above 0 even when calibrated: compare with expected_ace",
+    "balanced_brier": "sum of both classes, 0 to 2; not a proper score, so do not rank calibration by it",
+    _ERROR: "above 0 even for a calibrated model; compare with expected_ace",
 }
 
 
@@ -163,14 +163,14 @@ def verdict(finding: Finding) -> tuple[str, float]:
     positive, negative = finding.counts.units.positive, finding.counts.units.negative
     side, supply = ("positives", positive) if positive <= negative else ("negatives", negative)
     if supply == 0:
-        return f"no {side}: nothing can be said about ranking", 0.0
-    patients = f"{supply:,} patient{'s' * (supply != 1)} with {side}"
+        return f"no {side}: ranking is undefined", 0.0
+    patients = f"{supply:,} patient{'s' * (supply != 1)} with {side[:-1]} images"
     if supply < FEW:
         return f"too few {side}: {patients}; do not quote these numbers", float(supply)
     if supply < SOME:
-        return f"few {side}: {patients}; read the interval, not the number", float(supply)
+        return f"few {side}: {patients}; read the interval rather than the number", float(supply)
     if doubt := poor_overlap(finding):
-        return f"{doubt}; numbers with context held equal are uncertain, the others rest on {patients}", float(supply)
+        return f"{doubt}; numbers with context held equal are uncertain, other numbers use {patients}", float(supply)
     return f"enough data: {patients}", float(supply)
 
 
@@ -223,9 +223,9 @@ def _notes(sample: Sample, findings: Sequence[Finding]) -> list[str]:
         if not sentence.startswith(("enough", "poor overlap")):
             notes.append(f"{sample.model}: {finding.name}: {sentence}")
     if sample.data.weight is not None:
-        notes.append(f"{sample.model}: every number is weighted by the weight column; counts are rows")
+        notes.append(f"{sample.model}: every metric uses the weight column; counts are rows")
     if len(sample.data.patient_ids) == len(sample.data.image_ids):
-        notes.append(f"{sample.model}: every image is a patient of its own; intervals are as for independent images")
+        notes.append(f"{sample.model}: every image is a separate patient, so intervals treat images as independent")
     return notes
 
 
@@ -234,7 +234,7 @@ def _backwards(sample: Sample, rows: Sequence[Row]) -> list[str]:
     judged = [row for row in rows if row["metric"] == "auroc" and row["finding"] != MACRO]
     judged = [row for row in judged if np.isfinite(np.nan if row["ci_high"] is None else row["ci_high"])]
     found = [row for row in judged if row["ci_high"] < 0.5]
-    check = "check whether higher scores mean disease, and whether the scores belong to these labels"
+    check = "check whether higher scores mean disease and whether scores and labels belong together"
     if len(found) > 1 and len(found) == len(judged):
         values = [row["value"] for row in found]
         return [
@@ -243,6 +243,6 @@ def _backwards(sample: Sample, rows: Sequence[Row]) -> list[str]:
         ]
     return [
         f"{sample.model}: {row['finding']}: scores seem to be the wrong way round (AUROC {row['value']:.3f}, interval "
-        f"{row['ci_low']:.3f}-{row['ci_high']:.3f}, wholly below 0.5): {check}"
+        f"{row['ci_low']:.3f} to {row['ci_high']:.3f}, below 0.5): {check}"
         for row in found
     ]

@@ -58,7 +58,7 @@ def people_of(
             age = np.where(np.isnan(age), said_age, age)
     found = known["patient_id"] != ""
     if strangers := int((~found).sum()):
-        notes.append(f"encoding: {strangers:,} of {len(ids):,} images with vectors are in no table: left out")
+        notes.append(f"encoding: {strangers:,} of {len(ids):,} images with embeddings are in no table and are excluded")
     bands = np.array([*AGE_BANDS, ""])[age_band(age)]
     values = {"age_band": bands} | {name: _classes(known[name]) for name in TARGETS if name in known}
     datasets = pc.unique(predictions["dataset"]).to_pylist()
@@ -102,8 +102,8 @@ def _texts(table: pa.Table, name: str, rows: Integers, place: Integers, n: int) 
 def _one_patient(one: Texts, other: Texts) -> None:
     if ((one != "") & (other != "") & (one != other)).any():
         raise TableError(
-            "encoding: an image has one patient in one row and another in the next",
-            next_step="image ids must be the same picture in predictions, characteristics and images",
+            "encoding: one image has two patients",
+            next_step="use the same image ids in predictions, characteristics and images",
         )
 
 

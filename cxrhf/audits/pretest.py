@@ -50,7 +50,9 @@ def fit_pretest(
     The numbers depend on the table and the seed, not on the order of the rows.
     """
     wanted = _checked(predictions, sources, times)
-    said = [] if predictions["pretest"].null_count == len(predictions) else ["the table's own pretest is replaced"]
+    said = (
+        [] if predictions["pretest"].null_count == len(predictions) else ["the pretest column of the table is replaced"]
+    )
     values = np.full(len(predictions), np.nan)
     datasets = sorted(pc.unique(predictions["dataset"]).to_pylist(), key=lambda name: name or "")
     ranking, slope, n_features = dict[str, float | None](), dict[str, float | None](), 0
@@ -77,11 +79,13 @@ def fit_pretest(
             slope[finding + where] = _number(calibration_line(y, q, weight).slope)
         values[rows] = filled[images.row_image, images.row_finding]
         if images.n_contradictions:
-            said.append(f"{images.n_contradictions:,} labels{where} differ between models or runs: not learned from")
+            said.append(
+                f"{images.n_contradictions:,} labels{where} differ between models or runs and are not used for fitting"
+            )
     named = _spoken(wanted)
     if weak := [name for name, value in ranking.items() if value is not None and value <= 0.5]:
-        said.append(f"{', '.join(weak)}: {named} rank no better than chance (AUROC at most .5)")
-    limit = f"the pre-test probability knows only {named}: other context, such as earlier notes, is not controlled"
+        said.append(f"{', '.join(weak)}: {named} rank no better than chance (AUROC at most 0.5)")
+    limit = f"the pre-test probability uses only {named}; other context, such as prior notes, is not controlled"
     at = predictions.schema.get_field_index("pretest")
     table = predictions.set_column(at, predictions.schema.field(at), pa.array(values, from_pandas=True))
     about = {
@@ -104,19 +108,19 @@ def _checked(predictions: pa.Table, sources: Sequence[str], times: pa.Table | No
     there = [name for name in PRETEST_SOURCES[:-1] if predictions[name].null_count < len(predictions)]
     timed = times is not None and times["time"].null_count < len(times)
     usable = [*there, *(["prior_labels"] if timed else [])]
-    allowed = ", ".join(usable) or "none of them: the table has neither groups nor times"
+    allowed = ", ".join(usable) or "none: the table has neither groups nor times"
     for name in wanted:
         if name == "prior_labels" and not timed:
             raise TableError(
-                "pretest from prior_labels: no time column, so earlier images cannot be told from later ones",
+                "pretest from prior_labels: no time column, so earlier images cannot be identified",
                 allowed=allowed,
                 next_step="name it with --time COLUMN",
             )
         if name not in usable:
             keep = ",".join([each for each in wanted if each in usable] or usable)
-            other = f", or leave it out: --pretest from:{keep}" if keep else ""
+            other = f", or omit it: --pretest from:{keep}" if keep else ""
             raise TableError(
-                f"pretest from {name}: no {name} column, or a blank one",
+                f"pretest from {name}: the column {name} is missing or blank",
                 allowed=allowed,
                 next_step=f"name it with --{name} COLUMN{other}",
             )
@@ -129,7 +133,7 @@ def _one_finding(images: Images, k: int, design: Floats, seed: int) -> Floats | 
     counts = [len(np.unique(patients[y == value])) for value in (1, 0)]
     for count, word in zip(counts, ("positive", "negative"), strict=True):
         if count < ENOUGH:
-            return f"{count} {word} patient{'s' * (count != 1)}, {ENOUGH} are needed"
+            return f"{count} {word} patient{'s' * (count != 1)}, at least {ENOUGH} are needed"
     fold = deal_patients(y, patients, seed)
     fitted = cross_fit(design, y, images.weight[:, k], fold, min(counts))
     if fitted is None:

@@ -138,14 +138,14 @@ def context_features(images: Images, sources: Sequence[str], said: list[str], wh
         made = {name: values for name, values in made.items() if np.ptp(values) > 0}
         if not made:
             why = "no patient has an earlier image" if source == "prior_labels" else "it is the same for all images"
-            said.append(f"pretest from {source}{where}: {why}, so it says nothing")
+            said.append(f"pretest from {source}{where}: {why}, so it is not used")
         columns |= made
     if not columns:
         raise TableError(
-            f"pretest{where}: nothing left to fit it from",
+            f"pretest{where}: no usable source",
             got=f"from:{','.join(sources)}; {'; '.join(said[-len(sources) :])}",
             allowed="a source that differs between images",
-            next_step="name more of " + ", ".join(PRETEST_SOURCES),
+            next_step="add one of " + ", ".join(PRETEST_SOURCES),
         )
     different: dict[bytes, str] = {}  # where all labels are known, so are all of the earlier ones: one column says it
     for name, values in columns.items():

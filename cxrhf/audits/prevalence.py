@@ -209,18 +209,22 @@ def _how(name: str, study: Study, source: float) -> str | None:
     if name == "net_benefit":
         known = 0 < source < 1
         return f"risk threshold {RISK:g}" + (f", p corrected from prevalence {source:.4g}" if known else "")
-    return "classes weighted to the prevalence, p as the model gives it"
+    return "classes weighted to the prevalence, p as output by the model"
 
 
 def _note(name: str, study: Study, pi: float) -> str | None:
     if name == "average_precision":
-        rare = "; far rarer than in this sample: tends to be too high" if pi * RARER < study.prevalence else ""
-        return f"a coin toss reaches {pi:g}{rare}"
+        rare = (
+            "; far below the prevalence of this sample, so it tends to be too high"
+            if pi * RARER < study.prevalence
+            else ""
+        )
+        return f"chance level is {pi:g}{rare}"
     if name == "net_benefit":
         everybody = float(net_benefit_at_prevalence(1, 1, pi, RISK))
-        return f"acting on everybody: {everybody:.4g}, on nobody: 0"
+        return f"treating all: {everybody:.4g}, treating none: 0"
     if name == "brier":
-        return f"saying the prevalence everywhere reaches {pi * (1 - pi):.4g}"
+        return f"always predicting the prevalence reaches {pi * (1 - pi):.4g}"
     return study.threshold.note
 
 

@@ -112,7 +112,7 @@ def directed(row: Row) -> Row:
 
 def threshold_rows(make: RowMaker, finding: Finding, points: Points) -> list[Row]:
     """The thresholds; with few negatives also what a safer one leaves of the sensitivity."""
-    how = f"specificity {SPECIFICITY} asked"
+    how = f"specificity {SPECIFICITY} requested"
     rows = [
         make.of(f"{AT}.threshold", finding, points.asked.threshold, how=how),
         directed(make.of(f"{AT}.specificity", finding, points.asked.specificity, how=how)),
@@ -125,9 +125,9 @@ def threshold_rows(make: RowMaker, finding: Finding, points: Points) -> list[Row
         safer = operating.sensitivity_at_specificity(finding.y, finding.p, SPECIFICITY, finding.weight, "plus_one")
         expected = operating.false_positive_rate_to_expect(negatives, SPECIFICITY)
         note = (
-            f"only {negatives} negatives: at the threshold of {AT} expect {expected:.1%} false alarms in new ones; "
-            f"this is the sensitivity at {safer.threshold:.6g}, where (false alarms + 1)/(negatives + 1) is at most "
-            f"{1 - SPECIFICITY:.2g}"
+            f"only {negatives} negatives: at the threshold of {AT} expect {expected:.1%} false positives among new "
+            f"ones; this is the sensitivity at {safer.threshold:.6g}, where (false positives + 1)/(negatives + 1) is "
+            f"at most {1 - SPECIFICITY:.2g}"
         )
         rows.append(make.of(f"{AT}.plus_one", finding, safer.sensitivity, known=AT, note=note))
     return rows

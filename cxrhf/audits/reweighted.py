@@ -120,7 +120,7 @@ def _add_ranking(sample: Sample, cases: Sequence[_Case], numbers: Sequence[dict[
         y, p, units = finding.y, finding.p, count_units(finding.y, finding.patients, weight)
         each[f"auroc_{kind}"] = Measured(auroc(y, p, weight), own["auroc"], units, "auroc", name)
         point = sensitivity_at_specificity(y, p, SPECIFICITY, weight)
-        how = f"threshold {point.threshold:.4g} set on the weighted rows, in each resample anew"
+        how = f"threshold {point.threshold:.4g} set on the weighted rows, reset in each resample"
         each[f"{AT}_{kind}"] = Measured(point.sensitivity, own[AT], units, AT, name, how)
 
 
@@ -190,8 +190,8 @@ def _slope_doubt(slope: Row) -> list[str]:
     if value <= 0:
         return [f"the pre-test probability does not rise with the finding here (slope {value:.2f}, should be 1)"]
     return [
-        f"the pre-test probability is not calibrated here (slope {value:.2f}, should be 1): weighting by it takes "
-        f"out too {'much' if value < 1 else 'little'} context"
+        f"the pre-test probability is not calibrated here (slope {value:.2f}, should be 1): weighting by it removes "
+        f"too {'much' if value < 1 else 'little'} context"
     ]
 
 

@@ -46,7 +46,7 @@ def over_runs(runs: Sequence[Audited]) -> Part:
     seeds = ", ".join(str(run.sample.data.seed) for run in runs)
     note = (
         f"{name}: {len(runs)} runs (seeds {seeds}). Rows and curves named {name} are means over runs with their "
-        "standard deviation: how far runs differ, no standard error, because runs share patients"
+        "standard deviation. The SD shows how far runs differ; it is not a standard error, because runs share patients"
     )
     return Part(rows, _curves([run.sample for run in runs]), [note])
 
@@ -77,7 +77,7 @@ def run_rows(name: str, rows: Sequence[Row | None], audit: str) -> list[Row]:
     if some["audit"] != audit:
         said.append(f"from the audit {some['audit']}")
     if any(OPTIMISTIC in (row["note"] or "") for row in given):
-        said.append("threshold of each run chosen on its rows: optimistic")
+        said.append("threshold of each run chosen on its rows, so optimistic")
     head = run_head(name, given, audit)
     mean = {
         "value": float(values.mean()) if defined else np.nan,
@@ -89,7 +89,7 @@ def run_rows(name: str, rows: Sequence[Row | None], audit: str) -> list[Row]:
         "value": float(values.std(ddof=1)) if defined > 1 else np.nan,
         "method": f"standard deviation over {counted}",
         "higher_is_better": None,
-        "note": "; ".join([*said, "how far runs differ, no standard error"])
+        "note": "; ".join([*said, "spread of runs, not a standard error"])
         if defined > 1
         else f"{metric}.sd is undefined: {metric} is defined in {defined} of {len(rows)} runs",
     }

@@ -256,7 +256,7 @@ def samples(
     several_datasets = len({key["dataset"] for key in combinations}) > 1
     several_models = len({key["model"] for key in combinations}) > 1
     if several_datasets:
-        notes.append("several datasets: each is audited on its own, none is pooled with another")
+        notes.append("several datasets: each is audited separately; they are not pooled")
     for key in combinations:
         data = arrays(_of(predictions, key))
         if data.weight is not None:
@@ -265,7 +265,7 @@ def samples(
                 data = replace(data, weight=None)  # a constant weight is none
             elif (nothing := (data.weight == 0) & ~np.isnan(data.y)).any():
                 data = replace(data, y=np.where(nothing, np.nan, data.y))  # no data, so not to be counted as such
-                notes.append(f"{key['model']}: {int(nothing.sum()):,} labels of weight 0 are left out")
+                notes.append(f"{key['model']}: {int(nothing.sum()):,} labels of weight 0 are excluded")
         several = len(seeds[key["dataset"], key["model"]]) > 1
         held = _of(tuning, key) if tuning is not None else None
         yield Sample(
@@ -307,15 +307,15 @@ def _evaluated(predictions: pa.Table, notes: list[str]) -> tuple[pa.Table, pa.Ta
     if len(splits) < 2:
         return predictions, None
     if "test" not in splits:
-        notes.append(f"the splits {', '.join(splits)} are evaluated together: no split is called test")
+        notes.append(f"the splits {', '.join(splits)} are evaluated together, because no split is named test")
         return predictions, None
     kept = predictions.filter(pc.or_(pc.equal(split, "test"), whole))
     tuning = [each for each in splits if each.lower() in TUNING]
     others = ", ".join(each for each in splits if each != "test")
-    used = f"; thresholds come from {tuning[0]} where an audit says so" if tuning else ""
+    used = f"; thresholds come from {tuning[0]} where an audit states it" if tuning else ""
     notes.append(
         f"only the split test is evaluated; {predictions.num_rows - kept.num_rows:,} rows of {others} are not{used}"
     )
     unsplit = pc.unique(predictions.filter(whole)["model"]).to_pylist()
-    notes.extend(f"{model}: its rows have no split: all of them are evaluated" for model in unsplit)
+    notes.extend(f"{model}: its rows have no split, so all of them are evaluated" for model in unsplit)
     return kept, predictions.filter(pc.equal(split, tuning[0])) if tuning else None

@@ -50,7 +50,7 @@ def shortcut(sample: Sample) -> Part:
     rows, curves = list[Row](), list[Row]()
     if sexes is not None:
         chosen = _chosen(sample, marks, sexes, said)
-        names = ", ".join(chosen) or "nothing to look at"
+        names = ", ".join(chosen) or "no attribute"
         sample.progress(f"{sample.model}: shortcut ({names}), {sample.draws.n_resamples:,} resamples")
         tick = sample.ticking(f"{sample.model}: shortcut, resamples", len(chosen))
         make = RowMaker("shortcut", sample)
@@ -77,9 +77,9 @@ def _marks(sample: Sample, said: list[str]) -> dict[str, Integers]:
         if name not in known:
             if not sample.several_datasets:  # another dataset may have it
                 raise ConfigError(
-                    "shortcuts: no image has such an attribute",
+                    "shortcuts: no image has this attribute",
                     got=name,
-                    allowed=", ".join(known) or "none, because no attribute is of an image with a prediction",
+                    allowed=", ".join(known) or "none, because no image with a prediction has an attribute",
                     next_step=did_you_mean(name, known),
                 )
             said.append(f"shortcut: no image of this dataset has the attribute {name}")
@@ -88,10 +88,12 @@ def _marks(sample: Sample, said: list[str]) -> dict[str, Integers]:
         if values <= {"0", "1"}:
             found[name] = np.select([known[name] == "1", known[name] == "0"], [1, 0], -1).astype(np.int64)
         elif asked:
-            said.append(f"shortcut: {name} is left out: it has values other than 1 and 0 (make an attribute of each)")
+            said.append(
+                f"shortcut: {name} is excluded: it has values other than 1 and 0 (make one attribute of each value)"
+            )
     if not found and not asked:
-        why = "no attribute has the values 1 and 0 only" if known else "none of the images has an attribute"
-        said.append(f"shortcut: left out, {why}")
+        why = "no attribute has only the values 1 and 0" if known else "no image has an attribute"
+        said.append(f"shortcut: not run, {why}")
     return found
 
 
@@ -100,16 +102,16 @@ def _sexes(data: PredictionArrays, said: list[str]) -> _Sexes | None:
     text = data.groups["sex"].astype(str) if "sex" in data.groups else np.zeros(0, dtype=str)
     values = sorted(set(text.tolist()) - {""})
     if not values:
-        said.append("shortcut: left out, the table has no sex (name the column with --sex COLUMN)")
+        said.append("shortcut: not run, the table has no sex (name the column with --sex COLUMN)")
         return None
     if len(values) < 2:
-        said.append(f"shortcut: left out, there is only one sex, {values[0]}: nothing to compare")
+        said.append(f"shortcut: not run, there is only one sex, {values[0]}")
         return None
     patients = [len(np.unique(data.patients[text == value])) for value in values]
     one, two = sorted(np.argsort(-np.array(patients), kind="stable")[:2].tolist())
     code = np.select([text == values[one], text == values[two]], [0, 1], -1).astype(np.int64)
     if outside := int((code < 0).sum()):
-        said.append(f"shortcut: {outside:,} images are neither of sex {values[one]} nor {values[two]}: left out")
+        said.append(f"shortcut: {outside:,} images are neither of sex {values[one]} nor {values[two]} and are excluded")
     return _Sexes((f"sex={values[one]}", f"sex={values[two]}"), code)
 
 
@@ -126,12 +128,12 @@ def _chosen(sample: Sample, marks: Mapping[str, Integers], sexes: _Sexes, said: 
             chosen[name] = kept
             known = int((mark >= 0).sum())
             if known < len(mark):
-                said.append(f"shortcut: {name} is known of {known:,} of {len(mark):,} images: those are its test set")
+                said.append(f"shortcut: {name} is known for {known:,} of {len(mark):,} images; the audit uses those")
         if lost := [m.finding.name for m in several if m not in kept]:
             left.append(f"{name} for {', '.join(lost) if kept else 'all findings'}")
     if left:
-        why = "nobody with label and attribute" if asked else f"fewer than {FEW} patients of a sex, label and value"
-        said.append(f"shortcut: left out ({why}): {'; '.join(left)}")
+        why = "no patient with label and attribute" if asked else f"fewer than {FEW} patients of a sex, label and value"
+        said.append(f"shortcut: excluded ({why}): {'; '.join(left)}")
     return chosen
 
 

@@ -61,7 +61,7 @@ class Marked:
         if least >= FEW:
             return None
         s, label, value = (int(each) for each in at)
-        who = f"{least} patient{'s' * (least != 1)}" if least else "nobody"
+        who = f"{least} patient{'s' * (least != 1)}" if least else "no patient"
         return f"{who} of {self.sexes[s]} & label={label} & {self.name}={value}"
 
 
@@ -135,7 +135,7 @@ def _cell_rows(make: RowMaker, marked: Marked, point: Tally, drawn: Tally) -> li
     rows = []
     for s, label, value, name, part in marked.cells():
         own = int(marked.patients[s, label, value])
-        note = None if own >= FEW else f"only {own} patient{'s' * (own != 1)}" if own else "nobody is in this cell"
+        note = None if own >= FEW else f"only {own} patient{'s' * (own != 1)}" if own else "no patient in this cell"
         mass, masses = point.mass[:, s, label, value], drawn.mass[:, s, label, value]
         options: dict[str, Any] = {"known": _side("score", label), "slice": name, "note": note}
         for metric, sums in (("confidence", (point.said, drawn.said)), ("brier", (point.squared, drawn.squared))):
@@ -174,7 +174,7 @@ def _auroc_rows(make: RowMaker, marked: Marked, point: Tally, drawn: Tally) -> l
         settled(gap.replicates - left.replicates),
         UnitCount._make(map(min, gap.units, left.units)),
     )
-    weighting = f"gap as it is less gap with {marked.name} equalised within each label{column}"
+    weighting = f"gap as observed minus gap with {marked.name} equalised within each label{column}"
     version = equalised._replace(metric="auroc_gap_explained", weighting=weighting)
     return [*rows, *more, _gap_row(make, marked, version, explained)]
 

@@ -45,8 +45,8 @@ def shortcut_runs(runs: Sequence[Audited]) -> Part:
             if key[0] in TESTED and key[-1] is not None:
                 rows.append(_test_row(sample.name, key, tables))
         notes.append(
-            f"{sample.name}: Mann-Whitney over {len(runs)} runs is SLICES' test: the runs' test sets overlap, which it "
-            "does not know; its type I error is .35, not .05, and more where they overlap more. Read the paired "
+            f"{sample.name}: Mann-Whitney over {len(runs)} runs is the test of SLICES: test sets of runs overlap, "
+            "which it ignores; its type I error is 0.35, not 0.05, and higher with more overlap. Prefer the paired "
             "bootstrap of the single runs instead"
         )
     return Part(rows, [], notes)
@@ -69,13 +69,13 @@ def _test_row(name: str, gap: _Key, tables: Sequence[Mapping[_Key, Row]]) -> Row
     first, second = ([table.get((metric, finding, where, None)) for table in tables] for where in (one, two))
     ours, theirs = _values(first), _values(second)
     row = run_head(name, plain(table[gap] for table in tables if gap in table), AUDIT)
-    row |= {"metric": TESTED[metric], "method": "Mann-Whitney U over runs (SLICES), type I error .35"}
+    row |= {"metric": TESTED[metric], "method": "Mann-Whitney U over runs (SLICES), type I error 0.35"}
     if min(len(ours), len(theirs)) < 2:
         note = f"{TESTED[metric]} is undefined: {metric} is defined in {len(ours)} and {len(theirs)} runs"
         return row | {"value": np.nan, "note": note}
     found = mannwhitneyu(ours, theirs)
     note = (
         f"p = {found.pvalue:.2g} over {len(ours)} and {len(theirs)} runs, not corrected; the splits overlap, so p is "
-        "too small: type I error .35"
+        "too small: type I error 0.35"
     )
     return row | {"value": float(found.statistic) / (len(ours) * len(theirs)), "note": note}

@@ -35,20 +35,20 @@ COMPARED = {"pretest": ("pretest=bottom", "pretest=top"), "mention": ("mention=n
 SHARE_OFF = 0.05
 _MISSING = {
     "pretest": (
-        "no pre-test probability: what the model does for patients of low and of high risk is not shown. Name a "
-        "column with --pretest COLUMN, have one fitted with --pretest from:age,sex,view,prior_labels, or give the "
+        "no pre-test probability, so patients of low and high risk are not shown separately. Name a "
+        "column with --pretest COLUMN, fit one with --pretest from:age,sex,view,prior_labels, or give the "
         "notes with --notes NOTES"
     ),
     "mention": (
-        "no column says whether an earlier note mentions the finding: patients with and without a mention are not "
+        "no column states whether a prior note mentions the finding, so patients with and without a mention are not "
         "compared. Give the notes with --notes NOTES, or name a column with --mention COLUMN"
     ),
 }
 _WITHOUT = {
     "pretest": "no pre-test probability",
-    "mention": "no row says whether an earlier note mentions it",
+    "mention": "no row states whether a prior note mentions it",
 }
-_LEFT_OUT = {"pretest": "rows without a pre-test probability", "mention": "images without an earlier note"}
+_LEFT_OUT = {"pretest": "rows without a pre-test probability", "mention": "images without a prior note"}
 
 
 class Stratum(NamedTuple):
@@ -104,7 +104,7 @@ def _said(by: str, name: str, share: float, wanted: float | None, n: int) -> str
         why = (
             "too many equal pre-test probabilities, which stay together"
             if by == "pretest"
-            else "everybody is in the other group"
+            else "every image is in the other stratum"
         )
         return f"no rows in {by}={name}: {why}"
     if wanted is not None and abs(share - wanted) > SHARE_OFF:
@@ -122,7 +122,7 @@ def strata_notes(sample: Sample, by: str, found: Sequence[Strata]) -> list[str]:
     if without := [name for name in sample.data.findings if name not in names]:
         notes.append(f"{head}: {', '.join(without)}: {_WITHOUT[by]}; not shown by {by}")
     if lost := [f"{each.whole.name} {each.left_out:,}" for each in found if each.left_out]:
-        notes.append(f"{head}: {_LEFT_OUT[by]} are in no group by {by}: {', '.join(lost)}")
+        notes.append(f"{head}: {_LEFT_OUT[by]} are in no stratum by {by}: {', '.join(lost)}")
     for name in found[0].parts:
         if empty := [each for each in found if each.parts[name].finding.counts.n == 0]:
             whose = ", ".join(each.whole.name for each in empty)
@@ -146,7 +146,7 @@ def common_threshold(sample: Sample, finding: Finding, fpr: float) -> Common:
         if not np.isnan(value):
             return Common(value, True, f"one threshold for all, {value:.6g}, from {len(tuning.y):,} validation rows")
     value = threshold_at_fpr(finding.y, finding.p, fpr, finding.weight, "conservative")
-    return Common(value, False, f"one threshold for all, {value:.6g}, set on all rows and anew in every resample")
+    return Common(value, False, f"one threshold for all, {value:.6g}, set on all rows and reset in every resample")
 
 
 class Cell(NamedTuple):

@@ -27,8 +27,8 @@ ERROR, DIFFERENCE, CHANCE = "expected_calibration_error", "observed_minus_predic
 AT_THRESHOLD = ("precision", "npv")
 _PROBABILITY = (ERROR, DIFFERENCE)
 _NOTES = {
-    "average_precision": "of a ranking by chance it is the prevalence: not to be compared between groups without it",
-    ERROR: f"above 0 even when calibrated, the more so in few rows: compare with {CHANCE}; {NO_INTERVAL}",
+    "average_precision": "chance level is the prevalence: do not compare between groups without it",
+    ERROR: f"above 0 even for a calibrated model, more so in few rows; compare with {CHANCE}; {NO_INTERVAL}",
 }
 _BOUNDS = {"j": (-2.0, 2.0)}
 # Resamples that must lie beyond each end of a percentile interval; with fewer the spread is used.
@@ -137,7 +137,8 @@ def _prevalence_row(
     note = _NOTES.get(name) if np.isfinite(value) else None
     if np.isnan(value) and name in AT_THRESHOLD and undefined("prevalence", part.y, part.weight) is None:
         note = (
-            f"{name} is undefined: nobody of this group is called {'positive' if name == 'precision' else 'negative'}"
+            f"{name} is undefined: no image of this group is predicted "
+            f"{'positive' if name == 'precision' else 'negative'}"
         )
     at = name in AT_THRESHOLD
     return make.of(

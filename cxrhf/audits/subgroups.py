@@ -129,10 +129,10 @@ def subgroups(sample: Sample) -> Part:
         bins = bins_of(sample.data)
         if bins is None:
             said.append(
-                "groups are balanced for prevalence only: there are no ages (name the column with --age COLUMN)"
+                "groups are balanced for prevalence only, because there are no ages (name the column with --age COLUMN)"
             )
         elif unknown := int((bins < 0).sum()):
-            said.append(f"{unknown:,} images without an age are left out of what is balanced for age")
+            said.append(f"{unknown:,} images without an age are excluded from age balancing")
         sample.progress(f"{sample.model}: subgroups, {len(found)} groupings, {sample.draws.n_resamples:,} resamples")
         rounds = len(found) + sum(not groups.crossed for groups in found)
         work = _work(sample, rounds, said)
@@ -147,7 +147,7 @@ def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
     """All findings by score, with the thresholds that were given, or else those of the validation split, if any."""
     data, findings, given = sample.data, sample.findings(), sample.settings.thresholds()
     if unknown := sorted(set(given) - {"", *data.findings}):
-        said.append(f"a threshold is given for {', '.join(unknown)}: the table has no such finding")
+        said.append(f"a threshold is given for {', '.join(unknown)}, but the table has no such finding")
     thresholds, how = [], []
     for finding in findings:
         if finding.name in given or "" in given:
@@ -157,7 +157,7 @@ def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
         tuning = sample.tuning_like(finding)
         at = np.nan if tuning is None else threshold_at_fpr(tuning.y, tuning.p, FPR, tuning.weight)
         if tuning is not None and np.isnan(at):
-            why = "no negatives in the validation split: the threshold is set on the evaluated images"
+            why = "no negatives in the validation split, so the threshold is set on the evaluated images"
             said.append(f"{finding.name}: {why}")
         thresholds.append(at)
         how.append(f"threshold at FPR {FPR}, set in each resample" if np.isnan(at) else FROM_VALIDATION)
@@ -205,7 +205,7 @@ def _as_asked(work: _Work, row: Row) -> Row:
     ]
     if row["metric"] != "fpr" or not any(asked) or np.isnan(row["value"]):
         return row
-    note = f"as near to {FPR} as the scores allow: no interval"
+    note = f"as near to {FPR} as the scores allow; no interval"
     row = {name: value for name, value in row.items() if name != KEPT}
     return row | {
         "ci_low": None,
@@ -404,7 +404,7 @@ def _lacking(balancing: Balancing, group: int, classes: Sequence[str]) -> str | 
         if empty.any():
             ages = ", ".join(AGE_BINS[a] for a in np.flatnonzero(empty))
             said.append(f"ages {ages} {name} ({balancing.target[k][empty].sum():.1%} of the target)")
-    return f"nobody of {' nor '.join(said)}: its other ages weigh more" if said else None
+    return f"no patients of {' nor '.join(said)}: its other ages weigh more" if said else None
 
 
 def _doubts(groups: Groups, studied: Sequence[_Studied]) -> list[str]:
@@ -424,7 +424,7 @@ def _doubts(groups: Groups, studied: Sequence[_Studied]) -> list[str]:
     lacking = sum(any(note for note, ok in zip(s.balanced.notes, s.balanced.able, strict=True) if ok) for s in studied)
     if lacking:
         said.append(
-            f"{groups.name}: in {lacking} of {len(studied)} findings a group has nobody of some age: balanced for the "
-            "ages it has (the notes of the rows say which)"
+            f"{groups.name}: in {lacking} of {len(studied)} findings a group lacks some age and is balanced for the "
+            "ages it has (see the notes of its rows)"
         )
     return said

@@ -217,7 +217,7 @@ def folded(block: Figure | Multiples | Table | None) -> Fold | None:
 
 def finding_name(finding: str) -> str:
     """A finding as people write it."""
-    return "Mean of findings" if finding == MACRO else display_name(finding)
+    return "Mean over findings" if finding == MACRO else display_name(finding)
 
 
 def name_entry(finding: str) -> Entry:
@@ -229,7 +229,7 @@ def entry(cell: Cell, digits: int = 3) -> Entry:
     """A number with its interval below."""
     if not known(cell.value):
         return Entry("–", hint=cell.note)
-    span = f"{number(cell.low, digits)} to {number(cell.high, digits)}" if known(cell.low, cell.high) else ""
+    span = f"({number(cell.low, digits)} to {number(cell.high, digits)})" if known(cell.low, cell.high) else ""
     return Entry(number(cell.value, digits), span)
 
 

@@ -20,15 +20,17 @@ from markupsafe import Markup
 from cxrhf.report.assets import page_script, page_style, policy
 from cxrhf.report.blocks import finding_name
 from cxrhf.report.figures import key_mark
-from cxrhf.report.page import Page, Rows, make_page
+from cxrhf.report.page import Page, Rows, level_of, make_page
 from cxrhf.report.sections.checklist import checklists
 from cxrhf.report.sections.methods import methods
 from cxrhf.report.sections.pretest import pretest_facts
 from cxrhf.report.sections.privacy import privacy_words
 from cxrhf.report.sections.provenance import (
+    UNNAMED,
     Facts,
     absent,
     attrition_table,
+    input_names,
     inputs_table,
     mapping,
     provenance,
@@ -37,25 +39,26 @@ from cxrhf.report.sections.provenance import (
 from cxrhf.report.sections.reports import report_facts
 from cxrhf.report.sections.view import correction_of
 from cxrhf.report.sections.warnings import grouped
+from cxrhf.report.words import headline_of_all
 from cxrhf.run import is_finished
 
 UNFINISHED = (
-    "the last command that wrote to this run did not finish: tables, page and figures may not belong together; run the "
+    "the last command that wrote to this run did not finish, so tables, page and figures may disagree; run the "
     "command again"
 )
-ASKED = "How much of the performance is the image, and how much is what the chart already said?"
+ASKED = "Performance on chest X-rays, and how much of it goes with what was known before the image."
 # Title and question of a page without predictions: of context models, of networks whose vectors were read, of reports.
 _OF_NOTES = (
-    "What the chart already said",
-    "How likely is each finding by the notes from before the image, without a look at the image?",
+    "Pre-test probability from prior notes",
+    "How well notes written before the image predict each finding, without the image.",
 )
 _OF_VECTORS = (
-    "What networks know of their patients",
-    "What can be read of a patient from the vectors that a network makes of the image?",
+    "Patient characteristics in embeddings",
+    "Which characteristics of a patient can be read from a network's embedding of the image.",
 )
 _OF_REPORTS = (
-    "What generated reports say, and what they leave out",
-    "Do generated reports keep the words that patients of every group need, and which do they add?",
+    "Audit of generated reports",
+    "Similarity to the references, variety, and the words lost or added for each patient group.",
 )
 
 
@@ -94,13 +97,14 @@ def render(
             style=Markup(page_style()),
             script=Markup(script),
             policy=policy(script),
-            title=_title(page, alone),
+            title=_title(page, record, alone),
             question=_alone(page)[1] if alone else ASKED,
             summary=_facts(page, record, alone),
             unfinished="" if is_finished(record) else f"{UNFINISHED[0].upper()}{UNFINISHED[1:]}.",
             held=privacy_words(page.blocks(), bool(page.pretest), bool(page.reports), record.get("may_show") is True),
             contents=[*_contents(page), *((name, target, ()) for name, target in tail)],
             chapters=page.chapters,
+            overall=_overall(page, record),
             shared=page.shared,
             several_findings=len(findings) > 3,
             finding_names=[finding_name(each) for each in findings],
@@ -149,10 +153,17 @@ def _fitted(page: Page, record: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: each for name, each in found.items() if not (page.pretest and name == "context")}
 
 
-def _title(page: Page, alone: bool) -> str:
+def _overall(page: Page, record: Mapping[str, Any]) -> list[str]:
+    several_datasets = len({subject.book.dataset for subject in page.subjects}) > 1
+    return headline_of_all(page.subjects, level_of(record), several_datasets)
+
+
+def _title(page: Page, record: Mapping[str, Any], alone: bool) -> str:
     if alone:
         return _alone(page)[0]
     models = list(dict.fromkeys(subject.model for subject in page.subjects if subject.model))
+    if models == [UNNAMED]:
+        models = input_names(record)
     return f"Audit of {', '.join(models[:3])}{' and more' if len(models) > 3 else ''}" if models else "Audit"
 
 

@@ -20,9 +20,9 @@ CONTEXT = ("auroc", "auroc_context", "auroc_att", "matched_auroc")
 PLAIN = ("auroc", "average_precision", "brier")
 # What a newcomer cannot guess of the columns.
 MEANT = {
-    "auroc_context": "the chart alone, without the image",
-    "auroc_att": "the chart held equal, by weights",
-    "matched_auroc": "the same by pairs",
+    "auroc_context": "context alone, without the image",
+    "auroc_att": "context held equal by weights",
+    "matched_auroc": "context held equal in matched pairs",
 }
 LIKENESS = ("bertscore_f1", "rougeL", "bleu")
 LETTERS = 40  # of a name
@@ -56,7 +56,7 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
         name = printable(": ".join(short(part, LETTERS) for part in (*whose, finding)))
         values = [shown_value(by_metric.get(metric)) for metric in metrics]
         table.append([name, _count(any_row["n"]), _count(any_row["n_pos"]), *values])
-    head = f"Whole sample, with {100 * level:.4g}% intervals from resampled patients:"
+    head = f"Whole sample, with {100 * level:.4g}% intervals (patient-level bootstrap):"
     meant = "; ".join(f"{name}: {MEANT[name]}" for name in metrics if name in MEANT)
     more = [f"... and {hidden:,} more findings in results.parquet"] if hidden else []
     return [head, *aligned(table), *more, *([meant] if meant else []), *written]
@@ -87,7 +87,7 @@ def report_lines(models: Sequence[Writer]) -> list[str]:
                 of = f" of {total:,.0f}" if known(total) else ""
                 row += [f"{number(counts[0], 0)}{of}", *(number(value, 0) for value in counts[1:])]
             table.append(row)
-    words = f"; words that go with {printable(pairs[0].people)}" if pairs else ""
+    words = f"; words associated with {printable(pairs[0].people)}" if pairs else ""
     return [f"Generated reports{words}:", *aligned(table)]
 
 

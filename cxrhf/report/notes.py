@@ -30,7 +30,7 @@ def _words(warned: Warned) -> str:
     if not warned.each:
         return f"{warned.who}: {warned.words[:1].lower()}{warned.words[1:]}" if warned.who else warned.words
     more = len(warned.each) - 1
-    return warned.each[0] + (f" (and {more} more like this, see the page)" if more else "")
+    return warned.each[0] + (f" (and {more} more like this; see the page)" if more else "")
 
 
 def printable(words: str) -> str:

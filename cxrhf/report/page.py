@@ -36,7 +36,7 @@ from cxrhf.report.sections.runs import runs
 from cxrhf.report.sections.shortcut import shortcut
 from cxrhf.report.sections.slices import slices
 from cxrhf.report.sections.subgroups import subgroups
-from cxrhf.report.sections.view import Rows, View, correction_of
+from cxrhf.report.sections.view import Rows, View, correction_of, sources_of
 
 _PREDICTIONS = (runs, overview, context, controlled, imbalance, subgroups)
 _REPRESENTATIONS = (features, slices, shortcut)
@@ -104,7 +104,7 @@ def make_page(
     chapters, compared = list[Chapter](), list[Section]()
     for at, subject in enumerate(found):
         view = View(subject, lines, level, f"m{at}", tuple(found), points, gallery, may_show, because,
-                    correction_of(record))  # fmt: skip
+                    correction_of(record), sources_of(record))  # fmt: skip
         first = opening(view)
         made, seen = (
             [section for build in several_audits if (section := build(view))]

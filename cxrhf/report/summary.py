@@ -16,7 +16,7 @@ from cxrhf.report.sections.opening import controlled_table, opening
 from cxrhf.report.sections.overview import short_table
 from cxrhf.report.sections.pretest import pretest
 from cxrhf.report.sections.reports import reports
-from cxrhf.report.sections.view import View, correction_of
+from cxrhf.report.sections.view import View, correction_of, sources_of
 
 _CELL = "padding:3px 9px;text-align:right;border-top:1px solid #8884;white-space:nowrap"
 _MODELS = 4  # shown; the page has all
@@ -31,10 +31,10 @@ def summary_html(results: Rows, record: Mapping[str, Any]) -> str:
         return _from_notes(results, level_of(record)) or _of_reports(results, record) or "<p>No results.</p>"
     datasets = len({subject.book.dataset for subject in found}) > 1
     names = [subject.name(datasets) if len(found) > 1 else "" for subject in found]
-    how = level_of(record), correction_of(record)
+    how = level_of(record), correction_of(record), sources_of(record)
     parts = [_of(subject, *how, name) for subject, name in zip(found[:_MODELS], names, strict=False)]
     if len(found) > _MODELS:
-        parts.append(Markup("<p>{} more models: .html() and .save(folder) show them.</p>").format(len(found) - _MODELS))
+        parts.append(Markup("<p>{} more models are in .html() and .save(folder).</p>").format(len(found) - _MODELS))
     return str(Markup('<div style="max-width:980px">{}</div>').format(Markup("").join(parts)))
 
 
@@ -61,8 +61,8 @@ def _of_reports(results: Rows, record: Mapping[str, Any]) -> str:
     return str(Markup('<div style="max-width:980px">{}</div>').format(Markup("").join(parts))) if parts else ""
 
 
-def _of(subject: Subject, level: str, correction: str, name: str) -> Markup:
-    view = View(subject, {}, level, "s", correction=correction)
+def _of(subject: Subject, level: str, correction: str, sources: tuple[str, ...], name: str) -> Markup:
+    view = View(subject, {}, level, "s", correction=correction, sources=sources)
     section = opening(view)
     parts = [Markup('<p style="font-weight:600;margin:14px 0 2px">{}</p>').format(name)] if name else []
     parts += [Markup("<p>{}</p>").format(words) for words in section.lead]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from cxrhf.report.blocks import CHANCE
-from cxrhf.report.book import MACRO, Book, Cell
-from cxrhf.report.numbers import known, number
+from cxrhf.report.blocks import CHANCE, finding_name
+from cxrhf.report.book import MACRO, Book, Cell, Subject
+from cxrhf.report.numbers import known, listed, number
 from cxrhf.report.sections.view import corrected
 
 FEW_PATIENTS = 10
 UNCLEAR = "unclear"
-BACKWARDS = "That is below 0.5, as of scores the wrong way round: check whether higher scores mean disease."
+_UNNAMED = "finding"  # what readers call the finding of a file that does not name it
+_MODELS = 4  # that the first sentence of a page of several names
+BACKWARDS = "An AUROC below 0.5 suggests scores the wrong way round: check whether higher scores mean disease."
 
 
 class Sentence(NamedTuple):
@@ -23,35 +26,87 @@ class Sentence(NamedTuple):
     tone: str
 
 
-def headline(book: Book, level: str, correction: str) -> str:
-    """The whole page in two or three sentences."""
+def headline(book: Book, level: str, correction: str, sources: Sequence[str] = (), name: str = "") -> str:
+    """The whole page in two or three sentences; `sources`: what the pre-test probability was fitted to."""
     several = len(book.findings) > 1
     finding = MACRO if several else book.findings[0]
-    over = f"On average over {_mean_of(book, finding)}, the model" if several else "The model"
+    over = "" if finding == _UNNAMED else f"For {finding_name(finding)}, "
+    over = f"Averaged over {_mean_of(book, finding)}, " if several else over
+    who = name or ("this model" if over else "This model")
     overall = book.overall(finding)
     if not known(overall.value):
         return "No AUROC could be computed: no finding has both positives and negatives."
-    words = f"{over} reaches an AUROC of {overall.with_interval(level + ' CI ')}."
+    parts = [f"{over}{who} reaches an AUROC of {_brief(overall, level + ' CI ')}."]
     if is_backwards(overall):
-        words += f" {BACKWARDS}"
-    rest, drop = book.remains(finding), book.drop(finding)
+        parts.append(BACKWARDS)
+    rest = book.remains(finding)
+    if known(rest.value):
+        parts += _with_context(book, finding, correction, sources)
+    elif known((found := book.get("overview", finding, "sensitivity_at_specificity")).value):
+        parts.append(f"At 95% specificity its {'mean ' if several else ''}sensitivity is {_brief(found)}.")
     few = sum(0 < book.get("overview", each, "verdict").value < FEW_PATIENTS for each in book.findings)
     if few and several:
-        words += f" ({few} of the findings {'rest' if few > 1 else 'rests'} on too few patients.)"
-    if not known(rest.value):
-        return words
-    alone = book.held(finding, "auroc_context")
-    context = f" Context alone, without the image, reaches {alone.with_interval()}." if known(alone.value) else ""
-    change = f"a drop of {drop.with_interval()}"
-    if number(drop.value).startswith("−"):
-        change = f"a rise of {number(-drop.value)}"
-        change += f" ({number(-drop.high)} to {number(-drop.low)})" if known(drop.low, drop.high) else ""
-    how = "matched one to one for" if book.way == "matched_auroc" else "of"
-    tag, _, doubt = judgement(drop, False, correction)
-    return (
-        f"{words}{context} When positives are compared with negatives {how} the same patient context, "
-        f"{rest.with_interval()} remains: {change}." + (f" {doubt}" if tag == UNCLEAR else "")
+        parts.append(f"{few} of the findings {'have' if few > 1 else 'has'} too few patients to draw a conclusion.")
+    return " ".join(parts)
+
+
+def headline_of_all(subjects: Sequence[Subject], level: str, several_datasets: bool) -> list[str]:
+    """One sentence on several models, with what remains with context held equal."""
+    reached = list[tuple[str, Cell, Cell]]()
+    for subject in subjects:
+        book = subject.mean or subject.book
+        finding = MACRO if len(book.findings) > 1 else next(iter(book.findings), MACRO)
+        rest = book.remains(finding)
+        reached.append((subject.name(several_datasets), book.overall(finding), rest))
+    reached = [each for each in reached if known(each[1].value)][:_MODELS]
+    if len(reached) < 2:
+        return []
+    first = subjects[0].book
+    over = f"Averaged over {_mean_of(first, MACRO)}, the AUROC" if len(first.findings) > 1 else "The AUROC"
+    values = listed(
+        [f"{_brief(cell, '' if at else level + ' CI ')} for {name}" for at, (name, cell, _) in enumerate(reached)]
     )
+    rests = [f"{_brief(rest)} for {name}" for name, _, rest in reached if known(rest.value)]
+    equal = (
+        f" Among patients with the same context, {listed(rests)} {'remain' if len(rests) > 1 else 'remains'}."
+        if rests
+        else ""
+    )
+    more = len(subjects) - len(reached)
+    return [
+        f"{over} is {values}.{equal}"
+        + (f" {more} more {'models follow' if more > 1 else 'model follows'}." if more else "")
+    ]
+
+
+def _with_context(book: Book, finding: str, correction: str, sources: Sequence[str]) -> list[str]:
+    """What context alone reaches, what remains with context held equal, and the difference."""
+    rest, drop, alone = book.remains(finding), book.drop(finding), book.held(finding, "auroc_context")
+    among = "pairs of patients matched on" if book.way == "matched_auroc" else "patients with"
+    equal = f"among {among} the same context, {_brief(rest)} remains."
+    if known(alone.value):
+        who = listed(list(sources)) or "context"
+        verb = "reach" if len(sources) > 1 or who.endswith("notes") else "reaches"
+        equal = f"{who[:1].upper()}{who[1:]} alone, without the image, {verb} {_brief(alone)}; {equal}"
+    parts = [equal[:1].upper() + equal[1:]]
+    if not known(drop.value):
+        return parts
+    if number(drop.value, 2).startswith("−"):
+        higher = Cell(-drop.value, -drop.high, -drop.low)
+        return [*parts, f"That is {_brief(higher)} higher than overall."]
+    tag, _, doubt = judgement(drop, False, correction)
+    if known(drop.p_value) and drop.p_value >= CHANCE:
+        more = f" {doubt}" if tag == UNCLEAR else f" It is not significant {corrected(correction)}."
+        return [*parts, f"The drop is {_brief(drop)}.{more}"]
+    return [*parts, f"The difference, {_brief(drop)}, goes with what was known before the image."]
+
+
+def _brief(cell: Cell, level: str = "") -> str:
+    """`0.82 (95% CI 0.81 to 0.83)`: two decimals, as people repeat it."""
+    value, low, high = (number(each, 2) for each in (cell.value, cell.low, cell.high))
+    if low == high:  # an interval of no width at two decimals
+        value, low, high = (number(each) for each in (cell.value, cell.low, cell.high))
+    return f"{value} ({level}{low} to {high})" if cell.span else value
 
 
 def is_backwards(overall: Cell) -> bool:
@@ -72,20 +127,20 @@ def sentence(book: Book, finding: str, level: str, correction: str) -> Sentence:
     overall = book.overall(finding)
     if not known(overall.value):
         why = (overall.note or verdict.note or "no numbers").removeprefix("auroc is undefined: ")
-        return Sentence(finding, f"nothing can be said: {why}.", "undefined", "doubt")
+        return Sentence(finding, f"no conclusion: {why}.", "undefined", "doubt")
     words = f"AUROC {overall.with_interval(level + ' CI ')} overall"
     few = known(verdict.value) and verdict.value < FEW_PATIENTS
     rest = book.remains(finding)
     if not known(rest.value):
         found = book.get("overview", finding, "sensitivity_at_specificity")
-        more = f" At 95% specificity it finds {_share(found)} of the images with the finding." if found.span else ""
+        more = f" At 95% specificity it detects {_share(found)} of the positive images." if found.span else ""
         if is_backwards(overall):
             return Sentence(finding, f"{words}. {BACKWARDS}", "wrong way round?", "doubt")
         return Sentence(finding, f"{words}.{more}", "too few patients" if few else "", "doubt" if few else "plain")
     context = book.held(finding, "auroc_context")
     drop = book.drop(finding)
-    held = "when pairs are matched for context" if book.way == "matched_auroc" else "when context is held equal"
-    words += f"; {rest.with_interval()} {held}; drop {drop.with_interval()}."
+    held = "in pairs matched on context" if book.way == "matched_auroc" else "with context held equal"
+    words += f" and {rest.with_interval()} {held}, a drop of {drop.with_interval()}."
     if known(context.value):
         words += f" Context alone, without the image, reaches {context.with_interval()}."
     tag, tone, more = judgement(drop, few, correction)
@@ -93,7 +148,7 @@ def sentence(book: Book, finding: str, level: str, correction: str) -> Sentence:
         tag, tone, more = "wrong way round?", "doubt", BACKWARDS
     overlap = book.held(finding, "verdict").note
     if overlap.startswith("poor overlap"):
-        more += f" Read with care, {overlap}."
+        more += f" Interpret with caution: {overlap}."
     return Sentence(finding, f"{words} {more}".strip(), tag, tone)
 
 
@@ -109,14 +164,14 @@ def judgement(drop: Cell, few: bool, correction: str) -> tuple[str, str, str]:
     if not known(drop.value, drop.p_value):
         return "", "plain", ""
     if drop.p_value >= CHANCE and (drop.low > 0 or drop.high < 0):
-        why = f"The interval leaves out 0, but {corrected(correction, scope=True)} the drop is not beyond chance"
+        why = f"The interval excludes 0, but the drop is not significant {corrected(correction, scope=True)}"
         return UNCLEAR, "plain", f"{why} (p = {number(drop.p_value, 2)})."
     if drop.p_value >= CHANCE:
-        within = f"; any drop from {drop.span} fits these data" if drop.span else ""
-        return "no clear drop", "plain", f"No drop beyond chance was found{within}."
+        within = f"; the data are compatible with any drop from {drop.span}" if drop.span else ""
+        return "no clear drop", "plain", f"The drop is not significant{within}."
     if drop.value > 0:
-        return "context carries part of it", "strong", ""
-    return "better with context equal", "plain", "It ranks better, not worse, when context is held equal."
+        return "part goes with context", "strong", ""
+    return "higher with context equal", "plain", "The AUROC is higher, not lower, with context held equal."
 
 
 def beside(drop: Cell) -> str:

@@ -45,9 +45,9 @@ def gallery(
     licences = _licences(build)
     shown = [row for row in there if licences is None or licences.get(row["image_id"], "").upper().startswith("CC")]
     if len(shown) < len(there):
-        notes.append(f"{len(there) - len(shown)} thumbnails are left out: no licence says that they may be shown")
+        notes.append(f"{len(there) - len(shown)} thumbnails are excluded: no licence states that they may be shown")
     if len(shown) > MOST:
-        notes.append(f"{len(shown) - MOST} thumbnails are left out: the page holds {MOST}")
+        notes.append(f"{len(shown) - MOST} thumbnails are excluded: the page shows at most {MOST}")
     made: dict[str, bytes] = {}
     out: list[dict[str, Any]] = []
     for k, row in enumerate(shown[:MOST]):

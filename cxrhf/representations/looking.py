@@ -79,8 +79,8 @@ def write_beside(
     sheets = write_sheets(run.path, output.results, output.slices, config.seed)
     if sheets:
         notes.append(
-            f"{len(sheets)} labelling sheets are in {FOLDER}/: name their empty column after what you look for, write "
-            "1 or 0, then cxrhf audit RUN --annotations SHEET"
+            f"{len(sheets)} labelling sheets are in {FOLDER}/. Name the empty column after the attribute, write 1 or "
+            "0, and run: cxrhf audit RUN --annotations SHEET"
         )
     if looked.terms.may_show and looked.build is not None and (looked.build / "images").is_dir():
         made = gallery(output.results, output.slices, looked.build, progress, notes)

@@ -69,11 +69,11 @@ def _embeddings(named: str | None, folders: Sequence[Path], notes: list[str]) ->
     table = read_table(path / "embeddings.parquet" if path.is_dir() else path, None)
     if "model" not in table.column_names:
         table = table.append_column("model", pa.repeat(pa.scalar("vectors"), len(table)))
-        notes.append(f"{path.name}: no column model: the vectors are called 'vectors'")
+        notes.append(f"{path.name}: no column model, so the embeddings are named 'vectors'")
     known = [name for name in table.column_names if name in EMBEDDING.names]
     left = [name for name in table.column_names if name not in known]
     if left:
-        notes.append(f"{path.name}: columns not used: {', '.join(left[:8])}")
+        notes.append(f"{path.name}: unused columns: {', '.join(left[:8])}")
         table = table.select(known)
     return check(table, EMBEDDING, source=path.name)
 
@@ -99,8 +99,8 @@ def _attributes(config: AuditConfig, folders: Sequence[Path], images: pa.Array, 
     kept = _of_images(table, images)
     if not kept.num_rows:
         raise TableError(
-            f"{path.name}: no attribute of any image of the predictions",
-            got=f"{len(table):,} rows", next_step="image ids must be those of the predictions",
+            f"{path.name}: none of its images is in the predictions",
+            next_step="use the image ids of the predictions",
         )  # fmt: skip
     return kept
 
@@ -148,5 +148,5 @@ def split_rows(folder: Path, *, named: bool) -> list[dict[str, Any]]:
     table = read_table(path, RESULT)
     found: list[dict[str, Any]] = table.filter(pc.equal(table["audit"], "split")).to_pylist()
     if named and not found:
-        raise TableError(f"{folder} has no results of cxrhf probe", next_step="name a run of cxrhf probe")
+        raise TableError(f"{folder} has no results of cxrhf probe", next_step="pass a run of cxrhf probe")
     return found

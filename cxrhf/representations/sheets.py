@@ -104,8 +104,8 @@ def read_sheet(path: Path, image_ids: Iterable[str]) -> pa.Table:
     names = {snake_case(name): at for at, name in reversed(list(enumerate(raw.columns)))}
     if "image_id" not in names:
         raise TableError(
-            f"{raw.name}: no column 'image_id'", got=f"columns {', '.join(raw.columns)}",
-            next_step="keep the column of the sheet that was written",
+            f'{raw.name}: no column "image_id"', got=f"columns {', '.join(raw.columns)}",
+            next_step="keep this column of the labelling sheet",
         )  # fmt: skip
     asked = {name: at for name, at in names.items() if name not in _KEPT and name}
     places = [names["image_id"], *asked.values()]
@@ -120,8 +120,8 @@ def read_sheet(path: Path, image_ids: Iterable[str]) -> pa.Table:
             continue
         if name == EMPTY:
             raise TableError(
-                f"{raw.name}: the column {EMPTY!r} is filled but not named",
-                next_step="rename it after what you looked for, for example ecg_wires",
+                f'{raw.name}: column "{EMPTY}" is filled but not named',
+                next_step="name it after the attribute, for example ecg_wires",
             )
         _check_once(ids, flags, cells.Where(raw.name, raw.columns[at], raw.place))
         value = pc.if_else(flags, "1", "0")
@@ -129,9 +129,9 @@ def read_sheet(path: Path, image_ids: Iterable[str]) -> pa.Table:
         tables.append(rows.filter(pc.is_valid(value)))
     if not tables:
         raise TableError(
-            f"{raw.name}: no annotation in it",
-            got=f"columns {', '.join(raw.columns)}, all blank" if asked else "no column beside those of the sheet",
-            next_step="write 1 or 0 into a column named after what you looked for, for example ecg_wires",
+            f"{raw.name}: no annotations",
+            got=f"columns {', '.join(raw.columns)}, all blank" if asked else "only the columns of the sheet",
+            next_step="write 1 or 0 into a column named after the attribute, for example ecg_wires",
         )
     # The same image may stand in a sheet twice, as long as both say the same.
     whole = pa.concat_tables(tables).group_by(["image_id", "name", "value"], use_threads=False).aggregate([])
@@ -141,7 +141,7 @@ def read_sheet(path: Path, image_ids: Iterable[str]) -> pa.Table:
 def _check_images(ids: pa.Array, known: set[str], where: cells.Where) -> None:
     for row, image in enumerate(ids.to_pylist()):
         if image not in known:  # the id itself stays out of messages: logs travel further than data
-            allowed = "image ids as the sheet had them"
+            allowed = "an image id of the sheet"
             raise where.error(row, "this image is not in the predictions", None, allowed, "correct or remove the row")
 
 
@@ -149,7 +149,9 @@ def _check_once(ids: pa.Array, flags: pa.Array, where: cells.Where) -> None:
     seen: dict[str, bool] = {}
     for row, (image, flag) in enumerate(zip(ids.to_pylist(), flags.to_pylist(), strict=True)):
         if flag is not None and seen.setdefault(image, flag) != flag:
-            raise where.error(row, "an earlier row says otherwise of the same image", int(flag), "one answer an image")
+            raise where.error(
+                row, "an earlier row has another value for this image", int(flag), "one value for each image"
+            )
 
 
 def merged(earlier: pa.Table | None, sheets: Sequence[pa.Table]) -> tuple[pa.Table, int]:

@@ -27,18 +27,18 @@ def terms(datasets: Iterable[str | None], build: Mapping[str, Any] | None, asked
         closed.append(str(build.get("dataset")))
     # The twin is made up and says so, in whatever layout it was written.
     if build is not None and build.get("dataset") == "synthetic":
-        return Terms(True, "made-up data")
+        return Terms(True, "synthetic data")
     if closed:
         if asked:
             raise ConfigError(
-                "may_show: these data are credentialed: nothing of single patients may stand in a page",
-                got=", ".join(closed), next_step="leave --may-show out: maps are drawn as counts",
+                "may_show: credentialed data cannot be shown for single patients",
+                got=", ".join(closed), next_step="omit --may-show; maps then show counts",
             )  # fmt: skip
         return Terms(False, f"{', '.join(closed)}: credentialed data")
     if build is not None and build.get("credentialed") is False:
         return Terms(True, f"{build.get('dataset')}: an open dataset")
     if names and names <= set(OPEN):
-        return Terms(True, f"{', '.join(sorted(names))}: open or made-up data")
+        return Terms(True, f"{', '.join(sorted(names))}: open or synthetic data")
     if asked:
-        return Terms(True, "the user said that they may be shown (--may-show)")
-    return Terms(False, "nobody said that single patients of these data may be shown (--may-show)")
+        return Terms(True, "the user passed --may-show")
+    return Terms(False, "--may-show was not passed")

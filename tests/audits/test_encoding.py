@@ -24,6 +24,7 @@ from cxrhf.errors import TableError
 from cxrhf.schema import IMAGE, RESULT, check, table_of
 from tests.audits.embedded import vectors
 from tests.audits.tables import block, settings
+from tests.refusals import refused
 
 
 class Found:
@@ -95,7 +96,7 @@ def test_a_moved_axis_is_read_with_its_auroc(parted) -> None:
             found("split_j", name)["value"], abs=1e-12
         )
     assert found("split_auroc", "age_band")["ci_low"] < 0.5 < found("split_auroc", "age_band")["ci_high"]
-    said = "the split train, measured on the split test" if parted == "splits" else "one half, measured on the other"
+    said = "the split train, evaluated on the split test" if parted == "splits" else "one half, evaluated on the other"
     assert said in row["method"]
     assert not [row for row in found.rows if row["finding"] in ("sex", "sex=M") and row["metric"] != "verdict"]
     mean = np.mean([found("split_auroc", f"race={name}")["value"] for name in ("Asian", "Black", "White")])
@@ -298,7 +299,7 @@ def test_own_outputs_and_multitask_less_single_task() -> None:
     assert found("tasks", None)["note"] == "multitask: findings, race, sex"
     assert found("tasks", None)["value"] == 3
     assert found("tasks", None, "sexer")["note"] == "single task: sex"
-    assert "stands under compare" in found.notes
+    assert "see compare" in found.notes
     assert not found.having(metric="verdict")
 
 
@@ -340,13 +341,13 @@ def test_probes_are_taken_over_unless_measured_here() -> None:
     row = found("split_auroc", "sex=F", "random")
     assert (row["audit"], row["value"], row["method"]) == ("encoding", 0.7, "one linear layer, Adam")
     assert found("split_auroc", "sex=F")["value"] > 0.5
-    assert "net: probed by cxrhf probe and measured here from vectors" in found.notes
-    assert found("tasks", None, "random")["note"] == "frozen: vectors only"
+    assert "encoding: net: SPLIT from cxrhf probe and from embeddings" in found.notes
+    assert found("tasks", None, "random")["note"] == "frozen: embeddings only"
     note = found("verdict", "sex", None)["note"]
-    assert "random (AUROC 0.70, 0.65 to 0.75) reaches less: training made it easier to read" in note
+    assert "random (AUROC 0.70, 0.65 to 0.75) reaches less" in note
     alone = found_in(table, probes=[probe])
     note = alone("verdict", "sex", None)["note"]
-    assert "it is in the pictures, which says nothing of use" in note
+    assert "never trained on X-rays" in note
     assert "scenario" not in note
 
 
@@ -362,17 +363,17 @@ def value(model: str, auroc: float, low: float, high: float, finding: str = "sex
 @pytest.mark.parametrize(
     ("rows", "said", "unsaid"),
     [
-        ([value("net", 0.9, 0.88, 0.92)], ["scenario B", "C (", "there is none here"], ["scenario A"]),
+        ([value("net", 0.9, 0.88, 0.92)], ["scenario B", "C (", "none is available here"], ["scenario A"]),
         (
             [value("net", 0.9, 0.88, 0.92), value("imagenet", 0.9, 0.87, 0.93)],
-            ["imagenet (AUROC 0.90, 0.87 to 0.93) reaches about as much", "says nothing of use", "hint"],
+            ["imagenet (AUROC 0.90, 0.87 to 0.93) reaches about as much", "hint"],
             ["reaches less"],
         ),
         ([value("net", 0.51, 0.48, 0.54)], ["scenario A"], ["scenario B", "hint"]),
         ([value("net", 0.55, 0.4, 0.7)], ["too few patients"], ["scenario"]),
         (
             [value("net", 0.5, 0.48, 0.52), value("other", 0.7, 0.6, 0.8)],
-            ["From net (AUROC 0.50, 0.48 to 0.52) no linear layer", "can be read from other"],
+            ["from net (AUROC 0.50, 0.48 to 0.52). This is scenario A", "can be read from other"],
             [],
         ),
         ([value(f"net{k}", 0.7 + k / 100, 0.6, 0.8) for k in range(6)], ["6 networks (AUROC 0.70 to 0.75)"], ["net3"]),
@@ -402,7 +403,7 @@ def test_what_is_missing_is_said() -> None:
     found = found_in(table, 60, embeddings=vectors(table, noise))
     for target in ("sex", "race", "age_band"):
         assert f"no SPLIT for {target}: fewer than two classes have 10 patients" in found.notes
-    assert "no SPLIT for view: it is not known of any image with a vector" in found.notes
+    assert "no SPLIT for view: no image" in found.notes
     assert [row["metric"] for row in found.rows] == ["tasks"]
     assert "secret" not in found.notes
 
@@ -423,11 +424,11 @@ def test_images_of_the_build_tell_who_teaches() -> None:
     row = found("split_auroc", "sex=F")
     assert row["n"] == (split == "test").sum()
     assert row["dataset"] is None
-    assert "the split train, measured on the split test" in row["method"]
-    assert "1 training images of patients in the split test teach no layer" in found.notes
+    assert "the split train, evaluated on the split test" in row["method"]
+    assert "1 training images" in found.notes
     alone = found_in(asked, embeddings=vectors(table, seen(who, noise)))
-    assert "images with vectors are in no table: left out" in alone.notes
-    assert "one half, measured on the other" in alone("split_auroc", "sex=F")["method"]
+    assert "images with embeddings are in no table" in alone.notes
+    assert "one half, evaluated on the other" in alone("split_auroc", "sex=F")["method"]
 
 
 def test_many_training_images_are_cut(monkeypatch) -> None:
@@ -437,7 +438,7 @@ def test_many_training_images_are_cut(monkeypatch) -> None:
     table = table.set_column(table.schema.get_field_index("split"), table.schema.field("split"), split)
     monkeypatch.setattr(encoding_sides, "MOST_IMAGES", 300)
     row = found_in(table, embeddings=vectors(table, seen(who, noise)))("split_auroc", "sex=F")
-    assert "learned on 300 images of" in row["method"]
+    assert "fitted on 300 images of" in row["method"]
     assert row["ci_low"] > 0.75
 
 
@@ -462,12 +463,12 @@ def test_datasets_are_looked_at_one_by_one() -> None:
 def test_tables_that_contradict_each_other_are_errors() -> None:
     table, _, noise = crowd(300, 11)
     made = vectors(table, noise)
-    with pytest.raises(TableError, match="an image of net has two vectors"):
+    with refused(TableError, "embeddings", "net", fix="one row"):
         found_in(table, embeddings=pa.concat_tables([made, made.slice(0, 1)]))
     wrong = table.set_column(
         table.schema.get_field_index("patient_id"), table.schema.field("patient_id"), pa.array(["somebody"] * 300)
     )
-    with pytest.raises(TableError, match="one patient in one row and another"):
+    with refused(TableError, "encoding", "two patients", fix="image ids"):
         found_in(table, embeddings=made, characteristics=wrong)
     none = vectors(table, noise, finding="edema")
     assert "none is of the penultimate layer" in found_in(table, embeddings=none).notes

@@ -75,7 +75,7 @@ def test_values_are_those_of_the_metrics(found, planted) -> None:
     benefit = found("net_benefit")
     assert benefit["value"] == pytest.approx(metrics.net_benefit(y, p, RISK))
     assert "risk threshold 0.1" in benefit["method"]
-    assert "p as the model gives it" in benefit["note"]
+    assert "p as output by the model" in benefit["note"]
 
 
 @pytest.mark.real
@@ -121,11 +121,11 @@ def test_without_a_tuning_split_every_row_says_so(found, planted) -> None:
     for name in ("max_f1_threshold", "tpr", "specificity", "precision", "npv", "f1", "mcc"):
         assert "optimistic" in found(name)["note"]
     assert "optimistic" in found("precision", slice="prevalence=0.1")["note"]
-    assert found.notes.count("`split` column with validate and test rows") == 1
+    assert found.notes.count("split column with validate and test rows") == 1
     split = np.where(np.arange(1500) < 600, "validate", "test")
     no_positives = np.where((np.arange(1500) < 600), 0, planted.y)
     lacking = Found(block("x", no_positives, planted.patient, prob=planted.prob, split=split))
-    assert "x: the validation split has no positives of it" in lacking.notes
+    assert "x: the validation split has no positives" in lacking.notes
     assert "optimistic" in lacking("f1")["note"]
 
 

@@ -155,7 +155,7 @@ def test_rows_without_pretest_are_left_out() -> None:
     assert row["value"] == pytest.approx(
         metrics.matched_auroc(planted.y[keep], planted.prob[keep], planted.pretest[keep]), abs=1e-12
     )
-    assert "x: 300 labelled rows without pretest are left out" in found.notes
+    assert "x: 300 labelled rows without pretest are excluded" in found.notes
 
 
 def test_means_are_over_findings_with_both_classes() -> None:
@@ -183,15 +183,15 @@ def test_doubts_are_said() -> None:
     first = np.unique(planted.patient, return_index=True)[1][planted.patient]
     shared = block("x", planted.y, planted.patient, prob=planted.prob, pretest=planted.pretest[first])
     found = Found(audited(shared, n_resamples=20, only=(AUDIT,)))
-    assert "same patient on both sides" in found.notes
+    assert "same patient" in found.notes
     assert "same patient on both sides" in found("verdict", "x", AUDIT)["note"]
 
     found = found_in(context(1500, m=2.5, g=1.0, seed=12), 20)
-    assert "some context is left in matched_auroc: x" in found.notes
-    assert "for lack of negatives with the same history" in found("verdict", "x", AUDIT)["note"]
+    assert "some context remains in matched_auroc: x" in found.notes
+    assert "too few negatives" in found("verdict", "x", AUDIT)["note"]
 
     few = found_in(context(300, seed=3), 20)
-    assert f"few matched pairs, 100 are wanted: x ({int(context(300, seed=3).y.sum())})" in few.notes
+    assert f"few matched pairs (at least 100 are needed): x ({int(context(300, seed=3).y.sum())})" in few.notes
     assert few("verdict", "x", AUDIT)["note"].startswith("few pairs")
     alike = context(3000, m=0.3, seed=4)
     assert found_in(alike, 20)("verdict", "x", AUDIT)["note"] == "the pairs are alike"
@@ -213,7 +213,7 @@ def test_the_weight_column_is_not_used_and_that_is_said() -> None:
     weight = np.random.default_rng(2).uniform(0.5, 2, 700)
     made = block("x", planted.y, planted.patient, prob=planted.prob, pretest=planted.pretest, weight=weight)
     found = Found(audited(made, n_resamples=20, only=(AUDIT,)))
-    assert "does not use the weight column" in found.notes
+    assert "ignores the weight column" in found.notes
     # A drop from a weighted AUROC would be one between two populations.
     full, rest = (
         metrics.auroc(planted.y, planted.prob),

@@ -22,9 +22,9 @@ def verdict_of(y, pretest=None, patient=None) -> str:
 def test_verdicts_name_what_is_scarce() -> None:
     """Patients count, not images; poor overlap is said only where context is known and the rest would do."""
     many, few = np.arange(400) % 2, (np.arange(400) < 5).astype(int)
-    assert verdict_of(many) == "enough data: 200 patients with positives"
-    assert verdict_of(few).startswith("too few positives: 5 patients with positives; do not quote")
-    assert verdict_of(1 - few).startswith("too few negatives: 5 patients with negatives")
+    assert verdict_of(many) == "enough data: 200 patients with positive images"
+    assert verdict_of(few).startswith("too few positives: 5 patients with positive images; do not quote")
+    assert verdict_of(1 - few).startswith("too few negatives: 5 patients with negative images")
     assert verdict_of((np.arange(400) < 30).astype(int)).startswith("few positives: 30 patients")
     assert verdict_of(many, patient=np.arange(400) // 100).startswith("too few positives: 4 patients")
     known = context(1500, seed=2)

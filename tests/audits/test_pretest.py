@@ -20,6 +20,7 @@ from cxrhf.metrics import auroc, calibration_line
 from cxrhf.schema import PREDICTION, load_predictions
 from tests.audits.tables import block
 from tests.real_data import real_data
+from tests.refusals import refused
 
 EVERYTHING = ("age", "sex", "view", "race", "prior_labels")
 
@@ -89,7 +90,7 @@ def test_planted_context_is_found_and_calibrated() -> None:
     assert fitted.about["sources"] == list(EVERYTHING)
     assert (fitted.about["folds"], fitted.about["n_features"] > 10) == (5, True)
     assert fitted.about["auroc"]["edema"] == pytest.approx(auroc(y, q), abs=1e-6)
-    assert "knows only age, sex, view, race and the labels of the patient's earlier images" in fitted.notes[0]
+    assert "uses only age, sex, view, race and the labels of the patient's earlier images" in fitted.notes[0]
 
 
 def test_few_positives_are_not_overfitted() -> None:
@@ -177,7 +178,7 @@ def test_twins_of_a_moment_and_copies_later_on_tell_nothing_about_the_first() ->
     assert abs(auroc(y[moment == 1], q[moment == 1]) - 0.5) < 0.06
     assert auroc(y[moment == 2], q[moment == 2]) > 0.99
     together = changed(table, study_id=[f"s{each}" for each in patient])
-    with pytest.raises(TableError, match="no patient has an earlier image"):  # one study: no image is earlier
+    with refused(TableError, got="no patient has an earlier image"):  # one study: no image is earlier
         fit(together, times_of(table, moment), "prior_labels")
 
 
@@ -206,7 +207,7 @@ def test_models_share_one_fit_and_disagreements_are_said() -> None:
     label = second["label"].to_numpy().copy()
     label[:2] = 1 - label[:2]
     said = fit(pa.concat_tables([table, changed(second, label=label)]), times, *EVERYTHING)
-    assert "2 labels differ between models or runs: not learned from" in said.notes
+    assert any("2 labels differ between models or runs" in note for note in said.notes)
     assert said.table["pretest"].null_count == 0
 
 
@@ -240,21 +241,19 @@ def test_weights_and_missing_labels() -> None:
 def test_what_is_missing_is_said() -> None:
     table, times = hospital(60)
     bare = changed(table, view=[None] * len(table))
-    with pytest.raises(TableError) as error:
+    with refused(TableError, "view", "age, sex, race, prior_labels", "--view COLUMN", fix="--pretest from:age"):
         fit(bare, times, "age", "view")
-    for words in ("no view column", "Allowed: age, sex, race, prior_labels", "--view COLUMN", "--pretest from:age"):
-        assert words in str(error.value)
-    with pytest.raises(TableError, match=r"no time column.*Allowed: age, sex, view, race.*--time COLUMN"):
+    with refused(TableError, "prior_labels", "age, sex, view, race", fix="--time COLUMN"):
         fit(table, None, "prior_labels")
-    with pytest.raises(ConfigError, match="did you mean 'age'"):
+    with refused(ConfigError, fix="'age'"):
         fit(table, times, "aeg")
     constant = changed(table, view=["AP"] * len(table))
-    said = "pretest from view: it is the same for all images, so it says nothing"
+    said = "pretest from view: it is the same for all images, so it is not used"
     assert said in fit(constant, times, "age", "view").notes
-    with pytest.raises(TableError, match=r"nothing left.*same for all images"):
+    with refused(TableError, "pretest", got="same for all images"):
         fit(constant, times, "view")
     own = changed(table, pretest=np.full(len(table), 0.5))
-    assert "the table's own pretest is replaced" in fit(own, times, "age").notes
+    assert "the pretest column of the table is replaced" in fit(own, times, "age").notes
     told: list[str] = []
     fit_pretest(table, ["age"], times=times, seed=0, progress=told.append)
     assert told[0] == "pre-test probability of edema (1 of 3)"

@@ -135,6 +135,6 @@ def test_when_no_call_is_wrong_the_limits_of_the_rates_speak() -> None:
     unseen = Found(block("x", y, np.arange(440), prob=np.where(np.arange(440) % 2, p, p / 3), split=nothing))
     assert unseen("tpr")["value"] == 0
     reason = unseen("precision")["note"]
-    assert reason.startswith("precision is undefined: no row is called positive at the threshold")
+    assert reason.startswith("precision is undefined: no row is predicted positive at the threshold")
     assert unseen("precision", slice="prevalence=0.1")["note"] == reason
     assert unseen("npv", slice="prevalence=0.1")["value"] == pytest.approx(0.9)

@@ -132,9 +132,7 @@ def test_values_and_diagnostics_are_those_of_the_metrics() -> None:
         assert found(f"balance_{kind}.ks", "x", AUDIT)["value"] == pytest.approx(metrics.balance(y, q, weight).ks)
     assert found("balance.overlap", "x", AUDIT)["value"] == pytest.approx(metrics.balance(y, q).overlap)
     assert found("sensitivity_global_att", "x", AUDIT)["value"] == pytest.approx(standard.sensitivity)
-    assert (
-        "of the unweighted sample, set anew in each resample" in found("sensitivity_global_att", "x", AUDIT)["method"]
-    )
+    assert "of the unweighted sample, reset in each resample" in found("sensitivity_global_att", "x", AUDIT)["method"]
     assert found("specificity_global_att", "x", AUDIT)["higher_is_better"] is True
     slope = found("pretest_calibration_slope", "x", AUDIT)
     assert slope["value"] == pytest.approx(metrics.calibration_line(y, q).slope)
@@ -216,7 +214,7 @@ def test_rows_without_pretest_leave_this_audit_only() -> None:
     assert row["n"] == keep.sum()
     assert row["value"] == pytest.approx(metrics.auroc(planted.y[keep], planted.prob[keep]), abs=1e-12)
     assert row["ci_low"] != found("auroc", "x")["ci_low"]
-    assert "x: 300 labelled rows without pretest are left out" in found.notes
+    assert "x: 300 labelled rows without pretest are excluded" in found.notes
     assert "no pretest value for bare" in found.notes
 
 
@@ -284,7 +282,7 @@ def test_three_positives_are_said_to_be_few() -> None:
             block("x", y, np.arange(303), prob=rng.random(303), pretest=rng.random(303)), n_resamples=50, only=(AUDIT,)
         )
     )
-    assert "few positives (ATT): 3 images, 100 are wanted" in found.notes
+    assert "few positives (ATT): 3 images, at least 100" in found.notes
     row = found("auroc_att", "x", AUDIT)
     assert row["ci_low"] < row["value"] < row["ci_high"]
 

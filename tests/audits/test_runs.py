@@ -58,7 +58,7 @@ def test_mean_and_standard_deviation(output, samples, name) -> None:
     assert mean["method"] == "mean of 3 runs"
     assert (mean["audit"], mean["slice"], mean["ci_low"], mean["ci_high"]) == ("imbalance", "all", None, None)
     assert f"3 runs; {min(single):.4g} to {max(single):.4g}" in mean["note"]
-    assert "no standard error" in spread["note"]
+    assert "not a standard error" in spread["note"]
     assert spread["higher_is_better"] is None
     assert mean["n"] == 500
     assert found["macro", name]["value"] == pytest.approx(mean["value"])  # one finding

@@ -182,7 +182,7 @@ def test_weights_are_not_used_and_one_of_three_values_stands_against_both_others
     one, two = (run_audits(each, settings(50, only=("slices",)), material=beside) for each in (table, weighted))
     rows = [[row for row in each.results.to_pylist() if row["metric"] != "seconds"] for each in (one, two)]
     assert rows[0] == rows[1]
-    assert any("do not use the weight column" in note for note in two.notes)
+    assert any("ignore the weight column" in note for note in two.notes)
     gaps = {row["slice"]: row["versus"] for row in rows[0] if row["metric"] == "brier_gap"}
     assert gaps["positive & size=1"] == "positive & not size=1"
     assert gaps["positive & hidden=1"] == "positive & hidden=0"
@@ -231,7 +231,7 @@ def test_few_images_and_scores_that_are_no_probabilities_are_said() -> None:
         scored.schema.get_field_index("logit"), "logit", pa.array(np.linspace(-3, 3, len(table)))
     )
     output = run_audits(scored.select(table.column_names), settings(only=("slices",)), material=beside)
-    assert any("no probabilities" in note for note in output.notes)
+    assert any("not probabilities" in note for note in output.notes)
 
 
 @pytest.mark.slow

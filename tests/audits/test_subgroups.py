@@ -19,6 +19,7 @@ from cxrhf.metrics.calibration import NO_INTERVAL
 from cxrhf.schema import load_predictions
 from tests.audits.tables import audited, block, settings
 from tests.real_data import real_data
+from tests.refusals import refused
 
 NUMBERS = ("auroc", "tpr", "fpr", "j")
 YEARS = np.array([25.0, 45.0, 65.0])  # the planted ages 0, 1, 2, in bins of their own
@@ -271,7 +272,7 @@ def test_bands_of_age() -> None:
     for band in AGE_BANDS:
         assert found("auroc", f"age={band}", "f0")["n"] == 200
     assert "age: 200 of 1,200 images have no age and are in no group" in found.notes
-    assert "200 images without an age are left out of what is balanced for age" in found.notes
+    assert "200 images without an age" in found.notes
     assert found("auroc", "sex=F", "f0")["n"] > found("auroc_balanced", "sex=F", "f0")["n"]
 
 
@@ -281,7 +282,7 @@ def test_only_the_largest_of_many_values_are_audited() -> None:
     shown = {row["slice"] for row in found.rows if row["slice"].startswith("view=")}
     assert len(shown) == MOST
     assert "view=v19" in shown
-    assert f"are in no group: the {MOST} with most patients are audited" in found.notes
+    assert f"are in no group: only the {MOST} with most patients" in found.notes
     assert "largest of 45 pairs" in found.gap("auroc", "view", "f0")["method"]
     assert "0.95 t" in found.gap("auroc", "view", "f0")["method"]  # 30 resamples know nothing of such tails
 
@@ -298,10 +299,10 @@ def test_an_empty_age_is_said_and_the_others_weigh_more() -> None:
     age[(sex == "F") & (y == 1) & (age == 25)] = 45
     found = found_in(block("x", y, np.arange(n), prob=expit(y + age / 50 + rng.normal(size=n)), sex=sex, age=age))
     note = found("tpr_balanced", "sex=F")["note"]
-    assert note.startswith("nobody of ages 21-30 with the finding (")
+    assert note.startswith("no patients of ages 21-30 with the finding (")
     assert note.endswith("% of the target): its other ages weigh more")
     assert found("tpr_balanced", "sex=M")["note"] is None
-    assert "sex: in 1 of 1 findings a group has nobody of some age" in found.notes
+    assert "sex: in 1 of 1 findings" in found.notes
     age[sex == "F"] = 85  # nothing in common
     found = found_in(block("x", y, np.arange(n), prob=expit(y + rng.normal(size=n)), sex=sex, age=age), n_resamples=30)
     row = found("auroc_balanced", "sex=F")
@@ -380,7 +381,7 @@ def test_scores_that_are_no_probabilities_and_one_patient() -> None:
     score, sex = y + rng.normal(size=400), rng.choice(["F", "M"], 400)
     found = found_in(block("x", y, np.arange(400), logit=score, sex=sex), n_resamples=40)
     assert found("tpr", "sex=F")["value"] == metrics.subgroup_rates(y, score, sex).rates["F"].tpr
-    assert "balanced for prevalence only: there are no ages" in found.notes
+    assert "balanced for prevalence only" in found.notes
     assert found.gap("auroc_balanced", "sex")["p_value"] is None
     alone = found_in(block("x", y, np.zeros(400), logit=score, sex=sex), n_resamples=40)
     assert not [row for row in alone.rows if row["slice"].startswith("sex=")]
@@ -410,7 +411,7 @@ def test_a_table_without_groups_says_what_would_give_them() -> None:
     assert f"{note} (name it with --sex COLUMN, --race COLUMN, --age COLUMN, --view COLUMN)" in found.notes
     one = found_in(block("x", y, np.arange(100), prob=np.linspace(0, 1, 100), sex="F"), n_resamples=10)
     assert one.rows == []
-    assert "sex: only one value, F: nothing to compare" in one.notes
+    assert "sex: only one value, F" in one.notes
 
 
 def test_the_rate_a_threshold_was_set_to_has_no_interval() -> None:
@@ -539,7 +540,7 @@ def test_what_depends_on_the_prevalence_is_undefined_with_a_reason() -> None:
     low = np.where(sex == "F", 0.1, 0.5) + 0.1 * rng.random(n)
     found = found_in(block("x", y, np.arange(n), prob=low, sex=sex), n_resamples=40)
     assert "no positives" in found("average_precision", "sex=F")["note"]
-    assert found("precision", "sex=F")["note"] == "precision is undefined: nobody of this group is called positive"
+    assert found("precision", "sex=F")["note"] == "precision is undefined: no image of this group is predicted positive"
     assert found("npv", "sex=F")["value"] == 1
     scores = found_in(block("x", y, np.arange(n), logit=10 * low, sex=sex), n_resamples=40)
     metrics_there = {row["metric"] for row in scores.rows}
@@ -752,7 +753,7 @@ def test_an_empty_race_disease_and_age_is_said_and_a_race_without_a_disease_grou
 def test_rates_of_groups_are_those_at_the_threshold_in_use() -> None:
     tables = hospital(2, findings=2)
     found = found_in(*tables, n_resamples=64, threshold=("f0=0.6", "0.3", "gone=0.5"))
-    assert "a threshold is given for gone: the table has no such finding" in found.notes
+    assert "a threshold is given for gone" in found.notes
     for k, at in enumerate((0.6, 0.3)):
         y, p, sex = (np.array(tables[k][name].to_pylist()) for name in ("label", "prob", "sex"))
         assert found("threshold", finding=f"f{k}")["value"] == at
@@ -769,11 +770,10 @@ def test_rates_of_groups_are_those_at_the_threshold_in_use() -> None:
     assert one("threshold_at_fpr", finding="f1")["method"].endswith("threshold at FPR 0.2, set in each resample")
     nobody = found_in(*tables[:1], n_resamples=64, threshold=("2",))
     assert nobody("tpr", "sex=F", "f0")["value"] == 0
-    assert nobody("precision", "sex=F", "f0")["note"].endswith("nobody of this group is called positive")
+    assert nobody("precision", "sex=F", "f0")["note"].endswith("no image of this group is predicted positive")
 
 
 @pytest.mark.parametrize("wrong", ["high", "edema=", "nan", "edema=inf"])
 def test_a_threshold_that_is_no_number_is_an_error(wrong) -> None:
-    with pytest.raises(ConfigError) as error:
+    with refused(ConfigError, "threshold", got=wrong):
         settings(threshold=(wrong,))
-    assert f"Got: {wrong}" in str(error.value)

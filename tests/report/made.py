@@ -16,7 +16,7 @@ RECORD: Mapping[str, Any] = {
     "inputs": [{"name": "predictions.csv", "sha256": "ab" * 32, "size": 1234}],
     "versions": {"cxrhf": "0.1.0", "numpy": "2.4.6"},
     "finished": "2026-01-02T03:04:05+00:00",
-    "notes": ["net: mass: few positives: 12 patients with positives; read the interval, not the number"],
+    "notes": ["net: mass: few positives: 12 patients with positive images; read the interval, not the number"],
     "reading": ["predictions.csv: wide form"],
 }
 
@@ -57,7 +57,7 @@ def overview(made: Rows, finding: str) -> None:
                    "sensitivity_at_specificity", "sensitivity_at_specificity.specificity", "f1"):  # fmt: skip
         made.add("overview", metric, finding, made.some(0.55, 0.95))
     if finding != "macro":
-        made.add("overview", "verdict", finding, 80, note="enough data: 80 patients with positives")
+        made.add("overview", "verdict", finding, 80, note="enough data: 80 patients with positive images")
         grid = np.linspace(0, 1, 21)
         made.curve(finding, "roc", grid, np.sqrt(grid))
         made.curve(finding, "pr", grid, 1 - grid / 2)

@@ -19,7 +19,7 @@ MAPS = ("pca 1-2", "pca 3-4", "t-sne", "logits")
 TRAITS = ("drain=1", "view=AP", "sex=F", "edema=1")
 LEVELS = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1)
 _SPLIT = {"net": 0.93, "random": 0.71, "imagenet": 0.92, "multi": 0.99}
-_TASKS = {"net": "single task: findings", "random": "frozen: vectors only", "imagenet": "frozen: vectors only",
+_TASKS = {"net": "single task: findings", "random": "frozen: embeddings only", "imagenet": "frozen: embeddings only",
           "sexes": "single task: sex", "multi": "multitask: findings, sex, race"}  # fmt: skip
 
 

@@ -139,7 +139,7 @@ def check_findings(text: str, rows: Sequence[Row], model: str) -> None:
             found = [row for audit in first for row in own
                      if (row["audit"], row["finding"], row["metric"]) == (audit, finding, metric)]  # fmt: skip
             row = found[0]
-            ends = f"{number(row['ci_low'])} to {number(row['ci_high'])}"
+            ends = f"({number(row['ci_low'])} to {number(row['ci_high'])})"
             assert cell.replace("\u00a0", " ").startswith(f"{number(row['value'])}<br>{ends}")
 
 

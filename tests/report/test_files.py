@@ -126,7 +126,7 @@ def test_summary_is_small_and_harmless() -> None:
     assert page.count("img") == 1
     assert page.count("table") == 1
     assert BAD in page.text
-    assert "remains: a drop of 0.100" in page.text
+    assert "0.86 (95% CI 0.84 to 0.88)" in page.text
     assert len(text) < 60_000
     plain = [row for row in made.rows if row["audit"] == "overview"]
     assert "Sensitivity at 95% specificity" in Page(summary_html(plain, RECORD)).text

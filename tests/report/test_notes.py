@@ -19,14 +19,14 @@ def test_notes_that_differ_in_numbers_are_one_line() -> None:
     lines = note_lines([*notes, notes[0]], ROWS)
     assert lines == [
         "Patient context:",
-        "  - Mass: poor overlap (ATT): 90 negatives count like 8 (and 1 more like this, see the page)",
+        "  - Mass: poor overlap (ATT): 90 negatives count like 8 (and 1 more like this; see the page)",
     ]
     assert note_lines([], ROWS) == []
 
 
 def test_what_every_dataset_and_run_says_is_said_once() -> None:
     notes = [f"net: no groups by race (dataset {name})" for name in ("A", "B")]
-    assert note_lines(notes, ROWS) == ["Groups:", "  - No groups by race"]
+    assert note_lines(notes, ROWS) == ["Subgroups:", "  - No groups by race"]
     ((_, (first, second)),) = grouped([*notes, "net: no groups by age (dataset A)"], ["net"], [])
     assert (first.who, second.who) == ("", "A")
     runs = ["net (seed 0)", "net (seed 1)", "net"]
@@ -62,4 +62,5 @@ def test_a_negative_drop_is_a_rise_and_percentages_are_asked_after() -> None:
     assert "divide them by 100" in " ".join(found.notes)
     drop = found.value("auroc_drop", finding="finding", versus="auroc_att")
     assert drop < -0.05
-    assert f"a rise of {-drop:.3f} (" in found._repr_html_()
+    assert f"{-drop:.2f} (" in found._repr_html_()
+    assert "higher than overall" in found._repr_html_()

@@ -185,7 +185,7 @@ def test_simulator(browser, served) -> None:
         assert column(look, table, 3) == ["0.11%"] * 4
         box.locator(".reset").click()
         assert column(look, table, 4) == before
-        assert box.locator("output").inner_text() == "each finding's own"
+        assert box.locator("output").inner_text() == "as in this sample"
 
 
 def test_works_without_a_script(browser, served) -> None:

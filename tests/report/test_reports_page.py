@@ -69,7 +69,7 @@ def test_hover_and_keys_tell_a_word_in_full(browser, served) -> None:
         look.locator(PLOT).scroll_into_view_if_needed()
         said = find(look, "mastectomy")
         assert said.splitlines()[:3] == [
-            "mastectomy", "omitted; printed rule: stable", "References: 90 (F), 6 (M)"
+            "mastectomy", "omitted; published rule: stable", "References: 90 (F), 6 (M)"
         ]  # fmt: skip
         assert "Generated: 0 (F), 0 (M)" in said
         assert "48 patients" in said
@@ -102,13 +102,13 @@ def test_choices_change_the_plot(browser, served) -> None:
         choose(look, "strategy", "top_p")
         drawn = names(look)
         assert {"pneumothorax", "pacemaker"} <= set(drawn)
-        assert find(look, BAD_WORD).splitlines()[:2] == [BAD_WORD, "new; printed rule: new"]
+        assert find(look, BAD_WORD).splitlines()[:2] == [BAD_WORD, "new; published rule: new"]
         choose(look, "strategy", ODD)
         assert look.locator(f"{PLOT} svg.field").get_attribute("aria-label").startswith(f"Words of {ODD}")
         choose(look, "strategy", "greedy")
-        choose(look, "rule", "printed rule")
-        assert "mastectomy" not in names(look)  # what the printed rule does not see
-        assert look.locator(f"{PLOT} fieldset:visible legend").inner_text() == "Show (printed rule)"
+        choose(look, "rule", "published rule")
+        assert "mastectomy" not in names(look)  # what the published rule does not see
+        assert look.locator(f"{PLOT} fieldset:visible legend").inner_text() == "Show (published rule)"
         choose(look, "rule", "tested")
         choose(look, "pair", "Age: 60-80 and all others")
         assert "others" in look.locator(f"{PLOT} svg.field").inner_html()
@@ -118,7 +118,7 @@ def test_choices_change_the_plot(browser, served) -> None:
 def test_a_filter_hides_a_category(browser, served) -> None:
     with opened(browser, served, "one.html") as look:
         said, field = look.locator(f"{PLOT} .count"), look.locator(f"{PLOT} svg.field")
-        assert said.inner_text() == "316 of 317 words drawn; 1 that fewer than 5 patients have are left out"
+        assert said.inner_text() == "316 of 317 words shown; 1 excluded (fewer than 5 patients)"
         assert field.locator(".mark.remains").count() == 10
         look.locator(f"{PLOT} fieldset:visible label", has_text="omitted").locator("input").uncheck()
         assert field.locator(".mark.remains").count() == 0

@@ -32,9 +32,9 @@ def test_every_audit_has_its_section_with_figures(whole) -> None:
     assert [each for each in whole.ids if str(each) in {f"m0-{ident}" for ident in idents}] == [
         f"m0-{ident}" for ident in idents
     ]
-    for words in ("By pre-test probability", "By mention in earlier notes", "AUROC against average precision",
-                  "Split by isotonic recalibration", "Gaps between groups", "Intersections of sex and age",
-                  "AUROC with context controlled in three ways", "What the comparison rests on"):  # fmt: skip
+    for words in ("By pre-test probability", "By mention in prior notes", "AUROC against average precision",
+                  "Decomposition by isotonic recalibration", "Gaps between subgroups", "Intersections of sex and age",
+                  "AUROC with context controlled in three ways", "Balance and effective sample size"):  # fmt: skip
         assert words in whole.text
     made = everything()
     found = {name for name, _ in pictures(make_page(made.rows, made.curves, RECORD).chapters[0].sections)}
@@ -42,10 +42,10 @@ def test_every_audit_has_its_section_with_figures(whole) -> None:
 
 
 def test_predictive_values_of_groups_stand_in_tables_of_their_own(whole) -> None:
-    assert "Predictive values, average precision and calibration of every group" in whole.text
+    assert "Predictive values, average precision and calibration of every subgroup" in whole.text
     for kind in GROUPS:
         assert f"Predictive values and calibration by {kind}" in whole.text
-    assert whole.text.count("Observed less predicted") >= len(GROUPS)
+    assert whole.text.count("Observed minus predicted") >= len(GROUPS)
     without = [row for row in everything().rows if row["metric"] != "observed_minus_predicted"]
     without = [row for row in without if row["audit"] != "subgroups" or row["metric"] in ("auroc", "tpr")]
     assert "Predictive values and calibration by" not in Page(page_html(without, [], RECORD)).text
@@ -54,10 +54,10 @@ def test_predictive_values_of_groups_stand_in_tables_of_their_own(whole) -> None
 @pytest.mark.parametrize(
     ("suffix", "title", "caption"),
     [
-        ("_balanced_by_race", "Groups in the population balanced by race, finding by finding", "races balanced"),
+        ("_balanced_by_race", "Subgroups in the population balanced by race, finding by finding", "races balanced"),
         (
             "_balanced_by_race_and_disease",
-            "Groups in the population of Glocker et al.: races balanced over three disease groups",
+            "Subgroups in the population of Glocker et al.: races balanced over three disease groups",
             "races balanced over disease groups",
         ),
     ],
@@ -70,23 +70,23 @@ def test_groups_in_a_population_balanced_by_race_have_a_fold_of_their_own(whole,
             made.add("subgroups", f"{metric}{suffix}", "edema", value, slice=where, versus=versus)
     text = Page(page_html(made.rows, made.curves, RECORD)).text
     assert title in text
-    assert text.count("Groups in the population") == 1
+    assert text.count("Subgroups in the population") == 1
     assert f"By sex, {caption}" in text
     assert f"By age, {caption}" not in text
     after = text[text.index(f"By sex, {caption}") :]
-    assert after.index("0.707") < after.index("0.806") < after.index("highest less lowest") < after.index("M over F")
+    assert after.index("0.707") < after.index("0.806") < after.index("highest minus lowest") < after.index("M over F")
 
 
 def test_a_threshold_that_was_given_is_said(whole) -> None:
-    words = "at one threshold for all groups, "
-    assert f"{words}set to a false positive rate of 0.20 on these images. Balanced" in whole.text
+    words = "one threshold for all subgroups, "
+    assert f"{words}set to a false positive rate of 0.20 on these images." in whole.text
     made = everything()
     for finding in ("edema", "mass"):
         made.add("subgroups", "threshold", finding, 0.5)
-    assert f"{words}the one that was given. Balanced" in Page(page_html(made.rows, [], RECORD)).text
+    assert f"{words}given in the call." in Page(page_html(made.rows, [], RECORD)).text
     made.add("subgroups", "threshold_at_fpr", "hernia", 0.5)
     text = Page(page_html(made.rows, [], RECORD)).text
-    assert f"{words}the one that was given, else set to a false positive rate of 0.20 on these images." in text
+    assert f"{words}given in the call, otherwise set to a false positive rate of 0.20 on these images." in text
 
 
 def test_ids_are_unique_headings_in_order_pictures_described(whole) -> None:
@@ -101,10 +101,8 @@ def test_ids_are_unique_headings_in_order_pictures_described(whole) -> None:
 
 
 def test_leads_count_what_is_beyond_chance(whole) -> None:
-    assert (
-        "the AUROC differs beyond chance for 4 of 4 findings after correction: lower where context makes" in whole.text
-    )
-    assert "A drop beyond chance after correction is found for 4 of 4 findings" in whole.text
+    assert "for 4 of 4 findings after correction. It is lower" in whole.text
+    assert "After correction, the AUROC drops significantly for 4 of 4 findings" in whole.text
     assert "by sex for 4 of 4 findings (0 of 4 with prevalence and age balanced)" in whole.text
     assert "4 of 4 findings have enough data" in whole.text
 
@@ -115,10 +113,10 @@ def test_nothing_is_called_beyond_chance_when_nothing_is() -> None:
         if row["p_value"] is not None:
             row["p_value"] = 0.5
     text = Page(page_html(made.rows, made.curves, RECORD)).text
-    assert "for none of 4 findings after correction" in text
-    assert "is found for 0 of 4 findings." in text
+    assert "for any of 4 findings after correction" in text
+    assert "drops significantly for 0 of 4 findings." in text
     assert "by sex for 0 of 4 findings (0 of 4" in text
-    assert "context carries part of it" not in text
+    assert "part goes with context" not in text
 
 
 @pytest.mark.parametrize(
@@ -137,22 +135,22 @@ def test_any_audit_may_be_missing_or_alone(audit) -> None:
             page = Page(page_html(rows, curves, RECORD))
             assert len(page.ids) == len(set(page.ids))
     assert (
-        f"needs {'' if audit in ('overview', 'imbalance') else 'a'}"
+        f"requires {'' if audit in ('overview', 'imbalance') else 'a'}"
         in Page(page_html([row for row in made.rows if row["audit"] != audit], [], {})).text
     )
 
 
 @pytest.mark.parametrize(
     ("rule", "said", "not_said"),
-    [("bonferroni", "after correction for everything this page tests", "without correction"),
-     ("bh", "after correction within its audit", "for everything this page tests"),
-     ("none", "differs beyond chance for 4 of 4 findings without correction", "after correction")],
+    [("bonferroni", "after correction for all tests on this page", "without correction"),
+     ("bh", "after correction within its audit", "for all tests on this page"),
+     ("none", "for 4 of 4 findings without correction", "after correction")],
 )  # fmt: skip
 def test_a_page_says_how_far_its_p_values_are_corrected(rule, said, not_said) -> None:
     made = everything(second="other")
     for row in made.rows:
         if row["metric"] == "auroc_drop":
-            row["p_value"] = 0.2  # although the interval leaves out 0
+            row["p_value"] = 0.2  # although the interval excludes 0
     text = Page(page_html(made.rows, made.curves, {**RECORD, "config": {"correction": rule}})).text
     assert said in text
     assert not_said not in text
@@ -161,20 +159,20 @@ def test_a_page_says_how_far_its_p_values_are_corrected(rule, said, not_said) ->
 
 def test_the_headline_says_that_a_drop_does_not_survive_correction() -> None:
     made = everything()
-    assert "the drop is not beyond chance" not in Page(page_html(made.rows, made.curves, RECORD)).text
+    assert "the drop is not significant" not in Page(page_html(made.rows, made.curves, RECORD)).text
     for row in made.rows:
         if row["metric"] == "auroc_drop" and row["finding"] == "macro":
             row["p_value"] = 0.3
     text = Page(page_html(made.rows, made.curves, RECORD)).text
-    assert "0.130). The interval leaves out 0, but after correction for everything this page tests the drop is" in text
-    assert "not beyond chance (p = 0.30)." in text
+    headline = text.split("The drop is 0.10 (0.07 to 0.13).")[1][:160]
+    assert "after correction for all tests on this page (p = 0.30)." in headline
 
 
 def test_maps_and_slices_are_corrected_apart() -> None:
     made = everything(("edema",))
-    assert "their p values stand apart" not in Page(page_html(made.rows, made.curves, RECORD)).text
+    assert "Benjamini-Hochberg for slices" not in Page(page_html(made.rows, made.curves, RECORD)).text
     made.add("slices", "n_slices", "edema", 4, slice="mixture:positive")
-    assert "their p values stand apart" in Page(page_html(made.rows, made.curves, RECORD)).text
+    assert "Benjamini-Hochberg for slices" in Page(page_html(made.rows, made.curves, RECORD)).text
 
 
 def test_parts_of_a_comparison_have_the_names_of_the_page() -> None:
@@ -200,9 +198,9 @@ def test_several_runs_mean_first_and_one_in_detail() -> None:
     assert subject.model == "net"
     assert [run.model for run in subject.runs] == ["net (seed 0)", "net (seed 1)", "net (seed 2)"]
     page = Page(page_html(made.rows, made.curves, RECORD))
-    assert "Mean of 3 runs: AUROC 0.800 (SD between runs 0.013" in page.text
-    assert "The sections that follow show the first run (seed 0) in detail" in page.text
-    assert "ROC curves averaged over the runs" in page.text
+    assert "Mean of 3 training runs: AUROC 0.80 (SD between runs 0.013" in page.text
+    assert "the first run (seed 0)" in page.text
+    assert "ROC curves averaged over runs" in page.text
     places = [page.ids.index(f"m0-{each}") for each in ("headline", "runs", "overview")]
     assert places == sorted(places)
     # A model that happens to be called so, without a mean, is a model like any other.
@@ -216,10 +214,10 @@ def test_several_models_and_datasets() -> None:
     three = everything(model="one", dataset="south", seed=2)
     rows = [*one.rows, *two.rows, *three.rows]
     page = Page(page_html(rows, one.curves, RECORD))
-    assert "one less two" in page.text
-    assert "Beyond chance after correction: one ranks better for Edema" in page.text
+    assert "one minus two" in page.text
+    assert "Significant after correction: one ranks better for Edema" in page.text
     assert "Across datasets" in page.text
-    assert "one: AUROC gaps between groups on every dataset" in page.text
+    assert "one: AUROC gaps between subgroups on every dataset" in page.text
     assert "north: AUROC gap" in page.text
     assert "Models audited 2" in page.text
     assert all(after - before <= 1 for before, after in itertools.pairwise(page.levels))
@@ -243,8 +241,8 @@ def test_hostile_names_everywhere() -> None:
 
 def test_warnings_are_grouped() -> None:
     notes = [
-        "net: mass: few positives: 12 patients with positives; read the interval",
-        "net: edema: few positives: 30 patients with positives; read the interval",
+        "net: mass: few positives: 12 patients with positive images; read the interval",
+        "net: edema: few positives: 30 patients with positive images; read the interval",
         "net: edema: poor overlap (ATT): 100 negatives count like 9 (9%) after weighting",
         "net: edema: poor overlap (ATT): 100 negatives count like 9 (9%) after weighting; numbers are uncertain",
         "net: sex: no gaps for mass, edema: fewer than two groups",
@@ -252,15 +250,15 @@ def test_warnings_are_grouped() -> None:
         "something else",
     ]
     found = dict(grouped(notes, ["net"], ["mass", "edema"]))
-    assert set(found) == {"Data", "Patient context", "Groups"}
+    assert set(found) == {"Data", "Patient context", "Subgroups"}
     few, other = found["Data"]
     assert few.who == "Mass and Edema"
-    assert few.words == "Few positives: … patients with positives; read the interval"
+    assert few.words == "Few positives: … patients with positive images; read the interval"
     assert few.each[0].startswith("Mass: few positives: 12")
     assert other == ("", "Something else", [])
     (overlap,) = found["Patient context"]
     assert overlap.words.endswith("; numbers are uncertain")
-    (gaps,) = found["Groups"]
+    (gaps,) = found["Subgroups"]
     assert gaps.who == "Sex and Age"
     assert len(gaps.each) == 2
     assert grouped([], [], []) == []
@@ -274,9 +272,9 @@ def test_a_checklist_item_is_answered_only_by_an_audit_that_was_run() -> None:
         assert len(table.rows) == len(items)
         answered = [sum(row[2].strong for row in each.rows) for each in (table, other)]
         assert answered[0] >= answered[1]
-        assert any(row[2].text == "You must say" for row in table.rows)
+        assert any(row[2].text == "Up to you" for row in table.rows)
     fairness = next(row for row in without[1].rows if row[0].text == "14")
-    assert fairness[2].text == "You must say"
+    assert fairness[2].text == "Up to you"
     assert "not run" in fairness[3].text
 
 

@@ -46,7 +46,7 @@ def word_sets(path: str | None) -> WordSets:
     given = read_yaml(Path(path))
     good = isinstance(given, dict) and set(given) <= set(_SETS)
     if not good or not all(isinstance(each, list) and all(isinstance(w, str) for w in each) for each in given.values()):
-        raise ConfigError(f"weat_words: {path} holds no word sets", allowed=f"lists of words under {', '.join(_SETS)}")
+        raise ConfigError(f"weat_words: {path} has no word sets", allowed=f"lists of words under {', '.join(_SETS)}")
     return WordSets(**{name: tuple(word.lower() for word in words) for name, words in given.items()})
 
 
@@ -79,10 +79,10 @@ def association_test(
     place = {word: at for at, word in enumerate(words)}
     used = {name: [word for word in dict.fromkeys(each) if word in place] for name, each in wanted._asdict().items()}
     where: dict[str, Any] = {"slice": pair.first, "versus": pair.second, "strategy": strategy}
-    method = f"WEAT; vectors: words that stand together in these reports (PPMI, {DIM} directions)"
+    method = f"WEAT; word embeddings: words that occur together in these reports (PPMI, {DIM} dimensions)"
     lacking = [name for name in _SETS if len(used[name]) < LEAST_WORDS]
     if lacking:
-        why = f"undefined: fewer than {LEAST_WORDS} words of {' and '.join(lacking)} stand in five of these reports"
+        why = f"undefined: fewer than {LEAST_WORDS} words of {' and '.join(lacking)} occur in five of these reports"
         return [make.row(name, NAN, method=method, note=why, **where) for name in ("weat", "weat_effect_size")]
     sides: list[NDArray[np.float64]] = [vectors[[place[word] for word in used[name]]] for name in _SETS]
     found = weat(sides[0], sides[1], sides[2], sides[3], seed=make.settings.seed)

@@ -40,7 +40,9 @@ def audit_reports(
     """Audit every model and strategy of a GENERATION table. `may_show`: frequent reports may be quoted."""
     generations = check(tables.generations, GENERATION, source="generations")
     if generations.num_rows == 0:
-        raise TableError("there are no generated reports", next_step="cxrhf generate MODEL --build BUILD, or a file")
+        raise TableError(
+            "there are no generated reports", next_step="cxrhf generate MODEL --build BUILD, or pass a file"
+        )
     _check_once(generations)
     check_baseline(settings.baseline_strategy, generations["strategy"].unique().to_pylist())
     word_sets(settings.weat_words)  # says now what is wrong with them
@@ -52,7 +54,7 @@ def audit_reports(
     for _, same in groupby(written(tables), key=lambda each: (each.dataset, each.model)):
         several, decoded = list(same), list[Decoded]()
         with one_thread():
-            say(f"{several[0].model}: how varied its reports are")
+            say(f"{several[0].model}: variety of its reports")
             together = studies(several, settings)
             for at, each in enumerate(several, start=1):
                 # A line a strategy: it has dozens of pairs of groups, and a minute is long enough to say no more.
@@ -97,8 +99,8 @@ def _audit_one(
     notes += [f"{each.model}: {note}" for note in said] if first else []
     if not groups and first:
         notes.append(
-            f"{each.model}: no two groups of patients to compare: what is said of words is without groups. "
-            "Columns sex, age, race add them"
+            f"{each.model}: no two patient groups to compare, so words are not compared between groups. "
+            "Add a column sex, age or race"
         )
     measured = measure(each)
     rows = similarity(each, measured, groups, settings)
@@ -139,9 +141,9 @@ def _warnings(each: Written, who: str, first: bool) -> list[str]:
         notes.append(f"{who}: {empty:,} of {len(each.generated):,} generated reports are empty; they score 0")
     if first and len(each.images) / each.n_patients > REPEATED:
         notes.append(
-            f"{each.model}: {len(each.images):,} reports of {each.n_patients:,} patients. Tests of words take every "
-            "word for a new one, so words that one patient's reports repeat may look like words of a group: read the "
-            "counts beside their level by chance, which shuffles whole patients, and beside the exact rule"
+            f"{each.model}: {len(each.images):,} reports of {each.n_patients:,} patients. Tests of words treat every "
+            "token as independent, so words repeated in the reports of one patient may look like words of a group. "
+            "Compare the counts with those expected by chance, which shuffle whole patients, and with the exact rule"
         )
     return notes
 
@@ -153,6 +155,6 @@ def _check_once(generations: pa.Table) -> None:
     twice = int(np.sum(counts["count_all"].to_numpy() > 1))
     if twice:
         raise TableError(
-            f"generations: {twice:,} images have several reports by one model and strategy",
+            f"generations: {twice:,} images have several reports of one model and strategy",
             next_step="keep one row for each image, model and strategy",
         )

@@ -53,10 +53,10 @@ def _against(one: Decoded, base: Decoded, settings: WordSettings, notes: list[st
     mine, theirs = _common(one.written, base.written)
     who, versus = f"{one.written.model}: {one.written.strategy}", f"strategy={base.written.strategy}"
     if not len(mine):
-        notes.append(f"{who} is not compared with {base.written.strategy}: they have no image in common")
+        notes.append(f"{who} is not compared with {base.written.strategy}: no image in common")
         return []
     if len(mine) < max(len(one.written.images), len(base.written.images)):
-        notes.append(f"{who} is compared with {base.written.strategy} on the {len(mine):,} images that both have")
+        notes.append(f"{who} is compared with {base.written.strategy} on the {len(mine):,} images they share")
     make = RowMaker("decoding", one.written, settings)
     n_patients = len(set(one.written.patients[mine].tolist()))
     here: dict[str, Any] = {"versus": versus, "n": len(mine), "n_patients": n_patients}

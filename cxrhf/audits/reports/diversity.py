@@ -18,7 +18,7 @@ from cxrhf.metrics.semantic import semantic_spread
 MEASURES = ("template_diversity", "type_token_ratio", "self_bleu_diversity")
 SPLITS = 200  # how often patients are dealt into quarters: see cxrhf.metrics.diversity
 SELF_BLEU = 2000  # texts; it rises with their number, so larger corpora are cut to the paper's size
-_WORDS = "different words, stop words left out"
+_WORDS = "different words, without stop words"
 
 
 def study(corpora: Mapping[str, Sequence[str]], patients: Any, settings: WordSettings) -> Compared:
@@ -65,7 +65,7 @@ def diversity(
     for name in ("kept", "lost", "new"):
         rows.append(make.row(f"vocabulary_{name}", len(getattr(words, name)), method=_WORDS))
     for name in ("lost_mass", "new_mass"):
-        rows.append(make.row(name, getattr(words, name), method="share of tokens, stop words left out"))
+        rows.append(make.row(name, getattr(words, name), method="share of tokens, without stop words"))
     if reference:
         rows += measure_rows(make, together.of(REFERENCE), strategy=REFERENCE)
         rows += _size(make, together.of(REFERENCE), written.reference, may_show, strategy=REFERENCE)
@@ -129,5 +129,5 @@ def _spread(make: RowMaker, vectors: Vectors, **where: Any) -> Row:
     return make.row(
         name, found.value, ends=ends, n=len(vectors.at), n_patients=found.n_patients,
         method=f"1 - mean cosine of pairs of reports, {vectors.encoder}",
-        note=None if not np.isnan(found.value) else "undefined: fewer than two reports have a vector", **where,
+        note=None if not np.isnan(found.value) else "undefined: fewer than two reports have an embedding", **where,
     )  # fmt: skip

@@ -97,6 +97,6 @@ def correct_together(rows: Sequence[Row]) -> None:
         corrected = benjamini_hochberg(np.array([row["p_value"] for row in family]))
         for row, p_value in zip(family, corrected, strict=True):
             row["p_value"] = float(p_value)
-            whose = "everybody and the sexes" if first else "the other groups"
+            whose = "the whole sample and the sexes" if first else "the other groups"
             said = f"p corrected for {len(family)} tests of {whose} (Benjamini-Hochberg)"
             row["method"] = f"{row['method']}; {said}" if row["method"] else said

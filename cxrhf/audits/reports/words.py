@@ -135,7 +135,7 @@ def _counts(
         if any((chance.counts[RULE][name] < counts[""][name]).all() for name in BY_CHANCE):
             chance = category_chance(two, found, rule=RULE, n_resamples=MOST_CHANCE, seed=make.settings.seed)
     associated = int((~np.isnan(ours.q_omission)).sum())
-    rows = [make.row("n_associated", associated, method="words that go with a group in the references", **here)]
+    rows = [make.row("n_associated", associated, method="words associated with a group in the references", **here)]
     share = counts[""]["erasure"] / associated if associated else NAN
     why = None if associated else "undefined: no word is associated with a group in the references"
     rows.append(
@@ -162,7 +162,7 @@ def _counts(
 _RULES = {
     "": "words; our rule: tests corrected by Benjamini-Hochberg",
     ".exact": "words; exact tests of patients with the word",
-    ".paper": "words; the printed rule, uncorrected",
+    ".paper": "words; the published rule, uncorrected",
 }
 
 
@@ -205,9 +205,10 @@ def _wae(
 _ABOUT = {
     "wae_prediction": "mean squared displacement of words, weighted by their counts in generated reports; no direction",
     "wae_reference": "mean squared displacement of words, weighted by their counts in references; no direction",
-    "delta_wae_prediction": "WAE of the first group's words less that of the second's, weighted by generated counts",
-    "delta_wae_reference": "WAE of the first group's words less that of the second's, weighted by reference counts",
-    "delta_dir": "tokens of the second group over those of the first, generated less references",
+    "delta_wae_prediction": "WAE of the words of the first group minus that of the second, weighted by generated "
+    "counts",
+    "delta_wae_reference": "WAE of the words of the first group minus that of the second, weighted by reference counts",
+    "delta_dir": "tokens of the second group over those of the first, generated minus references",
 }
 
 
@@ -218,7 +219,7 @@ def _p(test: WordTest, name: str) -> float | None:
 
 def _why(name: str, pair: Pair) -> str:
     if name.startswith("delta_wae"):
-        return f"undefined: no word of {pair.first} or none of {pair.second} is there to be weighed"
+        return f"undefined: no word of {pair.first} or of {pair.second} has a weight"
     return "undefined: no words"
 
 
@@ -240,9 +241,9 @@ def _wae_of_groups(observed: Mapping[str, float], pair: Pair, make: RowMaker, he
     for side, slice in zip(("first", "second"), pair.own, strict=False):
         for weights in ("prediction", "reference"):
             value = observed[f"wae_{weights}_{side}"]
-            note = "undefined: none of its words is there to be weighed" if np.isnan(value) else None
+            note = "undefined: none of its words has a weight" if np.isnan(value) else None
             rows.append(make.row(f"wae_{weights}.group", value, slice=slice, note=note, **sizes,
-                                 method="WAE over words that go with the group in references (|z| > 1)"))  # fmt: skip
+                                 method="WAE over words of the group, by the references (|z| > 1)"))  # fmt: skip
     return rows
 
 

@@ -30,7 +30,7 @@ def slices(sample: Sample) -> Part:
     """All slices of one model. The weight column is not used: a row is in a slice or not."""
     out = Collected()
     if sample.data.weight is not None:
-        out.notes.append("slices do not use the weight column: errors and shares are of images as they are")
+        out.notes.append("slices ignore the weight column: errors and shares are unweighted")
         sample = replace(sample, data=replace(sample.data, weight=None), memory={})
     settings, data, make = sample.settings, sample.data, RowMaker("slices", sample)
     known = traits(sample, out.notes)
@@ -41,7 +41,7 @@ def slices(sample: Sample) -> Part:
             continue
         finding = sample.finding(k)
         if not finding.is_probability:
-            out.notes.append(f"{name}: no slices: its scores are no probabilities, so they have no Brier score")
+            out.notes.append(f"{name}: no slices, because its scores are not probabilities and have no Brier score")
             continue
         others = [trait for trait in known if trait.attribute != name]
         for group in classes(sample, finding, layer, held):
@@ -49,9 +49,10 @@ def slices(sample: Sample) -> Part:
     confirm(out, settings.seed, lambda said: sample.progress(f"{sample.model}: {said}"))
     if out.slices:
         out.notes.append(
-            "slices by the recipe paper are found and described on the same rows: nothing is confirmed, ideas to check"
+            "slices by the recipe paper are found and described on the same rows: nothing is confirmed, treat them "
+            "as hypotheses"
             if held is None
-            else "slices are found on one half of the patients; all that is said of them is of the other half"
+            else "slices are found on one half of the patients; all results are of the other half"
         )
     return Part(out.rows, out.curves, [f"{sample.model}: {note}" for note in out.notes], (), out.slices)
 
@@ -80,7 +81,7 @@ def _sliced(make: RowMaker, group: Class, known: Sequence[Trait], out: Collected
         weights = found.weights(group.vectors, finding.y, finding.p)
         sliced, small = _named(group, method, assign(weights, found.floor), weights, found.n_slices)
         counts = finding.only(group.shown_on).counts
-        left = f"; {small} more have fewer than {FEW} patients in a half and are left out" if small else ""
+        left = f"; {small} more have fewer than {FEW} patients in a half and are excluded" if small else ""
         place = f"{method}:{group.side}"
         for metric, value, note in (
             ("n_slices", float(len(sliced.names)), found.about + left), ("seconds", round(seconds, 3), None),

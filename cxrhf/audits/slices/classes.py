@@ -46,7 +46,7 @@ class Class(NamedTuple):
         n, patients = int(self.found_on.sum()), min(self.patients(self.found_on), self.patients(self.shown_on))
         if n >= LEAST and patients >= 2 * FEW:
             return None
-        return f"{n} images of {patients} patients to find them on, {LEAST} of {2 * FEW} are needed"
+        return f"{n} images of {patients} patients, at least {LEAST} of {2 * FEW} are needed"
 
 
 def classes(sample: Sample, finding: Finding, layer: Layer, confirm: Flags | None) -> list[Class]:

@@ -39,7 +39,7 @@ def domino(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Found:
     gap = np.abs(seen.y[0] - best.kinds[:, 1])
     kept = np.argsort(-gap, kind="stable")[:SLICES]
     about = (
-        f"Domino's mixture over {d} principal modes of the vectors given (not CLIP's) and the prediction counted "
+        f"Domino's mixture over {d} principal modes of the given embeddings (not CLIP's) and the prediction counted "
         f"{PREDICTION_WEIGHT:g} times: {len(gap)} components, kept the {len(kept)} with the largest gap between label "
         "and mean prediction"
     )

@@ -23,22 +23,22 @@ MOST = 5_000  # rows on which the strength is chosen
 def failure_svm(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Found:
     """The tenth of the rows that lies farthest in the direction of failure, and the tenth farthest from it."""
     failed = seen.error > 0.25
-    which = "errors from successes at .5"
+    which = "errors from successes at 0.5"
     if min(failed.sum(), (~failed).sum()) < FEW:
         failed = seen.error > np.median(seen.error)
-        which = "errors above the median from those below, as at .5 too few rows are wrong or right"
+        which = "errors above the median from those below, because at 0.5 too few rows are wrong or right"
     scale = unit_axes(seen.vectors)
     x = scale(seen.vectors)
     if min(failed.sum(), (~failed).sum()) < FEW or not x.any():
-        return nothing("failure direction: the vectors or the errors do not differ")
+        return nothing("failure direction: the embeddings or the errors do not differ")
     strength, outside = _unseen_values(x, failed, seed, ticker(progress))
     weights = ends(outside)
     if weights is None:
-        return nothing("failure direction: no direction of the vectors separates errors from successes")
+        return nothing("failure direction: no direction of the embeddings separates errors from successes")
     fitted = _svm(strength).fit(x, failed)
     about = (
-        f"failure direction: a linear SVM on the vectors given (not CLIP's) separates {which}; slices are the tenths "
-        f"at its two ends, cut on folds it had not seen, C = {strength:g} by the same folds"
+        f"failure direction: a linear SVM on the given embeddings (not CLIP's) separates {which}; slices are the "
+        f"tenths at its two ends, cut on held-out folds, C = {strength:g} by the same folds"
     )
     return Found(lambda vectors, y, p: weights(fitted.decision_function(scale(vectors))), 2, HALF, about)
 

@@ -22,7 +22,7 @@ def knn(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Found:
     error = np.bincount(code.ravel(), seen.error) / count
     k = max(10, round(np.sqrt(len(seen.y))))
     if len(points) <= k + 1:
-        return nothing(f"nearest neighbours: only {len(points)} different vectors, {k + 2} are needed")
+        return nothing(f"nearest neighbours: only {len(points)} different embeddings, at least {k + 2} are needed")
     progress(f"{k} neighbours of {len(points)} points")
     tree = NearestNeighbors().fit(points)
 
@@ -38,8 +38,8 @@ def knn(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Found:
     if weights is None:
         return nothing("nearest neighbours: local errors do not differ")
     about = (
-        f"nearest neighbours: the tenths of the rows whose {k} neighbours in the vectors given have the largest and "
-        "the smallest mean error"
+        f"nearest neighbours: the tenths of the rows whose {k} nearest neighbours among the embeddings have the "
+        "largest and the smallest mean error"
     )
     return Found(
         lambda vectors, y, p: weights(local(tree.kneighbors(scale(vectors), k, return_distance=False))), 2, HALF, about

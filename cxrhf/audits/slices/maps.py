@@ -39,7 +39,7 @@ def plane(vectors: Floats, *, seed: int, progress: Progress, wanted: str = "UMAP
     """Two axes for the rows; `wanted` is the map that the method's authors took."""
     varied = len(np.unique(vectors, axis=0)) > 2 * NEIGHBOURS
     if vectors.shape[1] <= 2:
-        return Plane(evenly(vectors), f"no map: the vectors have {vectors.shape[1]} axes")
+        return Plane(evenly(vectors), f"no map: the embeddings have {vectors.shape[1]} dimensions")
     if varied and find_spec("umap") is not None:
         progress("a plane by UMAP")
         scale = evenly(vectors)
@@ -47,10 +47,10 @@ def plane(vectors: Floats, *, seed: int, progress: Progress, wanted: str = "UMAP
             n_components=2, n_neighbors=NEIGHBOURS, random_state=seed % 2**32, n_jobs=1
         )  # fmt: skip
         fitted.fit(scale(vectors))
-        about = "UMAP to 2 axes" if wanted == "UMAP" else f"UMAP to 2 axes in place of {wanted}"
+        about = "UMAP to 2 axes" if wanted == "UMAP" else f"UMAP to 2 axes instead of {wanted}"
         return Plane(lambda other: np.asarray(fitted.transform(scale(other)), dtype=np.float64), about)
     if find_spec("umap") is None:
         why = "umap-learn is not installed" if wanted == "UMAP" else f"{wanted} and UMAP are not installed"
     else:
-        why = f"too few different vectors for {wanted}"
+        why = f"too few different embeddings for {wanted}"
     return Plane(modes(vectors, 2), f"{why}: two principal modes instead")

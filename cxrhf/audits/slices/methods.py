@@ -64,11 +64,11 @@ def discover(name: str, seen: Seen, *, seed: int, recipe: str = "default", progr
         raise CxrhfError("too few rows of one class to find slices in", got=len(vectors), allowed=f"{LEAST} or more")
     if vectors.ndim != 2 or vectors.shape[1] == 0 or y.shape != (len(vectors),) or p.shape != y.shape:
         raise CxrhfError(
-            "slices need a vector, a label and a probability for each row",
+            "slices require an embedding, a label and a probability for each row",
             got=f"shapes {vectors.shape}, {y.shape}, {p.shape}",
         )
     if not (np.isfinite(vectors).all() and ((p >= 0) & (p <= 1)).all()):
-        raise CxrhfError("slices need finite vectors and probabilities from 0 to 1")
+        raise CxrhfError("slices require finite embeddings and probabilities from 0 to 1")
     if not ((y == y[0]).all() and y[0] in (0, 1)):
         raise CxrhfError("slices are found in one class at a time", got="both labels", allowed="all 1 or all 0")
     order = own_order(np.column_stack([vectors, p]))

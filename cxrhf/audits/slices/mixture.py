@@ -120,9 +120,9 @@ def mixture(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Found:
         f"{1 if paper else STARTS} start{'' if paper else 's'} each, at least {least} rows a component"
     )
     if k == max(components):
-        about += ", and more might be better: that is the most that was tried"
+        about += ", the largest number tried, so more might be better"
     if paper and (thin := int((best.share * n <= d).sum())):
-        about += f"; {thin} have no more rows than axes: their covariances rest on the regularisation"
+        about += f"; {thin} have no more rows than dimensions, so their covariances depend on the regularisation"
     if k == 1:
-        return nothing(f"{about}: the vectors of this class form one cloud without clusters")
+        return nothing(f"{about}: the embeddings of this class form no clusters")
     return Found(lambda vectors, y, p: best.belonging(prepare(scale(vectors), full=paper))[0], k, 0.0, about)

@@ -29,9 +29,9 @@ def multiaccuracy(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> 
     folds = KFold(FOLDS, shuffle=True, random_state=seed % 2**32)
     weights = ends(cross_val_predict(Ridge(ridge.alpha_), x, residual, cv=folds)) if x.any() else None
     if weights is None or not np.ptp(residual) > 1e-9:
-        return nothing("Multiaccuracy: the vectors or the residuals do not differ")
+        return nothing("Multiaccuracy: the embeddings or the residuals do not differ")
     about = (
-        "Multiaccuracy: ridge regression of the residuals on the vectors given (not those of an autoencoder); slices "
-        "are the tenths with the largest and the smallest predicted residual, cut on folds it had not seen"
+        "Multiaccuracy: ridge regression of the residuals on the given embeddings (not those of an autoencoder); "
+        "slices are the tenths with the largest and the smallest predicted residual, cut on held-out folds"
     )
     return Found(lambda vectors, y, p: weights(ridge.predict(scale(vectors))), 2, HALF, about)

@@ -33,7 +33,7 @@ def planespot(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Foun
         f"covariances, {k} by BIC of {min(choice.tried)} to {max(choice.tried)}"
     )
     if k == 1:
-        return nothing(f"{about}: one cloud without clusters")
+        return nothing(f"{about}: no clusters")
     return Found(
         lambda vectors, y, p: best.belonging(prepare(scale(beside(vectors, p)), full=True))[0], k, 0.0, about
     )  # fmt: skip

@@ -40,7 +40,7 @@ def fit_reduction(
     if len(np.unique(y[~held])) < 2 or not held.any():
         raise CxrhfError(
             "a layer cannot be fitted to one class alone", got=f"{int((y == 1).sum())} positives of {len(y)} images",
-            next_step="leave the vectors as long as they are with reduce",
+            next_step="keep the full length of the embeddings with reduce",
         )  # fmt: skip
     # The order in which rows come must not matter: only that of what stands in them.
     order = own_order(np.column_stack([vectors, y, held]))
@@ -59,7 +59,7 @@ def fit_reduction(
             warnings.simplefilter("ignore")  # one epoch at a time never converges
             layers.partial_fit(x[~held], label[~held], classes=[0, 1])
         loss = _loss(label[held], layers.predict_proba(x[held])[:, 1])
-        tick(f"epoch {epoch + 1} of at most {EPOCHS}, loss {loss:.4f} in patients held out")
+        tick(f"epoch {epoch + 1} of at most {EPOCHS}, loss {loss:.4f} on held-out patients")
         if loss < best - 1e-5:
             best, waited = loss, 0
             kept = layers.coefs_[0].copy(), layers.intercepts_[0].copy()
@@ -78,7 +78,7 @@ def held_out(patients: NDArray[np.generic], y: Floats, seed: int) -> NDArray[np.
     if len(named) < LEAST_PATIENTS:
         raise CxrhfError(
             "too few patients to fit a layer to", got=len(named), allowed=f"{LEAST_PATIENTS} or more",
-            next_step="leave the vectors as long as they are with reduce",
+            next_step="keep the full length of the embeddings with reduce",
         )  # fmt: skip
     any_positive = np.bincount(code, y == 1) > 0
     rng = np.random.default_rng([seed, 233])

@@ -106,7 +106,7 @@ def confirm(out: Collected, seed: int, progress: Progress) -> None:
         pairs.setdefault(id(same[id(fact)]), []).append((row, asked, fact))
     tick, every = ticker(progress), {id(fact): fact for fact in same.values()}
     for k, (key, fact) in enumerate(every.items()):
-        tick(f"testing what slices are made of: {k + 1} of {len(every)}")
+        tick(f"testing attributes of slices: {k + 1} of {len(every)}")
         # Enough that the smallest p value possible passes Benjamini-Hochberg alone among all.
         fact.run_test(max(TESTED, round(2 / CONFIRMED) * len(pairs)) if key in pairs else PERMUTATIONS, seed)
     for row, fact in out.gaps:
@@ -155,13 +155,13 @@ def _confirmed(asked: Tried, fact: Fact, p_value: float, n_facts: int, along: Se
     )
     few = bool(np.isnan(p_value))
     if along and p_value <= CONFIRMED:
-        words += f"; it goes along with {', '.join(along)}: either may be the reason"
+        words += f"; it is correlated with {', '.join(along)}: either may be the reason"
     return {
         "value": np.nan if few else float(p_value <= CONFIRMED),
         "p_value": None if few else p_value,
         "method": f"gap in error by permutation over patients and odds ratio, one-sided; Benjamini-Hochberg over "
         f"{n_facts} traits of classes",
-        "note": f"too few patients to confirm on; {words}" if few else words,
+        "note": f"too few patients to confirm; {words}" if few else words,
     }
 
 
@@ -220,7 +220,7 @@ def _trait_rows(make: RowMaker, group: Class, place: str, asked: Tried, out: Col
     name, level = group.finding.name, f"{make.sample.settings.level:.4g}"
     options: dict[str, Any] = {"slice": place}
     if np.isnan(found.odds_ratio):
-        options["note"] = "undefined: nobody on one side of whom it is known"
+        options["note"] = "undefined: no patient with a known value on one side"
     effect = "" if found.design_effect == 1 else f", counts divided by the design effect {found.design_effect:.2f}"
     ratio = _plain(make.row("odds_ratio", name, counts, found.odds_ratio, **options))
     ratio |= {
@@ -255,7 +255,7 @@ def _gap_row(make: RowMaker, group: Class, fact: Fact) -> Row:
     )
     return _plain(row) | {
         "versus": f"{group.side} & {trait.other}", "ci_low": gap.low, "ci_high": gap.high, "p_value": None,
-        "method": f"mean squared error of {group.side}s with it less without it; {level} t, spread between patients; "
+        "method": f"mean squared error of {group.side}s with it minus without it; {level} t, spread between patients; "
         "two-sided p by permutation over patients, not corrected",
     }  # fmt: skip
 

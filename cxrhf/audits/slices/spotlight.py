@@ -38,7 +38,7 @@ def spotlight(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Foun
     scale = evenly(seen.vectors)
     x, error = scale(seen.vectors), seen.error
     if np.ptp(error) < 1e-12 or np.ptp(x, axis=0).max() < 1e-9:
-        return nothing("Spotlight: the vectors or the errors do not differ")
+        return nothing("Spotlight: the embeddings or the errors do not differ")
     rng, tick = np.random.default_rng([seed, 223]), ticker(progress)
     left = error.copy()
     lights: list[Light] = []
@@ -53,8 +53,8 @@ def spotlight(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Foun
         left = left * (1 - lit(x, lights[-1]))
     cuts = [_cut(lit(x, each)) for each in lights]
     about = (
-        f"Spotlight: {len(lights)} kernels in the vectors given, each with the largest mean error under a total weight "
-        f"of at least {SHARES[-1]:.0%} of the rows, {STARTS} starts; errors already lit are taken out"
+        f"Spotlight: {len(lights)} kernels in the given embeddings, each with the largest mean error under a total "
+        f"weight of at least {SHARES[-1]:.0%} of the rows, {STARTS} starts; errors already covered are removed"
     )
 
     def weights(vectors: Floats, y: Floats, p: Floats) -> Floats:

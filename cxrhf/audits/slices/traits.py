@@ -56,7 +56,7 @@ def _of_values(name: str, values: NDArray[np.str_], notes: list[str]) -> list[Tr
     known = values != ""
     there = sorted(set(values[known].tolist()))
     if len(there) > MOST:
-        notes.append(f"{name}: {len(there):,} different values: it cannot describe slices")
+        notes.append(f"{name}: {len(there):,} different values, too many to describe slices")
         return []
     if len(there) < 2:
         return []

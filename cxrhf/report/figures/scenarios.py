@@ -12,8 +12,8 @@ from cxrhf.report.figures.ink import OVERALL, REMAINS, at, line, picture, text, 
 _SIDE, _MIDDLE, _REACH = 200.0, 104.0, 74.0
 # Title; the direction of the finding and of the group, in degrees from "across"; what SPLIT would show.
 _WAYS = (
-    ("A: nothing shared", 0.0, 90.0, "The network keeps feature 1 alone: SPLIT near 0.5"),
-    ("B: own directions", 45.0, 135.0, "Both features are kept: SPLIT high"),
+    ("A: nothing shared", 0.0, 90.0, "The network keeps only feature 1: SPLIT near 0.5"),
+    ("B: separate directions", 45.0, 135.0, "Both features are kept: SPLIT high"),
     ("C: one direction", 45.0, 57.0, "Both features are kept: SPLIT high"),
 )
 

@@ -78,7 +78,7 @@ def _panels(group: Group, y: float) -> tuple[list[str], float]:
 
 def _size(picture: Markup) -> tuple[float, float]:
     found = _VIEW.match(str(picture))
-    assert found is not None, "every picture starts with its size"
+    assert found is not None, "every figure starts with its size"
     return float(found[1]), float(found[2])
 
 

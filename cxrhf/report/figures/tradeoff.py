@@ -60,8 +60,8 @@ def tradeoff(trades: Sequence[Trade], *, across: str, up: str, ident: str, title
         here, there = x(each.lost), y(each.added)
         said = f"{each.name}: {each.lost:,.0f} lost, {each.added:,.0f} added"
         if known(each.lost_chance, each.added_chance):
-            said += f"; by chance {number(each.lost_chance, 1)} and {number(each.added_chance, 1)}"
-            by_chance = f"{each.name}, by chance alone"
+            said += f"; expected by chance {number(each.lost_chance, 1)} and {number(each.added_chance, 1)}"
+            by_chance = f"{each.name}, expected by chance"
             marks.append(mark_shape(CONTEXT, x(each.lost_chance), y(each.added_chance), 3.4, said=by_chance))
         marks.append(mark_shape(each.kind, here, there, said=said))
         label = short(each.name, 24)

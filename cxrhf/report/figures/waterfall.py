@@ -69,9 +69,7 @@ def waterfall(rows: Sequence[Fall], *, width: int = 960, ident: str, title: str,
             inside.append(text(left - 14, middle + 4, names[k], "name", "end"))
             inside.append(text(width - right + 14, middle + 4, row.beside, "tick"))
         parts.append(f'<g data-finding="{escape(row.name.lower())}">{"".join(inside)}</g>')
-    parts.append(
-        text((left + width - right) / 2, bottom + 33, "AUROC (0.5 = coin toss, 1 = perfect)", "tick", "middle")
-    )
+    parts.append(text((left + width - right) / 2, bottom + 33, "AUROC (0.5 = chance, 1 = perfect)", "tick", "middle"))
     return picture(width, bottom + 42, title, about, parts, ident=ident)
 
 

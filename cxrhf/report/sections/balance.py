@@ -24,7 +24,7 @@ from cxrhf.report.sections.view import View
 # Mark, population (metrics carry its name at their end), name, short name.
 WAYS = (
     (REMAINS, "att", "Context equal (ATT)", "ATT"),
-    (FOURTH, "matched", "Matched pairs", "matched"),
+    (FOURTH, "matched", "Matched pairs", "matching"),
     (CONTEXT, "ipw", "Context independent (IPW)", "IPW"),
 )
 
@@ -43,15 +43,15 @@ def balance(view: View) -> Figure | None:
             sizes.append(DotRow(shown, [("", left)], "", shown))
     panels = []
     if before:
-        title = "How different the classes are in context"
+        title = "Difference in context between the classes"
         axis = Axis("standardised difference; 0 = equal", 0.0, 1.0, reference=0.1, step=0.5, cap=1.5)
         panels.append((title, dots(before, axis, ident=f"{view.ident}-balance", title=title, lane=18)))
     if sizes:
-        title = "What the weights leave of the thinner class"
-        axis = Axis("effective share of its images; below 0.3 be careful", 0.0, 1.0, reference=0.3)
+        title = "Effective share of the reweighted class"
+        axis = Axis("effective share of its images; caution below 0.3", 0.0, 1.0, reference=0.3)
         panels.append((title, dots(sizes, axis, ident=f"{view.ident}-size", title=title, lane=14)))
     legend = [(kind, name) for kind, _, name in ways]
-    return Figure("What the comparison rests on", panels, legend, file="matched") if panels else None
+    return Figure("Balance and effective sample size", panels, legend, file="matched") if panels else None
 
 
 def _difference(view: View, finding: str, end: str) -> float:
@@ -100,16 +100,16 @@ def diagnostics(view: View) -> Table | None:
             entry(held("pretest_calibration_slope"), 2),
         ]
     columns = [
-        Column("Verdict", "Whether the classes share enough context to be compared", True),
-        Column("Effective negatives (ATT)", "What the weighted negatives are worth; below 30% or 100 be careful"),
-        Column("Effective positives (IPW)", "What the weighted positives are worth; below 30% or 100 be careful"),
+        Column("Verdict", "Whether the classes overlap enough in context to be compared", True),
+        Column("Effective negatives (ATT)", "Kish effective number of reweighted negatives; caution below 30% or 100"),
+        Column("Effective positives (IPW)", "Kish effective number of reweighted positives; caution below 30% or 100"),
         Column("Imbalance before", "Standardised difference of context between the classes; 0 = equal"),
-        Column("…\u00a0after ATT", "The same after weighting"),
-        Column("…\u00a0after IPW", "The same after weighting both classes to everybody"),
+        Column("…\u00a0after ATT", "The same after reweighting"),
+        Column("…\u00a0after IPW", "The same after reweighting both classes to all images"),
         Column("…\u00a0after matching", "The same after matching"),
-        Column("Overlap", "Share of context that both classes have in common, before weighting"),
-        Column("Gap in pairs", "Mean difference of pre-test probability left in matched pairs"),
-        Column("Same patient", "Share of matched pairs with one patient on both sides"),
+        Column("Overlap", "Overlap of the two distributions of context, before reweighting"),
+        Column("Gap in pairs", "Mean remaining difference in pre-test probability within matched pairs"),
+        Column("Same patient", "Share of matched pairs in which both images are of the same patient"),
         Column("Pre\u2011test >\u00a00.5", "Share of positives that context alone makes more likely than not"),
         Column("Slope of context", "Calibration slope of the pre-test probability; should be 1"),
     ]

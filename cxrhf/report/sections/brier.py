@@ -16,7 +16,7 @@ _BRIERS = (
 _PARTS = ("calibration", "refinement", "discrimination", "uncertainty")
 _LOSSES = (("calibration", "calibration loss"), ("discrimination", "discrimination loss"))
 _VERBS = ("remove", "leave")
-_NULL = "Brier score; tick: saying the prevalence everywhere"
+_NULL = "Brier score; tick: always predicting the prevalence"
 
 
 def brier(view: View) -> Figure | None:
@@ -36,19 +36,17 @@ def brier(view: View) -> Figure | None:
             null = view.get("imbalance", finding, "pav_decomposition.uncertainty").value
             split.append(Bar(name, parts, null, f"Brier {number(sum(parts), 4)}", name))
     axis = Axis("squared error; lower is better", 0.0, 1.0, floor=0.0, ceiling=2.0)
-    title = "By class, the rarest finding first"
+    title = "By class, rarest finding first"
     panels = [(title, dots(rows, axis, ident=f"{view.ident}-brier", title=f"Brier score {title.lower()}", lane=11))]
     legend = [(kind, name) for kind, _, name in _BRIERS]
     if split:
-        title = "Split by isotonic recalibration"
+        title = "Decomposition by isotonic recalibration"
         panels.append((title, stacked(split, _LOSSES, label=_NULL, ident=f"{view.ident}-pav", title=f"Brier: {title}")))
         legend += [
             (kind, f"{name}: what recalibration would {verb}")
             for (kind, name), verb in zip(_LOSSES, _VERBS, strict=True)
         ]
-    caption = (
-        "A low Brier score of a rare finding says little: always saying 'no' does nearly as well. Brier+ shows it."
-    )
+    caption = "A low Brier score means little for a rare finding: always predicting 'no' does nearly as well."
     return Figure("Brier scores", panels, legend, caption, file="imbalance")
 
 
@@ -60,10 +58,10 @@ def pav_table(view: View) -> Table | None:
         if known(cells[0].value):
             rows[finding] = [*(entry(cell, 4) for cell in cells), entry(view.get("imbalance", finding, "net_benefit"))]
     columns = [
-        Column("Calibration loss", "What isotonic recalibration would remove; above 0 even when calibrated"),
-        Column("Discrimination loss", "What it would leave; fitted to these images, hence optimistic"),
-        Column("Discrimination", "What ranking gains over saying the prevalence"),
-        Column("Uncertainty", "Brier score of saying the prevalence everywhere"),
+        Column("Calibration loss", "What isotonic recalibration would remove; above 0 even for a calibrated model"),
+        Column("Discrimination loss", "What would remain; fitted to these images, so optimistic"),
+        Column("Discrimination", "What ranking gains over always predicting the prevalence"),
+        Column("Uncertainty", "Brier score of always predicting the prevalence"),
         Column("Net benefit", "At a risk threshold of 0.1, in this sample"),
     ]
-    return finding_table(view.book, "Brier split in numbers", columns, rows) if rows else None
+    return finding_table(view.book, "Brier score decomposition", columns, rows) if rows else None

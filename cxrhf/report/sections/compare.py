@@ -30,15 +30,15 @@ from cxrhf.report.sections.view import View
 # Metric -> title, what it means; the first are drawn too.
 _DRAWN = {
     "auroc": ("AUROC", ""),
-    "auroc_att": ("AUROC, context equal", "Negatives weighted to the context of the positives (ATT)"),
-    "auroc_drop vs auroc_att": ("Drop of the AUROC", "How much more the first loses when context is held equal"),
+    "auroc_att": ("AUROC, context equal", "Negatives reweighted to the context of the positives (ATT)"),
+    "auroc_drop vs auroc_att": ("Drop of the AUROC", "How much more the first model loses with context held equal"),
 }
 _MORE = {
     "average_precision": ("Average precision", ""),
     "sensitivity_at_specificity": ("Sensitivity", "At 95% specificity"),
-    "brier": ("Brier score", "Lower is better: a negative difference favours the first"),
+    "brier": ("Brier score", "Lower is better, so a negative difference favours the first model"),
     "matched_auroc": ("AUROC, matched pairs", ""),
-    "auroc_ipw": ("AUROC, IPW", "Both classes weighted to the context of everybody"),
+    "auroc_ipw": ("AUROC, IPW", "Both classes reweighted to the context of all images"),
 }
 
 
@@ -56,7 +56,7 @@ def compare(view: View) -> Section | None:
         blocks += [each for each in (_forest(view, versus, second, k), _table(view, versus, second)) if each]
         for table in _parts(view.book, [key for key in keys if key[4] == versus], second):
             blocks.append(Fold(f"{table.caption} ({len(table.rows)} rows)", [table]))
-    title = f"{view.book.model} compared, paired on the same images"
+    title = f"{view.book.model} against other models on the same images"
     return Section(f"{view.ident}-compare", title, "Comparison", lead, blocks)
 
 
@@ -67,13 +67,13 @@ def _lead(view: View, versus: str, second: str) -> str:
     tested = {finding: cell for finding, cell in cells.items() if known(cell.p_value)}
     better = [finding_name(f) for f, cell in tested.items() if cell.p_value < CHANCE and cell.value > 0]
     worse = [finding_name(f) for f, cell in tested.items() if cell.p_value < CHANCE and cell.value < 0]
-    words = f"{book.model} less {second}: "
+    words = f"{book.model} minus {second}: "
     words += f"AUROC {mean.with_interval()}{' on average' if len(book.findings) > 1 else ''}. "
     if not better and not worse:
-        return f"{words}No finding differs beyond chance {view.corrected}."
+        return f"{words}No finding differs significantly {view.corrected}."
     said = [f"{book.model} ranks better for {listed(better)}"] if better else []
     said += [f"{second} ranks better for {listed(worse)}"] if worse else []
-    return f"{words}Beyond chance {view.corrected}: {'; '.join(said)}."
+    return f"{words}Significant {view.corrected}: {'; '.join(said)}."
 
 
 def _forest(view: View, versus: str, second: str, k: int) -> Figure | None:
@@ -86,14 +86,12 @@ def _forest(view: View, versus: str, second: str, k: int) -> Figure | None:
                 name = finding_name(finding)
                 rows.append(DotRow(name, [("", [Dot(OVERALL, cell.mark, title)])], number(cell.value), name))
         if rows:
-            axis = Axis("right of 0: the first is higher", -0.05, 0.05, reference=0.0, step=0.05)
+            axis = Axis("right of 0: the first model is higher", -0.05, 0.05, reference=0.0, step=0.05)
             ident = f"{view.ident}-forest-{k}-{len(panels)}"
-            shown = f"{title}: {view.book.model} less {second}"
+            shown = f"{title}: {view.book.model} minus {second}"
             panels.append((title, dots(rows, axis, ident=ident, title=shown, lane=12)))
-    caption = (
-        f"Dots are {view.book.model} less {second} on the same resamples of patients, bars {view.level} intervals."
-    )
-    return Figure(f"{view.book.model} less {second}", panels, (), caption, file="compare") if panels else None
+    caption = f"Dots show {view.book.model} minus {second} on the same images; bars are {view.level} paired intervals."
+    return Figure(f"{view.book.model} minus {second}", panels, (), caption, file="compare") if panels else None
 
 
 def _table(view: View, versus: str, second: str) -> Table | None:
@@ -106,7 +104,7 @@ def _table(view: View, versus: str, second: str) -> Table | None:
             rows[finding] = [difference(cell) for cell in cells]
     columns = [Column(title, about) for title, about in names.values()]
     about = f"Bold p values are below 0.05 {view.corrected}; intervals are not corrected."
-    return finding_table(book, f"Whole sample: {book.model} less {second}", columns, rows, about) if rows else None
+    return finding_table(book, f"Whole sample: {book.model} minus {second}", columns, rows, about) if rows else None
 
 
 def _parts(book: Book, keys: Sequence[Key], second: str) -> list[Table]:
@@ -123,7 +121,7 @@ def _parts(book: Book, keys: Sequence[Key], second: str) -> list[Table]:
             cells = [book.get("compare", finding, metric, found[0][4], slice) for metric in metrics]
             rows.append([name_entry(finding), words_entry(_part(slice)), *map(difference, cells)])
         columns = [Column("Finding"), Column("Part", "", True), *(Column(_title(metric)) for metric in metrics)]
-        tables.append(Table(f"Within {kind}: {book.model} less {second}", columns, rows))
+        tables.append(Table(f"Within {kind}: {book.model} minus {second}", columns, rows))
     return tables
 
 

@@ -33,8 +33,8 @@ PRETEST = {
     "pretest=top": (REMAINS, "top", "Top quarter of pre-test probability"),
 }
 MENTION = {
-    "mention=no": (OVERALL, "not mentioned", "Not mentioned in earlier notes"),
-    "mention=yes": (REMAINS, "mentioned", "Mentioned in earlier notes"),
+    "mention=no": (OVERALL, "not mentioned", "Not mentioned in prior notes"),
+    "mention=yes": (REMAINS, "mentioned", "Mentioned in prior notes"),
 }
 STRATA = {slice: full for slice, (_, _, full) in (PRETEST | MENTION).items()}
 _PANELS = (
@@ -53,8 +53,8 @@ _DIFFERENCES = (
     ("sensitivity_at_specificity", "Sensitivity, own threshold", "At 95% specificity within the stratum"),
     ("sensitivity_global", "Sensitivity, one threshold", "At the one threshold of the whole sample"),
     ("specificity_global", "Specificity, one threshold", "At the one threshold of the whole sample"),
-    ("ace_excess", "Calibration error beyond its null", "Calibration error less what a calibrated model would show"),
-    ("brier_skill_score", "Brier skill", "0 = no better than saying the stratum's prevalence"),
+    ("ace_excess", "Excess calibration error", "Calibration error minus what a calibrated model would show"),
+    ("brier_skill_score", "Brier skill", "0 = no better than always predicting the prevalence of the stratum"),
 )
 
 
@@ -67,7 +67,7 @@ def context(view: View) -> Section | None:
     lead: list[str] = []
     for strata, first, last, title in (
         (PRETEST, "pretest=bottom", "pretest=top", "By pre-test probability"),
-        (MENTION, "mention=no", "mention=yes", "By mention in earlier notes"),
+        (MENTION, "mention=no", "mention=yes", "By mention in prior notes"),
     ):
         if not any(name in slices for name in strata):
             continue
@@ -81,18 +81,18 @@ def context(view: View) -> Section | None:
     known_slices = [name for name in (*PRETEST, *MENTION) if name in slices]
     blocks.append(folded(_everything(view, known_slices)))
     if not lead:
-        lead = ["No difference between strata could be computed; the notes below the numbers say why."]
+        lead = ["No difference between strata could be computed. Point at a dash to read why."]
     blocks.insert(
         0,
         Text(
-            "If a model reads the image alone, it should rank about as well among patients for whom the finding was "
-            "expected as among those for whom it was not. Sensitivity with one threshold for all usually rises with "
+            "A model that reads only the image should rank about as well among patients for whom the finding was "
+            "expected as among those for whom it was not. With one threshold for all, sensitivity usually rises with "
             "the pre-test probability even when ranking within strata falls.",
             "muted",
         ),
     )
     kept = [block for block in blocks if block is not None]
-    return Section(f"{view.ident}-context", "By patient context", "Context", lead, kept)
+    return Section(f"{view.ident}-context", "Performance by patient context", "Context", lead, kept)
 
 
 def _threshold(view: View, slices: Sequence[str]) -> Text | None:
@@ -103,10 +103,10 @@ def _threshold(view: View, slices: Sequence[str]) -> Text | None:
         return None
     held = sum("validation rows" in method for method in methods)
     if not held:
-        return Text("The one threshold for all strata is set on all evaluated rows, as in CONTEXT.", "muted")
+        return Text("The single threshold for all strata is set on all evaluated rows, as in CONTEXT.", "muted")
     return Text(
-        "The one threshold for all strata is set on the validation rows and held fixed, as in deployment. CONTEXT sets "
-        "it on the evaluated rows: --threshold-from sample.",
+        "The single threshold for all strata is set on the validation rows and held fixed, as in deployment. CONTEXT "
+        "sets it on the evaluated rows (--threshold-from sample).",
         "muted",
     )
 
@@ -122,21 +122,23 @@ def _lead(view: View, first: str, last: str) -> list[str]:
         return []
     beyond = {finding: cell for finding, cell in tested.items() if cell.p_value < CHANCE}
     what = (
-        "the bottom and the top quarter of pre-test probability"
+        "the bottom and top quarters of pre-test probability"
         if "pretest" in first
-        else ("patients whose earlier notes do not and do mention the finding")
+        else "patients whose prior notes do not and do mention the finding"
     )
     if not beyond:
-        none = f"for none of {len(tested)} findings {view.corrected}"
-        return [f"Between {what} the AUROC differs beyond chance {none}."]
+        return [
+            f"The AUROC does not differ significantly between {what} for any of {len(tested)} findings "
+            f"{view.corrected}."
+        ]
     lower = [finding_name(finding) for finding, cell in beyond.items() if cell.value > 0]
     higher = [finding_name(finding) for finding, cell in beyond.items() if cell.value < 0]
-    end = "where context makes it likely" if "pretest" in first else "where it was mentioned before"
+    end = "where the finding was likely" if "pretest" in first else "where the finding was mentioned"
     words = [f"lower {end} for {listed(lower)}"] if lower else []
     words += [f"higher {end} for {listed(higher)}"] if higher else []
     return [
-        f"Between {what} the AUROC differs beyond chance for {len(beyond)} of {len(tested)} findings "
-        f"{view.corrected}: {'; '.join(words)}."
+        f"The AUROC differs significantly between {what} for {len(beyond)} of {len(tested)} findings "
+        f"{view.corrected}. It is {'; '.join(words)}."
     ]
 
 
@@ -176,7 +178,7 @@ def _differences(view: View, first: str, last: str, strata: dict[str, tuple[str,
     if not rows:
         return None
     columns = [Column(title, about) for _, title, about in _DIFFERENCES]
-    caption = f"Differences: {strata[first][1]} less {strata[last][1]}"
+    caption = f"Differences: {strata[first][1]} minus {strata[last][1]}"
     after = corrected(view.correction, scope=True)
     about = f"Bold p values are below 0.05 {after}; intervals are not corrected."
     return finding_table(view.book, caption, columns, rows, about)
@@ -207,7 +209,7 @@ def _everything(view: View, slices: Sequence[str]) -> Table:
         Column("Finding"),
         Column(
             "Stratum",
-            "Of pre-test probability (25%, 50%, 25% of the images), or whether an earlier note mentions it",
+            "Of pre-test probability (25%, 50%, 25% of the images), or whether a prior note mentions the finding",
             True,
         ),
         Column("Share", "Of the images"),
@@ -215,9 +217,9 @@ def _everything(view: View, slices: Sequence[str]) -> Table:
         Column("AUROC"),
         Column("Sensitivity, own threshold", "At 95% specificity within the stratum"),
         Column("Sensitivity, one threshold", "At the threshold with 95% specificity in the whole sample"),
-        Column("Specificity, one threshold", "What that threshold keeps in the stratum"),
-        Column("Calibration error", "Adaptive; never compare it across strata of different size without its null"),
+        Column("Specificity, one threshold", "At the same threshold, within the stratum"),
+        Column("Calibration error", "Adaptive; compare strata of different size only together with the next column"),
         Column("…\u00a0if calibrated", "What a calibrated model would show in a stratum of this size"),
         Column("Skill", "Brier skill score against the stratum's prevalence"),
     ]
-    return Table("All numbers of all strata", columns, rows)
+    return Table("All metrics of all strata", columns, rows)

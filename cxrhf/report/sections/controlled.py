@@ -30,9 +30,9 @@ def controlled(view: View) -> Section | None:
     blocks: list[Block | None] = [_aurocs(view), balance(view), diagnostics(view), _sensitivity(view)]
     more = [each for each in (_drops(view), _calibration(view)) if each is not None]
     if more:
-        blocks.append(Fold("More numbers with context controlled", more))
+        blocks.append(Fold("More metrics with context controlled", more))
     kept = [block for block in blocks if block is not None]
-    title = "Context controlled: matched and reweighted"
+    title = "AUROC with context held equal: matched and reweighted"
     return Section(f"{view.ident}-controlled", title, "Context controlled", _lead(view), kept)
 
 
@@ -45,11 +45,14 @@ def _lead(view: View) -> list[str]:
     lead = []
     if tested:
         lead.append(
-            f"A drop beyond chance {view.corrected} is found for {len(beyond)} of {len(tested)} findings"
+            f"{view.corrected.capitalize()}, the AUROC drops significantly for {len(beyond)} of {len(tested)} findings"
             f"{': ' + listed(beyond, 14) if beyond else ''}."
         )
     if poor:
-        lead.append(f"The classes share little context for {listed(poor)}: read those controlled numbers with care.")
+        lead.append(
+            f"Positives and negatives overlap little in context for {listed(poor)}: interpret those numbers with "
+            "caution."
+        )
     return lead
 
 
@@ -77,7 +80,7 @@ def _aurocs(view: View) -> Figure | None:
         for start in range(0, len(rows), third)
     ]
     legend = [(OVERALL, "Overall"), *((kind, name) for kind, _, name, _ in WAYS)]
-    caption = f"{bars(view.level)} ATT and matching ask the same question, IPW another."
+    caption = f"{bars(view.level)} ATT and matching answer the same question, IPW a different one."
     return Figure(title, panels, legend, caption, file="reweighted")
 
 
@@ -92,12 +95,12 @@ def _sensitivity(view: View) -> Table | None:
         if any(known(cell.value) for cell in (*held, *one)):
             rows[finding] = [entry(cell) for cell in (overall, *held, *one)]
     columns = [
-        Column("Overall", "Sensitivity at 95% specificity, every image"),
-        Column("Context equal (ATT)", "Threshold set anew at 95% specificity among the weighted negatives"),
-        Column("Matched pairs", "Threshold set anew among the matched negatives"),
-        Column("Context independent (IPW)", "Threshold set anew in the weighted sample"),
+        Column("Overall", "Sensitivity at 95% specificity, all images"),
+        Column("Context equal (ATT)", "Threshold reset to 95% specificity among the reweighted negatives"),
+        Column("Matched pairs", "Threshold reset among the matched negatives"),
+        Column("Context independent (IPW)", "Threshold reset in the reweighted sample"),
         Column("One threshold: sensitivity (ATT)", "At the threshold of the whole sample"),
-        Column("One threshold: specificity (ATT)", "What that threshold keeps among negatives of the same context"),
+        Column("One threshold: specificity (ATT)", "At the same threshold, among negatives with the same context"),
     ]
     caption = "Sensitivity at 95% specificity with context controlled"
     return finding_table(view.book, caption, columns, rows) if rows else None
@@ -113,8 +116,8 @@ def _drops(view: View) -> Table | None:
         ]
         if any(known(cell.value) for cell in cells):
             rows[finding] = [difference(cell) for cell in cells]
-    columns = [Column(f"Overall less {name}") for _, _, name, _ in WAYS]
-    return finding_table(view.book, "Drops of the AUROC", columns, rows) if rows else None
+    columns = [Column(f"Overall minus {name}") for _, _, name, _ in WAYS]
+    return finding_table(view.book, "Drop in AUROC by method", columns, rows) if rows else None
 
 
 def _calibration(view: View) -> Table | None:
@@ -128,7 +131,10 @@ def _calibration(view: View) -> Table | None:
         Column(f"{title} ({short})", about)
         for _, _, _, short in WAYS
         for title, about in (
-            ("Calibration error", "Adaptive; class weights scaled back to the prevalence, p untouched"),
+            (
+                "Calibration error",
+                "Adaptive; class weights are scaled back to the prevalence, probabilities are unchanged",
+            ),
             ("… if calibrated", "What a calibrated model would show"),
             ("Skill", "Brier skill score"),
         )

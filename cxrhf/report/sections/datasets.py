@@ -20,8 +20,8 @@ def datasets(subjects: Sequence[Subject]) -> Section | None:
     blocks: list[Block] = []
     for model, found in several.items():
         blocks += [table for table in (_numbers(model, found), _gaps(model, found)) if table]
-    lead = ["Each dataset is audited on its own; findings are compared by name, not by how they were labelled."]
-    return Section("datasets", "Across datasets", "Across datasets", lead, blocks)
+    lead = ["Each dataset is audited separately. Findings are matched by name; they may be labelled differently."]
+    return Section("datasets", "The same model across datasets", "Across datasets", lead, blocks)
 
 
 def _findings(subjects: Sequence[Subject]) -> list[str]:
@@ -67,5 +67,5 @@ def _gaps(model: str, subjects: Sequence[Subject]) -> Table | None:
     columns = [Column("Finding"), Column("Groups", "", True)]
     for subject in subjects:
         name = subject.book.dataset or "no name"
-        columns += [Column(f"{name}: AUROC gap", "Highest less lowest group"), Column(f"{name}: balanced")]
-    return Table(f"{model}: AUROC gaps between groups on every dataset", columns, rows)
+        columns += [Column(f"{name}: AUROC gap", "Highest minus lowest subgroup"), Column(f"{name}: balanced")]
+    return Table(f"{model}: AUROC gaps between subgroups on every dataset", columns, rows)

@@ -49,13 +49,13 @@ def _table(model: Writer, whose: str) -> Table | None:
             made.append(entry)
         where = "all" if part == "all" else part.replace("=", " ")
         rows.append([Entry(found.title), Entry(where, words=True), *made])
-    columns = [Column("Number"), Column("Of", "The whole sample, or words that go with this group", words=True)]
-    columns += [Column(f"{book.strategy} less {against}") for book in books]
+    columns = [Column("Number"), Column("Of", "The whole sample, or words associated with this group", words=True)]
+    columns += [Column(f"{book.strategy} minus {against}") for book in books]
     about = (
-        "Each strategy less the one they are compared with, on the same images, with intervals from the same resamples "
-        "of patients. WAE has no direction: a difference says that displacement differs, not which is better."
+        "Each strategy minus the baseline strategy, on the same images and the same resamples of patients. WAE has no "
+        "direction: a difference shows that displacement differs, not which strategy is better."
     )
-    return Table(f"Strategies less {against}{whose}", columns, rows, about=about, by_finding=False)
+    return Table(f"Strategies minus {against}{whose}", columns, rows, about=about, by_finding=False)
 
 
 def _cell(book: Book, metric: str, part: str, versus: str) -> Cell:

@@ -14,8 +14,8 @@ from cxrhf.report.sections.view import bars
 
 _RATES = (("tpr", "Sensitivity"), ("fpr", "False positive rate"), ("j", "Youden's J"))
 _LEGEND = (
-    (OVERALL, "new layer on its frozen vectors (SPLIT)"),
-    (CONTEXT, "the same on vectors that came alone (random, ImageNet, others)"),
+    (OVERALL, "new linear layer on frozen embeddings (SPLIT)"),
+    (CONTEXT, "the same for networks with embeddings only (random, ImageNet, others)"),
     (REMAINS, "the network's own output"),
 )
 
@@ -26,7 +26,7 @@ def encoding(books: Sequence[Book], level: str) -> list[Section]:
     out = []
     for shelf in found:
         where = f" on {shelf.dataset}" if len(found) > 1 else ""
-        title = f"What the network knows of its patients{where}"
+        title = f"Patient characteristics in the embeddings{where}"
         out.append(Section(shelf.ident, title, f"Encoding{where}", _lead(shelf), _blocks(shelf)))
     return out
 
@@ -41,21 +41,21 @@ def _lead(shelf: Shelf) -> list[str]:
         cell = shelf.get(first, name, READ)
         if known(cell.value):
             other = shelf.get(reference, name, READ) if reference is not None and reference is not first else None
-            beside = f" ({number(other.value)} from {shelf.reference})" if other and known(other.value) else ""
+            beside = f" ({shelf.reference}: {number(other.value)})" if other and known(other.value) else ""
             said.append(f"{shelf.name(name)} {number(cell.value)}{beside}")
     if not said:
         return []
     return [
-        f"AUROC of a new linear layer on the frozen vectors of {first.model}: {'; '.join(said)}. That something can be "
-        "read from the vectors does not say that the findings use it."
+        f"A new linear layer on the frozen embeddings of {first.model} reaches these AUROCs: {'; '.join(said)}. A "
+        "characteristic that can be read from embeddings is not necessarily used for the findings."
     ]
 
 
 def _blocks(shelf: Shelf) -> list[Block]:
     blocks: list[Block | None] = [_figure(shelf), _table(shelf)]
     said = [each for name in shelf.targets if (each := verdict(shelf, name))]
-    blocks += [Said("In words", said, by_finding=False)] if said else []
-    blocks.append(Fold("What SPLIT can and cannot say", _limits(shelf)))
+    blocks += [Said("Each characteristic in words", said, by_finding=False)] if said else []
+    blocks.append(Fold("What SPLIT can and cannot show", _limits(shelf)))
     blocks += [folded(_differences(shelf, READ)), folded(_differences(shelf, OWN)), folded(_rates(shelf))]
     return [block for block in blocks if block is not None]
 
@@ -76,11 +76,11 @@ def _figure(shelf: Shelf) -> Figure | None:
             rows.append(DotRow(shelf.name(name), lanes, other=True))
     if not rows:
         return None
-    axis = Axis("AUROC on held-out patients; 0.5 = nothing", 0.5, 1.0, reference=0.5, floor=0.3, ceiling=1.0)
+    axis = Axis("AUROC on held-out patients; 0.5 = chance", 0.5, 1.0, reference=0.5, floor=0.3, ceiling=1.0)
     # Two panels side by side where there are many.
     half = (len(rows) + 1) // 2 if len(rows) > 4 else len(rows)
     panels = [
-        ("", dots(part, axis, ident=f"{shelf.ident}-dots-{k}", title="What can be read from vectors", lane=17))
+        ("", dots(part, axis, ident=f"{shelf.ident}-dots-{k}", title="Characteristics read from embeddings", lane=17))
         for k, part in enumerate((rows[:half], rows[half:]))
         if part
     ]
@@ -100,7 +100,7 @@ def _table(shelf: Shelf) -> Table:
         row = [entry(shelf.get(network, name, metric)) for network, metric in cells]
         if any(each.text != "–" for each in row):
             rows.append([Entry(shelf.name(name)), *row])
-    about = "One class against the rest, on patients that no layer was fitted to. SPLIT: " + _learned(shelf)
+    about = "One class against the rest, on patients that were not used to fit the layer. SPLIT: " + _learned(shelf)
     return Table("AUROC for patient characteristics", columns, rows, about=about, by_finding=False)
 
 
@@ -109,8 +109,8 @@ def _learned(shelf: Shelf) -> str:
     keys = ((each, key) for each in shelf.read for key in each.cells if key[2] == READ and not key[4])
     ways = list(dict.fromkeys(each.cells[key].method.split("; 0.")[0] for each, key in keys))
     if not ways:
-        return "a new linear layer on frozen vectors."
-    return f"{ways[0]}." + (" Some were learned otherwise: results.parquet says how." if len(ways) > 1 else "")
+        return "a new linear layer on frozen embeddings."
+    return f"{ways[0]}." + (" Some were fitted differently; see results.parquet." if len(ways) > 1 else "")
 
 
 def _differences(shelf: Shelf, metric: str) -> Table | None:
@@ -131,9 +131,9 @@ def _differences(shelf: Shelf, metric: str) -> Table | None:
             rows.append([Entry(shelf.name(name)), *(entry(cell) if cell else Entry("–") for cell in row)])
     if not rows:
         return None
-    columns = [Column("Characteristic"), *(Column(f"{first} less {other}") for first, other in pairs)]
-    what = "What vectors tell" if metric == READ else "Own outputs, as of networks that learn one task or several"
-    about = "Differences of the AUROC on the same patients, with intervals; not tested."
+    columns = [Column("Characteristic"), *(Column(f"{first} minus {other}") for first, other in pairs)]
+    what = "AUROC from embeddings" if metric == READ else "AUROC of own outputs (single-task and multitask networks)"
+    about = "Differences in AUROC on the same patients, with intervals; not tested."
     return Table(f"{what}: paired differences", columns, rows, about=about, by_finding=False)
 
 
@@ -148,7 +148,7 @@ def _rates(shelf: Shelf) -> Table | None:
                     words = Entry(network.model, way, words=True)
                     rows.append([Entry(shelf.name(name)), words, *map(entry, cells)])
     columns = [Column("Characteristic"), Column("Network", "", True), *(Column(title) for _, title in _RATES)]
-    about = "At the threshold with the largest J on images that the numbers are not of."
+    about = "At the threshold with the largest J on other images."
     title = "Sensitivity, false positive rate and J"
     return Table(title, columns, rows, about=about, by_finding=False) if rows else None
 
@@ -156,6 +156,6 @@ def _rates(shelf: Shelf) -> Table | None:
 def _limits(shelf: Shelf) -> list[Block]:
     drawn = Figure(
         "", scenarios(f"{shelf.ident}-way"), (), "Circles have the finding, squares do not; the two colours are two "
-        "groups of patients. Solid line: divides by finding. Dashed: divides by group.", size="small",
+        "patient groups. The solid line separates by finding, the dashed line by group.", size="small",
     )  # fmt: skip
     return [Text(CANNOT[0]), drawn, *(Text(words) for words in CANNOT[1:])]

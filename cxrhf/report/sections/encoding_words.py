@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from cxrhf.report.book import Book, Cell
-from cxrhf.report.numbers import known, number
+from cxrhf.report.numbers import known, listed, number
 from cxrhf.report.sections.encoding_shelf import OWN, READ, Shelf, is_frozen, versus
 from cxrhf.report.words import Sentence
 
 CANNOT = (
-    "SPLIT asks whether a characteristic can be read from what a network hands to its last layer: the network is "
-    "frozen and a new linear layer learns the characteristic from its vectors. Three situations are possible.",
-    "A: what the network keeps for the finding holds nothing of the group, and SPLIT stays near 0.5. B: the same "
-    "features tell both, but along different directions; SPLIT is high although the group moves no prediction of the "
-    "finding. C: finding and group lie along the same direction; SPLIT is just as high, and a step towards one group "
-    "is a step towards the finding.",
-    "So a low SPLIT speaks against any use of the characteristic, and a high one leaves B and C open, however high it "
-    "is. Vectors of a network that was never trained on X-rays, even one with random weights, often give much of it: "
-    "then it lies in the pictures, and training need not have put it there. Compare networks by their differences, not "
-    "by the height of one number.",
-    "What can help to tell B from C: the maps of the vectors (do groups part along the directions along which the "
-    "disease does?), a network that learns finding and group together against one that learns one of them (does either "
-    "gain?), and the numbers of patient groups with prevalence and age balanced.",
+    "SPLIT tests whether a characteristic can be read from the input of a network's last layer. The network is frozen "
+    "and a new linear layer learns the characteristic from its embeddings. Three situations are possible.",
+    "A: the features for the finding carry no information about the group, and SPLIT is near 0.5. B: the embeddings "
+    "carry both, along different directions; SPLIT is high, but the group does not change predictions of the finding. "
+    "C: finding and group share a direction; SPLIT is just as high, and a shift towards one group is a shift towards "
+    "the finding.",
+    "A low SPLIT is therefore evidence against any use of the characteristic. A high SPLIT cannot separate B from C. "
+    "Embeddings of a network never trained on X-rays, even one with random weights, often reach a high SPLIT too: the "
+    "characteristic is then visible in the images, and training need not have added it. Compare networks by their "
+    "differences rather than by a single value.",
+    "Three things help to separate B from C: maps of the embeddings (do groups separate along the same directions as "
+    "the disease?), a multitask network against single-task networks (does either task gain?), and subgroup "
+    "performance with prevalence and age balanced.",
 )
 
 
@@ -41,33 +41,35 @@ def _read(shelf: Shelf, name: str) -> tuple[str, str, str] | None:
         return None
     first = there[0]
     cell = shelf.get(first, name, READ)
-    words = f"the vectors of {first.model} tell it with an AUROC of {cell.with_interval(f'{shelf.level} CI ')}"
+    words = f"the embeddings of {first.model} predict it with an AUROC of {cell.with_interval(f'{shelf.level} CI ')}"
     others = [f"{number(shelf.get(each, name, READ).value)} for {each.model}" for each in there[1:]]
-    words += f" ({', '.join(others)})." if others else "."
+    words += f", against {listed(others)}." if others else "."
     if known(cell.low) and cell.low <= 0.5:
-        return f"{words} Not told from chance: nothing of it was found, as in A.", "not found", "plain"
+        return f"{words} Not distinguishable from chance, as in A.", "not found", "plain"
     more = next(iter(versus(first, name, READ)), None)
     if more is None or is_frozen(first):
-        return f"{words} B or C.", "can be read", "plain"
+        return f"{words} This is B or C.", "can be read", "plain"
     return _beside(words, *more)
 
 
 def _beside(words: str, reference: str, difference: Cell) -> tuple[str, str, str]:
     """Against the network of reference."""
     if not known(difference.low, difference.high):
-        return f"{words} B or C.", "can be read", "plain"
+        return f"{words} This is B or C.", "can be read", "plain"
     if difference.low > 0:
-        said = f"{words} That is {difference.with_interval()} more than for {reference}: training added to it (B or C)."
-        return said, "can be read", "strong"
+        said = f"{words} That is {difference.with_interval()} higher than for {reference}:"
+        return f"{said} training added to it (B or C).", "can be read", "strong"
     if difference.high < 0:
-        said = f"{words} That is {Cell(-difference.value, -difference.high, -difference.low).with_interval()} less than"
+        said = (
+            f"{words} That is {Cell(-difference.value, -difference.high, -difference.low).with_interval()} lower than"
+        )
         return (
-            f"{said} for {reference}: it lies in the pictures, and training took some of it away.",
+            f"{said} for {reference}: it is visible in the images, and training removed some of it.",
             "can be read",
             "plain",
         )
     said = f"{words} No clear difference from {reference} ({number(difference.value)}, {difference.span}):"
-    return f"{said} it lies in the pictures, whatever the training.", f"no more than {reference}", "plain"
+    return f"{said} it is visible in the images, regardless of training.", f"no more than {reference}", "plain"
 
 
 def _own(shelf: Shelf, name: str) -> str:
@@ -82,10 +84,10 @@ def _own(shelf: Shelf, name: str) -> str:
         return " ".join(parts)
     own = [(each, shelf.get(each, name, OWN)) for each in shelf.networks]
     told = [f"{each.model} {cell.with_interval()}" for each, cell in own if known(cell.value)]
-    return f"Learned on purpose: {', '.join(told)}." if told else ""
+    return f"Trained to predict it: {', '.join(told)}." if told else ""
 
 
 def _pair(network: Book, other: str, cell: Cell) -> str:
     clear = known(cell.low, cell.high) and (cell.low > 0 or cell.high < 0)
     judged = "" if clear else "; no clear difference"
-    return f"Learned on purpose, {network.model} less {other}: {cell.with_interval()}{judged}."
+    return f"Trained to predict it, {network.model} minus {other}: {cell.with_interval()}{judged}."

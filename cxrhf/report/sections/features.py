@@ -40,10 +40,10 @@ def features(view: View) -> Section | None:
         return None
     blocks: list[Block] = []
     if found is not None:
-        blocks += [_map(view, found), Fold("All maps and colours side by side", _side_by_side(view, found))]
+        blocks += [_map(view, found), Fold("All maps, coloured by each attribute", _side_by_side(view, found))]
     table = _table(view, tests)
     blocks += [table] if table else []
-    return Section(f"{view.ident}-features", "Maps of its vectors", "Maps", _lead(view, tests), blocks)
+    return Section(f"{view.ident}-features", "Maps of the embeddings", "Maps", _lead(view, tests), blocks)
 
 
 Pair = tuple[str, str]
@@ -69,14 +69,14 @@ def _lead(view: View, tests: Tests) -> list[str]:
         clear = sum(cell.p_value < CHANCE for cell in cells.values())
         most = max(cells, key=lambda name: cells[name].value)
         where = f"KS {number(cells[most].value)} on {_mode(view, most, short=True)}"
-        said.append(f"{_pair(pair)} ({where}; {clear} of {len(cells)} beyond chance)")
+        said.append(f"{_pair(pair)} ({where}; {clear} of {len(cells)} significant)")
     if not said:
         return []
     return [
-        f"Where groups part most along one direction of the vectors or one output: {', '.join(said)}.",
-        "A direction along which both the disease and a group part is worth a look: there a step towards the group is "
-        "a step towards the disease. Where groups part only along others, they differ in the vectors without lying "
-        "along the disease.",
+        f"Largest separation along one direction of the embeddings or one output: {', '.join(said)}.",
+        "Check any direction that separates both the disease and a group: along it, a shift towards the group is a "
+        "shift towards the disease. Groups that separate only along other directions differ in the embeddings, but "
+        "not along the disease.",
     ]
 
 
@@ -106,19 +106,19 @@ def _table(view: View, tests: Tests) -> Table | None:
     sizes = [f"{_pair(pair)} {max(row[pair].n for row in tests.values() if pair in row):,}" for pair in pairs]
     modes = view.get("features", MACRO, "n_components").value
     about = (
-        "Kolmogorov-Smirnov statistic (0 = the same distribution, 1 = apart) and its p value after the correction of "
-        f"Benjamini and Yekutieli over this table; bold below 0.05. p hangs on the number of images ({listed(sizes)}): "
-        "with thousands a difference nobody could see is beyond chance, so read the statistic."
+        "Kolmogorov-Smirnov statistic (0 = same distribution, 1 = fully separated) and its p value after "
+        f"Benjamini-Yekutieli correction over this table; bold below 0.05. p depends on the number of images "
+        f"({listed(sizes)}): with thousands, an invisible difference is significant, so read the statistic."
     )
-    about += f" {modes:.0f} modes hold 99% of the variance." if known(modes) else ""
-    return Table("Do groups differ along a direction?", columns, rows, about=about, by_finding=False)
+    about += f" {modes:.0f} modes explain 99% of the variance." if known(modes) else ""
+    return Table("Separation of groups along each direction", columns, rows, about=about, by_finding=False)
 
 
 def _map(view: View, found: Places) -> Map:
     ident = f"{view.ident}-map"
     return Map(
-        ident, f"{_whom(view, found)} Above and at the right: how each group is distributed, all groups drawn as if of "
-        "one size.",
+        ident, f"{_whom(view, found)} Margins: the distribution of each group, scaled to the "
+        "same size.",
         [map_title(spread.name) for spread in found.spreads],
         [Legend(each.name, tuple(zip(each.kinds, each.values, strict=True))) for each in found.attributes],
         as_json(_data(view, found)), still(view, found, 0, 0, f"{ident}-still", _DRAWN), bool(found.grids), found.n,
@@ -129,13 +129,13 @@ def _whom(view: View, found: Places) -> str:
     """Whom the map shows, and why so."""
     if not found.grids:
         total = len({row["image_id"] for row in view.own(view.points)})
-        part = f"a random {found.n:,} of {total:,} patients" if total > found.n else f"{found.n:,} patients"
+        part = f"a random sample of {found.n:,} of {total:,} patients" if total > found.n else f"{found.n:,} patients"
         why = f"these data may be shown ({view.because})" if view.because else "these data may be shown"
-        return f"Every mark is a patient ({part}, one image each), because {why}. No ids are in it."
-    why = view.because or "nobody said that single patients of these data may be shown (--may-show)"
+        return f"Each mark is a patient ({part}, one image each), because {why}. The map has no ids."
+    why = view.because or "--may-show was not passed"
     return (
-        f"Every square is a cell of the map with at least {LEAST} patients, the larger the more; cells with fewer are "
-        f"left out, and what lies far out is counted at the edge. Single patients are not in this page: {why}."
+        f"Each square is a cell of the map with at least {LEAST} patients; its size shows how many. Cells with fewer "
+        f"are excluded, and outliers are counted at the edge. This page does not show single patients: {why}."
     )
 
 
@@ -170,5 +170,10 @@ def _side_by_side(view: View, found: Places) -> list[Block]:
         legend = tuple(zip(attribute.kinds, attribute.values, strict=True))
         out.append(Figure(f"By {attribute.name}", panels, legend, file="features", size="small"))
     if view.may_show and found.n > _DRAWN:
-        out.append(Text(f"At most {_DRAWN} patients a picture, drawn at random; distributions are of all.", "muted"))
+        out.append(
+            Text(
+                f"Each figure shows at most {_DRAWN} patients, chosen at random; the distributions include all.",
+                "muted",
+            )
+        )
     return out

@@ -12,10 +12,10 @@ from cxrhf.report.sections.slice_shelf import Cut, Slice, trait_name
 from cxrhf.report.sections.view import View
 
 SHEETS = (
-    "Images of these slices are not in this page: it shows only images of data that may be shown, where their build is "
-    "known (--pictures BUILD). To put a name to what is in a slice, fill a sheet of RUN/labelling. It lists images of "
-    "the worst and the best slice of a class without saying which; name its empty column after what you look for (such "
-    "as ecg_wires), write 1 or 0 beside the images you have looked at, and read it in with: cxrhf audit RUN "
+    "This page does not show images of these slices. It shows images only if the data may be shown and their build "
+    "folder was passed to cxrhf audit. To name what is in a slice, use a sheet in RUN/labelling. It lists images of "
+    "the worst and best slice of a class without revealing which is which. Name its empty column after the attribute "
+    "you look for (for example ecg_wires), write 1 or 0 for each image you have checked, and run: cxrhf audit RUN "
     "--annotations RUN/labelling/SHEET.csv"
 )
 
@@ -54,7 +54,7 @@ def gallery(view: View, found: Sequence[Cut]) -> list[Block]:
 
 
 def _part(side: str, method: str) -> str:
-    return f"images {'with' if side == 'positive' else 'without'} it ({method})"
+    return f"finding {'present' if side == 'positive' else 'absent'} ({method})"
 
 
 def _about(cut: Cut, each: Slice) -> str:

@@ -44,12 +44,12 @@ def _lead(view: View) -> list[str]:
     if not found:
         return []
     rare, common = min(found), max(found)
-    words = "AUROC does not move with prevalence; average precision, PPV and the Brier score do."
+    words = "AUROC does not depend on prevalence; average precision, PPV and the Brier score do."
     if rare != common:
         words += (
-            f" The rarest finding, {rare[1]} ({percent(rare[0])} of images), has AUROC {number(rare[2])} and average "
-            f"precision {number(rare[3])}; the most frequent, {common[1]} ({percent(common[0])}), {number(common[2])} "
-            f"and {number(common[3])}."
+            f" The rarest finding, {rare[1]} ({percent(rare[0])} of images), has an AUROC of {number(rare[2])} and an "
+            f"average precision of {number(rare[3])}; the most common, {common[1]} ({percent(common[0])}), "
+            f"{number(common[2])} and {number(common[3])}."
         )
     return [words]
 
@@ -73,8 +73,8 @@ def _scatter(view: View) -> Figure | None:
         points, across="AUROC", up="average precision", ident=f"{view.ident}-scatter", title=title, about=about
     )
     caption = (
-        f"Bars are {view.level} intervals. The tick below a point is the prevalence, what a coin toss reaches in "
-        f"average precision; a coin toss reaches 0.5 in AUROC whatever the prevalence."
+        f"Bars are {view.level} intervals. The tick below a point is the prevalence, the average precision expected by "
+        f"chance. The AUROC expected by chance is 0.5 at any prevalence."
     )
     legend = [(OVERALL, "a finding"), ("tick-flat", "its prevalence")]
     return Figure(title, [("", picture)], legend, caption, file="imbalance", size="scatter")
@@ -97,16 +97,20 @@ def _ranking(view: View) -> Table | None:
         if known(view.get("imbalance", finding, "auroc").value)
     }
     columns = [
-        Column("Prevalence", "Share of images with the finding; the coin toss of average precision"),
-        Column("AUROC", "A coin toss reaches 0.5"),
-        Column("Average precision", "A coin toss reaches the prevalence"),
-        Column("AUPRC", "By trapezoids; optimistic between points"),
+        Column("Prevalence", "Share of images with the finding; the chance level of average precision"),
+        Column("AUROC", "Chance level is 0.5"),
+        Column("Average precision", "Chance level is the prevalence"),
+        Column("AUPRC", "By the trapezoidal rule; optimistic between points"),
         Column("Brier", "Mean squared error of the probability"),
         Column("Brier+", "Among positives"),
         Column("Brier−", "Among negatives"),
-        Column("Balanced Brier", "Brier+ plus Brier−, 0 to 2; not a proper score: never rank calibration by it"),
+        Column("Balanced Brier", "Brier+ plus Brier−, 0 to 2; not a proper score, so do not rank calibration by it"),
     ]
-    return finding_table(view.book, "What prevalence moves, beside what it does not", columns, rows) if rows else None
+    return (
+        finding_table(view.book, "Metrics that depend on prevalence, and AUROC, which does not", columns, rows)
+        if rows
+        else None
+    )
 
 
 def _operating(view: View) -> Table | None:
@@ -115,16 +119,18 @@ def _operating(view: View) -> Table | None:
     for finding in view.book.everyone():
         cells = [view.get("imbalance", finding, name) for name in names]
         if any(known(cell.value) for cell in cells[1:]):
-            chosen = "these images: optimistic" if "optimistic" in cells[0].note + cells[1].note else "validation split"
+            chosen = (
+                "these images (optimistic)" if "optimistic" in cells[0].note + cells[1].note else "validation split"
+            )
             rows[finding] = [*map(entry, cells), words_entry(chosen, cells[0].method)]
     columns = [
-        Column("Threshold", "The score with the largest F1; at or above = positive"),
+        Column("Threshold", "The score with the largest F1; images at or above it are predicted positive"),
         Column("Sensitivity"),
         Column("Specificity"),
         Column("PPV", "At this sample's prevalence"),
         Column("NPV", "At this sample's prevalence"),
         Column("F1"),
         Column("MCC", "Matthews correlation, −1 to 1"),
-        Column("Threshold chosen on", "A threshold chosen on the images it is judged on looks better than it is", True),
+        Column("Threshold chosen on", "A threshold chosen on the evaluated images looks better than it is", True),
     ]
     return finding_table(view.book, "Operating point with the largest F1", columns, rows) if rows else None

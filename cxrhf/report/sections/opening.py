@@ -24,9 +24,9 @@ from cxrhf.report.sections.view import View
 from cxrhf.report.words import FEW_PATIENTS, beside, headline, sentence
 
 NO_CONTEXT = (
-    "The table has no pre-test probability, so this page cannot say how much of the AUROC is patient context. Add a "
-    "column with the probability of each finding before the image is seen and run cxrhf audit … --pretest COLUMN, or "
-    "let a small model make one from what the table has: --pretest from:age,sex,view,prior_labels."
+    "The predictions have no pre-test probability, so this page cannot show how much of the AUROC goes with patient "
+    "context. Add a column with the probability of each finding before the image and run cxrhf audit … --pretest "
+    "COLUMN, or fit one to the columns of the table: --pretest from:age,sex,view,prior_labels."
 )
 
 
@@ -35,24 +35,28 @@ def opening(view: View) -> Section:
     book = view.book
     has_context = bool(book.way)
     if not book.findings:
-        return Section(f"{view.ident}-headline", "What it reaches", "Headline", ["No findings were audited."])
+        return Section(f"{view.ident}-headline", "AUROC by finding", "Headline", ["No findings were audited."])
     if not book.has("overview", "reweighted", "matched"):
-        lead = ["AUROCs of the whole sample were not asked for: what was is below."]
-        return Section(f"{view.ident}-headline", "What it reaches", "Headline", lead)
-    title = "What it reaches, and what goes with patient context" if has_context else "What it reaches"
+        lead = ["This run did not compute the AUROC of the whole sample. Its other results follow."]
+        return Section(f"{view.ident}-headline", "AUROC by finding", "Headline", lead)
+    title = "How much of the AUROC goes with patient context" if has_context else "AUROC by finding"
     blocks: list[Block] = [_picture(view, has_context)]
     if has_context:
         blocks.append(controlled_table(view))
     elif view.first:
         blocks.append(Text(NO_CONTEXT, "warnings"))
     said = [sentence(book, finding, view.level, view.correction) for finding in book.findings]
-    blocks.append(Said("In words", said) if view.first else Fold("In words", [Said("", said)]))
+    blocks.append(
+        Said("Each finding in words", said) if view.first else Fold("Each finding in words", [Said("", said)])
+    )
     return Section(f"{view.ident}-headline", title, "Headline", _lead(view), blocks)
 
 
 def _lead(view: View) -> list[str]:
     """The headline; of several runs their mean before that of the first."""
-    said, mean = headline(view.book, view.level, view.correction), view.subject.mean
+    name = view.subject.model if len(view.others) > 1 else ""
+    said = headline(view.book, view.level, view.correction, view.sources, name)
+    mean = view.subject.mean
     cut = [hidden_words(view.book)] if view.book.hidden else []
     if mean is None:
         return [said, *cut]
@@ -61,9 +65,9 @@ def _lead(view: View) -> list[str]:
     for metric, name in (("auroc", "AUROC"), ("auroc_att", "AUROC with context held equal")):
         value, spread = (find(mean, finding, each).value for each in (metric, f"{metric}.sd"))
         if known(value):
-            parts.append(f"{name} {number(value)} (SD between runs {number(spread)})")
-    whole = f"Mean of {len(view.subject.runs)} runs: {', '.join(parts)}." if parts else ""
-    first = f"The first run ({seed_of(view.book.model)}), shown below in detail: {said[:1].lower()}{said[1:]}"
+            parts.append(f"{name} {number(value, 2)} (SD between runs {number(spread)})")
+    whole = f"Mean of {len(view.subject.runs)} training runs: {', '.join(parts)}." if parts else ""
+    first = f"First run ({seed_of(view.book.model)}), shown below in detail: {said[:1].lower()}{said[1:]}"
     return [each for each in (whole, first, *cut) if each]
 
 
@@ -71,8 +75,8 @@ def hidden_words(book: Book) -> str:
     """What a page of too many findings leaves out, and where it stands."""
     shown = len(book.findings)
     return (
-        f"This page shows {shown:,} of {shown + len(book.hidden):,} findings: those with the most images of the "
-        "scarcer class. What it counts and says of findings is of these; means are over all. Every number of every "
+        f"This page shows {shown:,} of {shown + len(book.hidden):,} findings: those with the most images in the "
+        "smaller class. Its sentences and counts refer to these findings; means are over all. Every number for every "
         "finding is in results.parquet and results.json."
     )
 
@@ -80,7 +84,7 @@ def hidden_words(book: Book) -> str:
 def _picture(view: View, has_context: bool) -> Figure:
     book, level = view.book, view.level
     falls, not_shown = _falls(book, has_context)
-    about = f"For each finding the AUROC with its {level} interval: " + "; ".join(
+    about = f"AUROC of each finding with its {level} interval: " + "; ".join(
         f"{fall.name}: overall {number(fall.overall.value)}"
         + (
             f", context alone {number(fall.context.value)}, context held equal {number(fall.remains.value)}"
@@ -90,13 +94,13 @@ def _picture(view: View, has_context: bool) -> Figure:
         for fall in falls
     )
     title = "AUROC overall, from context alone, and with context held equal" if has_context else "AUROC overall"
-    legend = [(OVERALL, "overall: every image")]
+    legend = [(OVERALL, "overall: all images")]
     caption = f"Bars are {level} intervals."
     if has_context:
-        legend += [(CONTEXT, "context alone, without the image"), (REMAINS, "what remains with context held equal")]
+        legend += [(CONTEXT, "context alone, without the image"), (REMAINS, "with context held equal")]
         caption += (
-            " Context is what was known of the patient before the image (the pre-test probability). Dotted: the drop "
-            "from overall to context held equal."
+            " Context is what was known about the patient before the image, as a pre-test probability. The dotted "
+            "line is the drop from overall to context held equal."
         )
     if not_shown:
         caption += f" Not shown: {', '.join(not_shown)}."
@@ -142,11 +146,16 @@ def controlled_table(view: View) -> Table:
             rows[finding].append(difference(book.drop(finding)))
     held = "matched pairs" if book.way == "matched_auroc" else "context equal (ATT)"
     columns = [
-        Column("Overall", "Every image"),
-        Column("Context alone", "The pre-test probability as the score, without the image"),
-        Column("Context equal (ATT)", "Negatives weighted to the context of the positives: the headline"),
-        Column("Matched pairs", "Each positive against its nearest negative in context; a gap may remain"),
-        Column("Context independent (IPW)", "Both classes weighted to the context of everybody: another question"),
-        Column("Drop", f"Overall minus {held}, on the same resamples; p of no drop, {view.corrected}"),
+        Column("Overall", "All images"),
+        Column("Context alone", "The pre-test probability used as the score, without the image"),
+        Column(
+            "Context equal (ATT)", "Negatives reweighted to the context of the positives; the number in the headline"
+        ),
+        Column("Matched pairs", "Each positive paired with the negative nearest in context; a difference may remain"),
+        Column(
+            "Context independent (IPW)",
+            "Both classes reweighted to the context of all images; answers a different question",
+        ),
+        Column("Drop", f"Overall minus {held}, on the same resamples; p value for no drop, {view.corrected}"),
     ]
     return finding_table(book, "AUROC with and without patient context", columns, rows)

@@ -23,20 +23,20 @@ from cxrhf.report.numbers import known, listed, number
 from cxrhf.report.sections.view import View
 
 _KINDS = (
-    ("roc", "ROC curves", "Sensitivity against false positive rate. Dot: 95% specificity. Band: where the curve may "
-     "lie, point by point. Dashed: coin toss."),
-    ("pr", "Precision-recall curves", "What share of the images called positive are positive. Dashed: the prevalence, "
-     "what a coin toss reaches."),
+    ("roc", "ROC curves", "Sensitivity against false positive rate. Dot: 95% specificity. Band: pointwise interval. "
+     "Dashed: chance."),
+    ("pr", "Precision-recall curves", "Precision (PPV) against recall (sensitivity). Dashed: the prevalence, which "
+     "is the precision expected by chance."),
     ("reliability", "Reliability", "Observed share of positives against the predicted probability, in ten groups of "
-     "equal size. On the dashed line = calibrated. The axes end where the data do."),
+     "equal size. A calibrated model follows the dashed line. The axes end where the data end."),
 )  # fmt: skip
 
 
 # How a verdict starts -> what it means for the reader.
 _VERDICTS = {
     "enough": "",
-    "poor overlap": "Enough for the whole sample, but the classes share too little context to hold it equal",
-    "few": "Few patients, read the interval and not the number",
+    "poor overlap": "Enough for the whole sample, but too little overlap in context to hold it equal",
+    "few": "Few patients, so read the interval rather than the number",
     "too few": "Too few patients to quote a number",
 }
 
@@ -50,7 +50,9 @@ def overview(view: View) -> Section | None:
     blocks: list[Block | None] = [tables[0], curves["roc"], folded(curves["pr"])]
     blocks += [*tables[1:-1], folded(curves["reliability"]), folded(tables[-1])]
     kept = [block for block in blocks if block is not None]
-    return Section(f"{view.ident}-overview", "Overview", "Overview", _lead(view), kept)
+    return Section(
+        f"{view.ident}-overview", "Ranking, operating point and calibration by finding", "Overview", _lead(view), kept
+    )
 
 
 def short_table(view: View) -> Table:
@@ -70,9 +72,9 @@ def _lead(view: View) -> list[str]:
         kind = next((name for name in _VERDICTS if note.startswith(name)), "no")
         found.setdefault(kind, []).append(finding_name(finding))
     total = len(view.book.findings)
-    words = [f"{len(found.get('enough', []))} of {total} findings have enough data for all that is said of them here."]
+    words = [f"{len(found.get('enough', []))} of {total} findings have enough data for every number on this page."]
     words += [f"{_VERDICTS[kind]}: {listed(found[kind])}." for kind in _VERDICTS if kind != "enough" and kind in found]
-    words += [f"Nothing can be said of {listed(found['no'])}."] if "no" in found else []
+    words += [f"No conclusion is possible for {listed(found['no'])}."] if "no" in found else []
     return [" ".join(words)]
 
 
@@ -110,37 +112,39 @@ def _tables(view: View) -> list[Table]:
         Column("Data", "Whether there are enough patients", True),
         Column("Images", "Images with a label"),
         Column("Positive", "Images with the finding"),
-        Column("AUROC", "Chance that an image with the finding scores above one without; 0.5 = coin toss"),
-        Column("Average precision", "Area under the precision-recall curve; its coin toss is the prevalence"),
+        Column("AUROC", "Probability that an image with the finding scores higher than one without; 0.5 = chance"),
+        Column("Average precision", "Area under the precision-recall curve; chance level is the prevalence"),
         Column("Prevalence", "Share of images with the finding"),
         Column("Sensitivity", "At 95% specificity on these images"),
         Column("PPV", "Positive predictive value at that threshold and this prevalence"),
         Column("NPV", "Negative predictive value at that threshold and this prevalence"),
     ]
-    caption = "How well it ranks, and what a threshold at 95% specificity gives"
+    caption = "Ranking, and the operating point at 95% specificity"
     tables = [finding_table(book, caption, columns, ranking)]
     probabilities = {f for f in book.findings if known(book.get("overview", f, "brier").value)}
     if probabilities:
         kept = {f: row for f, row in calibration.items() if f in probabilities or f == MACRO}
         columns = [
             Column("Brier score", "Mean squared error of the probability; lower is better"),
-            Column("Skill", "Brier skill score: 0 = no better than always saying the prevalence, 1 = perfect"),
+            Column("Skill", "Brier skill score: 0 = no better than always predicting the prevalence, 1 = perfect"),
             Column("Calibration error", "Adaptive calibration error, ten groups of equal size; lower is better"),
-            Column("…\u00a0if calibrated", "What the calibration error of a perfectly calibrated model would be here"),
+            Column(
+                "…\u00a0if calibrated", "Calibration error that a perfectly calibrated model would show on these images"
+            ),
             Column("Slope", "Calibration slope: 1 = calibrated, below 1 = too extreme"),
-            Column("In the large", "0 = right on average, above 0 = probabilities too low"),
+            Column("In the large", "Calibration in the large: 0 = right on average, above 0 = probabilities too low"),
         ]
-        tables.append(finding_table(book, "How far its probabilities can be believed", columns, kept))
+        tables.append(finding_table(book, "Calibration of the probabilities", columns, kept))
     columns = [
-        Column("AUPRC", "Area under the precision-recall curve by trapezoids"),
+        Column("AUPRC", "Area under the precision-recall curve by the trapezoidal rule"),
         Column("Brier+", "Brier score among positives"),
         Column("Brier−", "Brier score among negatives"),
         Column("Brier+ plus Brier−", "A sum, 0 to 2; not a proper score"),
         Column("ECE", "Expected calibration error, ten bins of equal width"),
-        Column("Best J", "Youden's J at the best threshold of these images: optimistic"),
-        Column("Best F1", "F1 at the best threshold of these images: optimistic"),
+        Column("Best J", "Youden's J at the best threshold on these images; optimistic"),
+        Column("Best F1", "F1 at the best threshold on these images; optimistic"),
     ]
-    tables.append(finding_table(book, "More numbers of the whole sample", columns, more))
+    tables.append(finding_table(book, "More metrics of the whole sample", columns, more))
     return tables
 
 

@@ -38,7 +38,7 @@ from cxrhf.report.words import FEW_PATIENTS
 # Marks of the families, in their order; more than these are in the table alone.
 _MARKS = (OVERALL, REMAINS, FOURTH, FIFTH, CONTEXT)
 _PANELS = (
-    ("auroc", "AUROC", Axis("AUROC of the notes alone; dashed: coin toss", 0.5, 0.8, reference=0.5, floor=0.3)),
+    ("auroc", "AUROC", Axis("AUROC of the notes alone; dashed: chance", 0.5, 0.8, reference=0.5, floor=0.3)),
     ("calibration_slope", "Calibration slope",
      Axis("1 = calibrated, below 1 = too extreme", 0.5, 1.5, reference=1.0, floor=-0.5, ceiling=2.5, step=0.5,
           cap=2.5)),
@@ -46,10 +46,11 @@ _PANELS = (
      Axis("tick: what a calibrated model would show", 0.0, 0.05, floor=0.0, ceiling=0.5, step=0.05)),
 )  # fmt: skip
 _CAVEATS = (
-    "The probabilities are those of these notes, this hospital and these labels. Words go along with a finding; they "
-    "need not cause it, and a word may stand for a ward, a template or a way of writing. Only words in the notes of at "
-    "least five patients are shown. The AUROC of cross-validation and validation took part in the choice and is a "
-    "little too good; the others are of images that had no part in it, unless the warnings say so."
+    "The probabilities hold for these notes, this hospital and these labels. Words are associated with a finding; "
+    "they need not cause it, and a word may stand for a ward, a template or a style of writing. Only words in the "
+    "notes of at least five patients are shown. The cross-validation and validation AUROCs were used to choose the "
+    "model and are slightly optimistic. All other numbers come from images that were not used, unless a warning "
+    "states otherwise."
 )
 
 
@@ -73,25 +74,25 @@ def pretest_facts(books: Sequence[Book]) -> Facts:
         counts = shelf.get(MACRO, "auroc")
         facts += [("Images", f"{counts.n:,}"), ("Patients", f"{counts.n_patients:,}")] if counts.n else []
         facts.append(("Findings", f"{len(shelf.fitted)} of {len(shelf.chosen.findings)} fitted"))
-        facts += [("Read by", listed([book.model for book in shelf.families], 4))] if shelf.families else []
+        facts += [("Note models", listed([book.model for book in shelf.families], 4))] if shelf.families else []
     return facts
 
 
 def _lead(shelf: Shelf) -> list[str]:
     solid = [each for each in shelf.measured if not shelf.get(each, "verdict").value < FEW_PATIENTS]
     if not solid:
-        return ["What prior notes alone can tell could not be measured: no finding has enough patients."]
+        return ["How well prior notes predict the findings could not be measured: no finding has enough patients."]
     few = [finding_name(each) for each in shelf.measured if each not in solid]
-    doubt = f" Too few patients to count: {listed(few)}." if few else ""
+    doubt = f" Too few patients: {listed(few)}." if few else ""
     aurocs = {each: shelf.get(each, "auroc") for each in solid}
     slopes = {each: shelf.get(each, "calibration_slope") for each in solid}
-    start = "From prior notes alone, without any image, the AUROC is "
+    start = "Prior notes alone, without the image, reach an AUROC of "
     if len(solid) == 1:
         (only,) = solid
-        said = "lies above" if aurocs[only].low > 0.5 else "does not lie above"
+        said = "is above" if aurocs[only].low > 0.5 else "is not wholly above"
         return [
             f"{start}{aurocs[only].with_interval(shelf.level + ' CI ')} for {finding_name(only)}.",
-            f"The interval {said} 0.5, a coin toss. The calibration slope is {slopes[only].with_interval()}; 1 = "
+            f"The interval {said} 0.5 (chance). The calibration slope is {slopes[only].with_interval()}; 1 means "
             f"calibrated.{doubt}",
         ]
     low, high = (end(aurocs, key=lambda each: aurocs[each].value) for end in (min, max))
@@ -103,8 +104,8 @@ def _lead(shelf: Shelf) -> list[str]:
     right = sum(cell.low <= 1 <= cell.high for cell in slopes.values())
     return [
         f"{start}{' to '.join(ends)} over {len(solid)} findings{average}.",
-        f"The interval lies above 0.5, a coin toss, for {above} of {len(solid)}; that of the calibration slope holds 1 "
-        f"(calibrated) for {right} of {len(solid)}.{doubt}",
+        f"The interval is above 0.5 (chance) for {above} of {len(solid)} findings. The interval of the calibration "
+        f"slope includes 1 (calibrated) for {right} of {len(solid)}.{doubt}",
     ]
 
 
@@ -120,14 +121,14 @@ def _counted(shelf: Shelf) -> list[Block]:
     without = shelf.get(MACRO, "images_without_notes")
     if without.value > 0:
         of = f" of {without.n_patients:,} patients" if without.n_patients else ""
-        said.append(Text(f"{without.value:,.0f} images{of} have no prior note. They are {without.note}.", "plain"))
+        said.append(Text(f"{without.value:,.0f} images{of} have no prior note; they are {without.note}.", "plain"))
     reasons = [
-        f"{finding_name(each)} ({shelf.get(each, 'auroc').note or 'no reason was kept'})"
+        f"{finding_name(each)} ({shelf.get(each, 'auroc').note or 'no reason recorded'})"
         for each in shelf.chosen.findings
         if each not in shelf.measured
     ]
     if reasons:
-        said.append(Text(f"No number for {'; '.join(reasons)}.", "warnings"))
+        said.append(Text(f"No result for {'; '.join(reasons)}.", "warnings"))
     return said
 
 
@@ -162,8 +163,8 @@ def _figure(shelf: Shelf) -> Figure | None:
         return None
     legend = [(kind, short(book.model, 40)) for book, kind in drawn]
     left = [book.model for book in families if book.model not in names]
-    caption = bars(shelf.level) + (f" In the table alone: {listed(left)}." if left else "")
-    return Figure("What the notes alone can tell", panels, legend, caption, file="pretest")
+    caption = bars(shelf.level) + (f" Only in the table: {listed(left)}." if left else "")
+    return Figure("AUROC and calibration of prior notes alone", panels, legend, caption, file="pretest")
 
 
 def _choices(shelf: Shelf) -> Table | None:
@@ -186,18 +187,18 @@ def _choices(shelf: Shelf) -> Table | None:
             *([Entry(data[:1].upper() + data[1:], why.split(";")[0].strip(), words=True)] if doubts else []),
         ]
     columns = [
-        Column("AUROC", "Of the evaluated images, which had no part in the choice; 0.5 = coin toss"),
+        Column("AUROC", "On the evaluated images, which were not used to choose the model; 0.5 = chance"),
         Column(
-            "Read by", "What was read of the notes (words, or a language model's vectors), and the classifier", True
+            "Note model", "Features of the notes (words, or embeddings of a language model) and the classifier", True
         ),
-        Column("CV AUROC", "Mean over folds of the learning images; it took part in the choice"),
-        Column("Validation AUROC", "On the validation images, which chose; a little too good"),
-        Column("Average precision", "Its coin toss is the prevalence"),
+        Column("CV AUROC", "Mean over folds of the training images; used to choose the model"),
+        Column("Validation AUROC", "On the validation images; used to choose the model, so slightly optimistic"),
+        Column("Average precision", "Chance level is the prevalence"),
         Column("Prevalence", "Share of images with the finding"),
-        Column("Images", "Evaluated images with a label, and those with the finding"),
+        Column("Images", "Evaluated images with a label, and how many are positive"),
         *([Column("Data", "Whether there are enough patients", True)] if doubts else []),
     ]
-    return finding_table(shelf.chosen, "What it reaches, and what was chosen", columns, rows) if rows else None
+    return finding_table(shelf.chosen, "AUROC by finding, and the chosen note model", columns, rows) if rows else None
 
 
 def _reliability(shelf: Shelf) -> Multiples | None:
@@ -215,10 +216,10 @@ def _reliability(shelf: Shelf) -> Multiples | None:
         picture = reliability(curve, ident=f"{shelf.ident}-reliability-{k}", title=title, about=about)
         pictures.append((finding, below, picture))
     about = (
-        "Observed share of positives against the pre-test probability, in ten groups of equal size. On the dashed line "
-        "= calibrated. The axes end where the data do."
+        "Observed share of positives against the pre-test probability, in ten groups of equal size. A calibrated model "
+        "follows the dashed line. The axes end where the data end."
     )
-    return Multiples("Can the probability be taken at its word?", about, pictures) if pictures else None
+    return Multiples("Reliability of the pre-test probability", about, pictures) if pictures else None
 
 
 def _calibration(shelf: Shelf) -> Table | None:
@@ -228,12 +229,14 @@ def _calibration(shelf: Shelf) -> Table | None:
     rows = {each: [entry(shelf.get(each, name)) for name in names] for each in there}
     columns = [
         Column("Brier score", "Mean squared error of the probability; lower is better"),
-        Column("Skill", "Brier skill score: 0 = no better than always saying the prevalence, 1 = perfect"),
+        Column("Skill", "Brier skill score: 0 = no better than always predicting the prevalence, 1 = perfect"),
         Column("Calibration error", "Adaptive calibration error, ten groups of equal size; lower is better"),
-        Column("…\u00a0if calibrated", "What the calibration error of a perfectly calibrated model would be here"),
+        Column(
+            "…\u00a0if calibrated", "Calibration error that a perfectly calibrated model would show on these images"
+        ),
         Column("Slope", "Calibration slope: 1 = calibrated, below 1 = too extreme"),
         Column("Intercept", "Of the same line, in log-odds: 0 = calibrated"),
-        Column("In the large", "0 = right on average, above 0 = probabilities too low"),
+        Column("In the large", "Calibration in the large: 0 = right on average, above 0 = probabilities too low"),
     ]
-    caption = "How far the pre-test probability can be believed"
+    caption = "Calibration of the pre-test probability"
     return finding_table(shelf.chosen, caption, columns, rows) if rows else None

@@ -18,8 +18,8 @@ def side_by_side(shelf: Shelf) -> Table | None:
         made = [(book, entry(book.get(PRETEST, finding, "auroc"))) for book in shelf.families]
         rows[finding] = [each._replace(tail="chosen", strong=True) if book is chosen else each for book, each in made]
     columns = [Column(short(book.model, 30)) for book in shelf.families]
-    about = "Chosen: by validation or cross-validation, before these images were looked at; not the best of the row."
-    return finding_table(shelf.chosen, "AUROC of every way to read the notes", columns, rows, about)
+    about = "The note model was chosen without these images, so it need not be the best of its row."
+    return finding_table(shelf.chosen, "AUROC of every note model", columns, rows, about)
 
 
 def differences(shelf: Shelf) -> Table | None:
@@ -35,7 +35,11 @@ def differences(shelf: Shelf) -> Table | None:
         if any(known(cell.value) for cell in cells):
             rows[finding] = [difference(cell) for cell in cells]
     columns = [
-        Column(f"{short(book.model, 30)} less {short(versus.removeprefix('model='), 30)}") for book, versus in pairs
+        Column(f"{short(book.model, 30)} minus {short(versus.removeprefix('model='), 30)}") for book, versus in pairs
     ]
-    about = "On the same resamples of patients. Bold p values are below 0.05 after correction; intervals are not."
-    return finding_table(shelf.chosen, "Differences of their AUROC", columns, rows, about) if rows else None
+    about = (
+        "On the same resamples of patients. Bold p values are below 0.05 after correction; intervals are not corrected."
+    )
+    return (
+        finding_table(shelf.chosen, "Differences in AUROC between note models", columns, rows, about) if rows else None
+    )

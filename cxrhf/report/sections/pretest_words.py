@@ -28,15 +28,15 @@ def bars_of_words(shelf: Shelf) -> Figure | None:
         panels.append((f"{name} ({book.model}, {classifier.partition('(')[0].partition(',')[0]})", drawn))
     if not panels:
         return None
-    legend = [(MORE, "speaks for the finding"), (LESS, "speaks against it")] if True in signs else []
-    legend += [(SOME, "matters, direction not known")] if False in signs else []
-    caption = "The strongest first. Lengths can be compared within a finding only."
+    legend = [(MORE, "raises the probability"), (LESS, "lowers the probability")] if True in signs else []
+    legend += [(SOME, "direction unknown")] if False in signs else []
+    caption = "Strongest first. Compare lengths within a finding only."
     if beside:
         caption += (
-            " A language model's vectors have no words: what a bag of words goes by is shown instead for "
+            " Embeddings of a language model have no words, so the words of a bag-of-words model are shown for "
             f"{listed(beside)}."
         )
-    return Figure("Words it goes by", panels, legend, caption, file="pretest-words")
+    return Figure("Words that move the pre-test probability", panels, legend, caption, file="pretest-words")
 
 
 def words_of(book: Book, finding: str) -> list[Word]:

@@ -11,11 +11,11 @@ from cxrhf.report.sections.view import View
 
 # Title, axis, kinds of CURVE with their names.
 _ALONG = (
-    ("Brier along prevalence", "Brier", (("brier_by_prevalence", "Brier"),
-     ("balanced_brier_by_prevalence", "balanced Brier (does not move)"))),
-    ("PPV and NPV along prevalence", "PPV, NPV", (("ppv_by_prevalence", "PPV"), ("npv_by_prevalence", "NPV"))),
-    ("Average precision along prevalence", "average precision", (("ap_by_prevalence", "average precision"),)),
-    ("Net benefit along prevalence", "net benefit",
+    ("Brier score by prevalence", "Brier", (("brier_by_prevalence", "Brier"),
+     ("balanced_brier_by_prevalence", "balanced Brier (does not depend on prevalence)"))),
+    ("PPV and NPV by prevalence", "PPV, NPV", (("ppv_by_prevalence", "PPV"), ("npv_by_prevalence", "NPV"))),
+    ("Average precision by prevalence", "average precision", (("ap_by_prevalence", "average precision"),)),
+    ("Net benefit by prevalence", "net benefit",
      (("net_benefit_by_prevalence", "net benefit at a risk threshold of 0.1"),)),
 )  # fmt: skip
 
@@ -33,18 +33,18 @@ def _along(view: View, title: str, up: str, kinds: Sequence[tuple[str, str]]) ->
         if not curves:
             continue
         here = view.get("imbalance", finding, "prevalence").value
-        about = f"along prevalence {number(curves[0][0].x[0])} to {number(curves[0][0].x[-1])}: " + "; ".join(
+        about = f"at prevalences {number(curves[0][0].x[0])} to {number(curves[0][0].x[-1])}: " + "; ".join(
             f"{name} from {number(curve.y[0])} to {number(curve.y[-1])}" for curve, name in curves
         )
         name = f"{title}, {finding_name(finding)}"
         drawn = [_positive(curve) for curve, _ in curves]
         ident = f"{view.ident}-{kinds[0][0]}-{k}"
         picture = along_prevalence(drawn, up=up, here=here, ident=ident, title=name, about=about)
-        pictures.append((finding, f"prevalence here {percent(here)}", picture))
+        pictures.append((finding, f"sample prevalence {percent(here)}", picture))
     if not pictures:
         return None
-    about = "Dashed: this sample's prevalence. Bands: intervals. Where a band is missing none could be computed."
-    about += " A net benefit below 0, worse than acting on nobody, is drawn at 0." if up == "net benefit" else ""
+    about = "Dashed: the prevalence of this sample. Bands: intervals, where they could be computed."
+    about += " A net benefit below 0, worse than treating no one, is drawn at 0." if up == "net benefit" else ""
     legend = [(f"line-{k + 1}", name) for k, (_, name) in enumerate(kinds)]
     return Multiples(title, about, pictures, legend)
 
@@ -67,11 +67,11 @@ def _fixed(view: View) -> Table | None:
                 rows.append([name_entry(finding), Entry(value), *map(entry, cells)])
     columns = [
         Column("Finding"),
-        Column("Prevalence", "The same model where the finding is this frequent"),
+        Column("Prevalence", "The same model where the finding is this common"),
         Column("PPV", "At the threshold with the largest F1"),
         Column("NPV", "At the threshold with the largest F1"),
-        Column("Average precision", "A coin toss reaches the prevalence"),
-        Column("Brier", "Of the probability as the model gives it"),
-        Column("Net benefit", "At a risk threshold of 0.1: nine false alarms weigh as much as one finding found"),
+        Column("Average precision", "Chance level is the prevalence"),
+        Column("Brier", "Of the probability as the model outputs it"),
+        Column("Net benefit", "At a risk threshold of 0.1: nine false positives weigh as much as one true positive"),
     ]
-    return Table("Numbers at other prevalences, with intervals", columns, rows) if rows else None
+    return Table("Metrics at other prevalences, with intervals", columns, rows) if rows else None

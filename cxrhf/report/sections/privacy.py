@@ -26,16 +26,16 @@ def privacy_words(blocks: Iterable[Block], some_words: bool, reports: bool = Fal
     if thumbnails:
         has.append(f"{thumbnails:,} thumbnails of images with their ids, for labelling sheets")
     if single:
-        has.append(f"the places of {single:,} patients in maps, with disease, sex, race and age band but no id")
+        has.append(f"the positions of {single:,} patients in maps, with disease, sex, race and age band but no id")
     if any(block.one_at_a_time for block in maps):
-        has.append(f"counts of patients in cells of maps, of no cell with fewer than {LEAST}")
+        has.append(f"counts of patients in map cells, each of at least {LEAST}")
     if words_shown:
         few = "" if everything else ", each of at least five patients"
         has.append(f"single words of reports{few}")
-    has += ["the reports that are generated most often"] if everything else []
+    has += ["the most frequently generated reports"] if everything else []
     words = f"This page holds {listed(lacks) or 'nothing more'} of any patient"
     words += " (single words of notes, if at least five patients have them)" if some_words else ""
     words += f"; it holds {listed(has)}" if has else ""
-    may = " It is made of data that may be shown; whoever has the page has these, too."
+    may = " Its data may be shown; anyone with the page has these too."
     may = may if thumbnails or single or everything else ""
-    return f"{words}, and loads nothing from anywhere.{may}"
+    return f"{words}. It loads nothing from the network.{may}"

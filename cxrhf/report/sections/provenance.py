@@ -10,24 +10,27 @@ from cxrhf.report.book import MACRO, REPORTS, Subject
 from cxrhf.report.numbers import listed
 
 Facts = list[tuple[str, str]]
+UNNAMED = "model"  # what readers call a model that the table does not name
 _PRETEST = "a pre-test probability (--pretest COLUMN, or --pretest from:age,sex,view,prior_labels)"
 # Audit -> its title, and what it needs, said where it left nothing.
 NEEDS = {
     "overview": ("Overview", "labels and scores"),
-    "context": ("By patient context", "a pre-test probability or mentions in earlier notes (--pretest, --notes)"),
-    "matched": ("Context held equal by pairs", _PRETEST),
-    "reweighted": ("Context held equal by weights", _PRETEST),
+    "context": ("Performance by patient context", "a pre-test probability or mentions in prior notes (--pretest, "
+                                                  "--notes)"),
+    "matched": ("Context held equal in matched pairs", _PRETEST),
+    "reweighted": ("Context held equal by reweighting", _PRETEST),
     "imbalance": ("Rare findings and other prevalences", "labels and scores"),
-    "subgroups": ("Patient groups", "a column sex, race, age or view"),
-    "encoding": ("What the network knows of its patients",
-                 "vectors of a network (cxrhf embed RUN, then --embeddings RUN) or runs of cxrhf probe (--probes RUN)"),
-    "features": ("Maps of its vectors", "vectors of the model (cxrhf embed RUN, then --embeddings RUN)"),
+    "subgroups": ("Performance by subgroup", "a column sex, race, age or view"),
+    "encoding": ("Patient characteristics in embeddings",
+                 "embeddings of a network (cxrhf embed RUN, then --embeddings RUN) or runs of cxrhf probe (--probes "
+                 "RUN)"),
+    "features": ("Maps of the embeddings", "embeddings of the model (cxrhf embed RUN, then --embeddings RUN)"),
     "slices": ("Slices",
-               "vectors of the model (cxrhf embed RUN, then --embeddings RUN); --attributes FILE gives slices names"),
+               "embeddings of the model (cxrhf embed RUN, then --embeddings RUN); --attributes FILE names the slices"),
     "shortcut": ("Shortcuts",
-                 "what lies in the pictures (--attributes FILE with image_id, name, value), and a column sex"),
+                 "attributes of the images (--attributes FILE with image_id, name, value) and a column sex"),
     "reports": ("Generated reports",
-                "generated reports beside their references (cxrhf generate RUN, or a table with both)"),
+                "generated reports and their references (cxrhf generate RUN, or a table with both)"),
     "compare": ("Comparison of models", "predictions of a second model on the same images"),
 }  # fmt: skip
 
@@ -35,6 +38,11 @@ NEEDS = {
 def mapping(value: Any) -> Mapping[str, Any]:
     """The value if it is a mapping; a damaged record must not stop the page."""
     return value if isinstance(value, Mapping) else {}
+
+
+def input_names(record: Mapping[str, Any]) -> list[str]:
+    """Names of the files that were audited."""
+    return [str(each.get("name", "")) for each in record.get("inputs") or [] if isinstance(each, Mapping)]
 
 
 def size_of(subject: Subject) -> Facts:
@@ -57,13 +65,13 @@ def summary(subjects: Sequence[Subject], record: Mapping[str, Any]) -> Facts:
     models = list(dict.fromkeys(subject.model for subject in subjects))
     datasets = list(dict.fromkeys(subject.book.dataset for subject in subjects if subject.book.dataset))
     facts: Facts = []
-    files = [str(each.get("name", "")) for each in record.get("inputs") or [] if isinstance(each, Mapping)]
+    files = input_names(record)
     if datasets or files:
         facts.append(("Datasets" if len(datasets) > 1 else "Data", listed(datasets or files, 4)))
     if len(subjects) == 1:
         facts += size_of(subjects[0])
     if len(models) == 1:
-        facts.append(("Model", models[0]))
+        facts += [("Model", models[0])] if models[0] != UNNAMED else []
     elif models:
         facts.append(("Models audited", str(len(models))))
     runs = max((len(subject.runs) for subject in subjects), default=0)
@@ -73,13 +81,13 @@ def summary(subjects: Sequence[Subject], record: Mapping[str, Any]) -> Facts:
     if split := next((note for note in notes if note.startswith("only the split ")), ""):
         facts.append(("Split", split.removeprefix("only the split ").split(" is evaluated")[0]))
     elif any(note.startswith("the splits ") for note in notes):
-        facts.append(("Split", "all together"))
+        facts.append(("Split", "all splits together"))
     facts += [
         ("Resamples of patients", f"{resamples:,}" if isinstance(resamples, int) else "not recorded"),
         ("Seed", str(record.get("seed", "not recorded"))),
     ]
     made = str(record.get("finished") or record.get("started") or "")
-    return [*facts, ("Made", made[:10])] if made else facts
+    return [*facts, ("Date", made[:10])] if made else facts
 
 
 def absent(
@@ -95,7 +103,7 @@ def absent(
             continue
         if name == "compare" and len({subject.model for subject in subjects}) < 2 and not only:
             continue  # nothing is missing where one model was given
-        why = f"not asked for: --only leaves out {name}" if only and name not in only else f"needs {needs}"
+        why = f"not run: --only does not include {name}" if only and name not in only else f"requires {needs}"
         out.append((title, why))
     return out
 
@@ -106,7 +114,7 @@ def inputs_table(record: Mapping[str, Any]) -> Table | None:
     for each in record.get("inputs") or []:
         if isinstance(each, Mapping):
             size = each.get("size")
-            shown = f"{size:,} bytes" if isinstance(size, int) and size else "made up"
+            shown = f"{size:,} bytes" if isinstance(size, int) and size else "synthetic"
             name, digest = str(each.get("name", "")), str(each.get("sha256", ""))[:16]
             rows.append([Entry(name), Entry(digest, words=True), Entry(shown)])
     columns = [Column("File"), Column("SHA-256 (first 16)", words=True), Column("Size")]
@@ -118,7 +126,7 @@ def provenance(record: Mapping[str, Any]) -> Facts:
     versions, config = mapping(record.get("versions")), mapping(record.get("config"))
     given = {name: value for name, value in config.items() if value not in (None, [], (), "", False)}
     facts = [
-        ("Made by", f"cxrhf {versions.get('cxrhf', '')} {record.get('verb', '')}".strip()),
+        ("Created by", f"cxrhf {versions.get('cxrhf', '')} {record.get('verb', '')}".strip()),
         ("Commit", str(record.get("commit") or "not recorded")),
         ("Settings", ", ".join(f"{name} = {_plain(value)}" for name, value in given.items())),
         ("Started", str(record.get("started") or "")),
@@ -153,4 +161,4 @@ def attrition_table(steps: Sequence[Mapping[str, Any]]) -> Table:
         *(Column(name.capitalize()) for name in used),
         *([Column("Note", words=True)] if noted else []),
     ]
-    return Table("What every step left", columns, rows, by_finding=False)
+    return Table("Counts after each step", columns, rows, by_finding=False)

@@ -21,11 +21,14 @@ from cxrhf.report.sections.reports_words import READ, Chosen, chosen, plot
 from cxrhf.report.sections.view import Rows
 
 _CARE = (
-    "Likeness counts what two reports share; a text that fits everybody shares much with every normal reference. Words "
-    "that only some patients need hardly move it: see what is lost before a strategy is chosen by likeness. Words that "
-    "go with a group are not bias by themselves (mastectomy goes with women); losing them is a loss, and gaining "
-    "others may be an error."
+    "Similarity metrics count what two reports share, so a text that fits every patient scores well against every "
+    "normal reference. Words that only some patients need hardly change them: check which words are lost before you "
+    "choose a strategy by similarity. Words associated with a group are not bias by themselves (mastectomy is "
+    "associated with women). Losing them loses information; adding others may be an error."
 )
+
+_GROUPS = "Similarity of generated reports to their references, and words lost or added, in each patient group."
+_DECODING = "Differences between decoding strategies on the same images, with paired intervals."
 
 
 def reports(books: Sequence[Book], curves: Rows, words: Rows, record: Mapping[str, Any], level: str) -> list[Section]:
@@ -51,17 +54,25 @@ def _sections(
 ) -> list[Section]:
     found = chosen(models, may_show)
     start = f"reports{end}"
-    out = [Section(start, f"What is written, and what is left out{where}", f"Generated reports{where}", lead(models),
+    out = [Section(start, f"Similarity, variety and lost words{where}", f"Generated reports{where}", lead(models),
                    _strategies(models, found, level, may_show, start))]  # fmt: skip
     about = [*_plot(found, f"{start}-words", may_show), *word_tables(found), *p_stars(models, p_star, start)]
     if about:
-        title = f"Words that go with a group of patients{where}"
+        title = f"Words associated with a patient group{where}"
         out.append(Section(f"{start}-words", title, f"Words{where}", [], about))
     if groups := by_group(models, level, f"{start}-groups"):
-        out.append(Section(f"{start}-groups", f"Reports by patient group{where}", f"Groups{where}", [], groups))
+        out.append(
+            Section(
+                f"{start}-groups",
+                f"Similarity to references by patient group{where}",
+                f"Subgroups{where}",
+                [_GROUPS],
+                groups,
+            )
+        )
     if compared := decoding(models):
         title = f"Every strategy against {baseline(models)}{where}"
-        out.append(Section(f"decoding{end}", title, f"Decoding{where}", [], compared))
+        out.append(Section(f"decoding{end}", title, f"Decoding{where}", [_DECODING], compared))
     return out
 
 
@@ -69,13 +80,13 @@ def _strategies(
     models: Sequence[Writer], found: Sequence[Chosen], level: str, may_show: bool, ident: str
 ) -> list[Block]:
     pair = next((each for each in map(first_pair, models) if each), None)
-    title = "What is lost against what is added"
+    title = "Words lost against words added"
     blocks: list[Block | None] = [trade_offs(models, pair, ident, title, "tradeoff")]
     blocks += [strategy_table(model, first_pair(model), level) for model in models]
     blocks.append(Text(_CARE, "muted"))
     for at, model in enumerate(models):
         if said := sentences(model, found, may_show):
-            title = "In words" + (f": {model.model}" if len(models) > 1 else "")
+            title = "Each strategy in words" + (f": {model.model}" if len(models) > 1 else "")
             one = Said(title, said, by_finding=False, verbatim=True)
             blocks.append(one if not at else Fold(title, [Said("", said, by_finding=False, verbatim=True)]))
     blocks += [diversity(models, level, ident), vocabulary(models, ident)]

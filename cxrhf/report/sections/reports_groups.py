@@ -43,7 +43,7 @@ def by_group(models: Sequence[Writer], level: str, ident: str) -> list[Block]:
         own = [model for model in models if pair in model.pairs]
         figures.append(trade_offs(own, pair, f"{ident}-pair-{k}", pair.name))
     if there := [figure for figure in figures if figure is not None]:
-        blocks.append(Fold("What is lost against what is added, other groups", there))
+        blocks.append(Fold("Words lost against words added, other groups", there))
     return [block for block in blocks if block is not None]
 
 
@@ -59,14 +59,16 @@ def _quality(model: Writer, metric: str, whose: str) -> Table | None:
     rows = []
     for group, versus in sorted(keys, key=lambda key: bool(key[1])):
         cells = [book.get(REPORTS, MACRO, metric, versus, group) for book in model.strategies]
-        name = f"{_name(group)} less {_name(versus)}" if versus else _name(group)
+        name = f"{_name(group)} minus {_name(versus)}" if versus else _name(group)
         made = [difference(cell) if versus else entry(cell) for cell in cells]
         sizes = "" if versus else f"{max(cell.n for cell in cells):,}"
         rows.append([Entry(name), Entry(sizes), *made])
     columns = [Column("Group"), Column("Reports"), *(Column(book.strategy) for book in model.strategies)]
     found = metric_of(metric)
-    about = "Differences: the first group less the second, with the p value of no difference. Groups differ in what is "
-    about += "on their images, too: a difference alone does not say that one is written of worse."
+    about = (
+        "Differences are the first group minus the second, with the p value for no difference. Groups also differ in "
+        "what their images show, so a difference alone does not mean that the reports of one group are worse."
+    )
     title = f"{found.title} by patient group{whose}"
     return Table(title, columns, rows, about=about, by_finding=False) if rows else None
 
@@ -86,7 +88,7 @@ def _associations(model: Writer, whose: str) -> Table | None:
                 cells.append(Entry("–", hint=model.get(book, "erasure", pair).note))
                 continue
             chances = [model.get(book, f"{name}.chance", pair).value for name in ("erasure", "new", "flip")]
-            below = f"chance {' / '.join(number(v, 1) for v in chances)}" if any(known(v) for v in chances) else ""
+            below = f"by chance {' / '.join(number(v, 1) for v in chances)}" if any(known(v) for v in chances) else ""
             cells.append(Entry(" / ".join(number(value, 0) for value in counts), below))
         total = max((model.get(b, "n_associated", pair).value for b in model.strategies), key=_first_known)
         rows.append([Entry(pair.name), Entry(number(total, 0)), *cells])
@@ -94,11 +96,11 @@ def _associations(model: Writer, whose: str) -> Table | None:
         return None
     columns = [
         Column("Groups"),
-        Column("Associated", "Words that go with one of the groups in the references beyond chance"),
+        Column("Associated", "Words significantly associated with one of the groups in the references"),
         *(Column(book.strategy, "Erased / new / flipped words") for book in model.strategies),
     ]
     title = f"Erased / new / flipped words of every pair of groups{whose}"
-    about = "With few patients in a group hardly any word can be shown to go with it: a 0 then says little."
+    about = "With few patients in a group, hardly any word can be shown to be associated with it, so a 0 means little."
     return Table(title, columns, rows, about=about, by_finding=False)
 
 
@@ -122,7 +124,9 @@ def _displacement(model: Writer, whose: str) -> Table | None:
     if not rows:
         return None
     columns = [Column("Groups"), Column("Number", words=True), *(Column(book.strategy) for book in model.strategies)]
-    about = "WAE has no direction: low for faithful text, and low again after collapse. p: no displacement."
+    about = (
+        "WAE has no direction: it is low for faithful text, and low again after collapse. p tests for no displacement."
+    )
     return Table(f"WAE of every pair and group{whose}", columns, rows, about=about, by_finding=False)
 
 

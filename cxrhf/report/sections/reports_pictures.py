@@ -31,7 +31,7 @@ from cxrhf.report.sections.reports_rows import DIVERSITY, metric_of
 from cxrhf.report.sections.reports_shelf import Pair, Writer, emergent
 
 _MARKS = (OVERALL, REMAINS, FOURTH, FIFTH, SIXTH)  # of models, in their order; more than these share the last
-_RULES = (("", "Tested (our rule)"), (".paper", "The printed rule"))
+_RULES = (("", "Tested (our rule)"), (".paper", "The published rule"))
 _PARTS = (("kept", "kept"), ("lost", "lost"), ("added", "new"))
 
 
@@ -58,11 +58,11 @@ def trade_offs(
         return None
     legend = [(_MARKS[min(at, len(_MARKS) - 1)], model.model or "the model") for at, model in enumerate(models)]
     caption = (
-        f"{pair.name}. To the right: more words lose the association that they have in the references; up: more words "
-        "get one that the references do not have. Grey: what chance alone gives (group labels shuffled between "
-        "patients). The printed rule counts without correction, and cannot see words that are never written."
+        f"{pair.name}. Right: more words lose the association they have in the references. Up: more words gain one "
+        "that the references do not have. Grey: expected by chance (group labels shuffled between patients). The "
+        "published rule counts without correction and cannot detect words that are never written."
     )
-    return Figure(title, panels, [*(legend if several else []), (CONTEXT, "chance alone")], caption, file=file)
+    return Figure(title, panels, [*(legend if several else []), (CONTEXT, "expected by chance")], caption, file=file)
 
 
 def diversity(models: Sequence[Writer], level: str, ident: str) -> Figure | None:
@@ -89,7 +89,7 @@ def diversity(models: Sequence[Writer], level: str, ident: str) -> Figure | None
     if not panels:
         return None
     legend = [(OVERALL, "generated"), ("tick-null", "references")]
-    return Figure("How varied the reports are", panels, legend, f"Bars are {level} intervals.", file="diversity")
+    return Figure("Variety of the reports", panels, legend, f"Bars are {level} intervals.", file="diversity")
 
 
 def vocabulary(models: Sequence[Writer], ident: str) -> Figure | None:
@@ -104,11 +104,11 @@ def vocabulary(models: Sequence[Writer], ident: str) -> Figure | None:
                 share = f"{percent(kept / tick)} kept" if tick else ""
                 tallies.append(Tally(book.strategy, (kept, lost, new), share))
         if tallies:
-            how = {"label": "words; tick: all of the references", "title": "Vocabulary kept, lost and new"}
+            how = {"label": "words; tick: all words of the references", "title": "Vocabulary kept, lost and new"}
             panels.append((model.model, tally(tallies, _PARTS, tick=tick, ident=f"{ident}-vocabulary-{at}", **how)))
     if not panels:
         return None
-    about = "Kept and lost are the words of the references (without stop words); new ones stand in no reference."
+    about = "Kept and lost words are words of the references, without stop words. New words are in no reference."
     panels = panels if len(panels) > 1 else [("", panels[0][1])]
     return Figure("Vocabulary", panels, list(_PARTS), about, file="vocabulary")
 
@@ -119,7 +119,7 @@ def along_p_star(model: Writer, pair: Pair | None, here: float, ident: str) -> F
         return None
     kinds = (
         ("p_star.erasure", "Erased, tested"), ("p_star.emergent", "Added, tested"),
-        ("p_star.erasure.paper", "Erased, printed rule"), ("p_star.emergent.paper", "Added, printed rule"),
+        ("p_star.erasure.paper", "Erased, published rule"), ("p_star.emergent.paper", "Added, published rule"),
     )  # fmt: skip
     panels, used = [], dict[str, int]()
     found = {
@@ -146,12 +146,14 @@ def along_p_star(model: Writer, pair: Pair | None, here: float, ident: str) -> F
         return None
     legend = [(f"line-{style}", name) for name, style in used.items()]
     caption = (
-        f"{pair.name}. How many words each rule counts as erased, and as new or flipped (added), at other levels of "
-        "significance"
+        f"{pair.name}. Number of words that each rule counts as erased, and as new or flipped (added), at other "
+        "significance levels"
         + (f"; dashed: {here:g}, as used here" if known(here) else "")
-        + ". Strategies that keep their order do not owe it to the level."
+        + ". If the order of strategies stays the same, it does not depend on the level."
     )
-    return Figure("At other levels of significance (p*)", panels, legend, caption, file="p_star", size="small")
+    return Figure(
+        "Erased and added words at other significance levels (p*)", panels, legend, caption, file="p_star", size="small"
+    )
 
 
 def p_stars(models: Sequence[Writer], here: float, ident: str) -> list[Block]:

@@ -25,7 +25,7 @@ def lead(models: Sequence[Writer]) -> list[str]:
         whose = model.model or "the model"
         for book in chosen:
             words = " ".join(part for part in (_written(model, book), _moved(model, book, first_pair(model))) if part)
-            how = "As given," if book.strategy == "as given" else f"With {book.strategy},"
+            how = "As given," if book.strategy == "as given" else f"With {book.strategy} decoding,"
             said += [f"{how} {whose} {words}"] if words else []
     return said + (_elsewhere(models[0]) if models else [])
 
@@ -48,8 +48,9 @@ def _elsewhere(model: Writer) -> list[str]:
     lost, book, pair = max(found, key=lambda each: each[0])
     total = model.get(book, "n_associated", pair).value
     of = f" of {total:,.0f}" if known(total) else ""
-    whose = f"Among the other groups most is lost of words that go with {pair.people}"
-    return [f"{whose}: with {book.strategy} {lost:,.0f}{of}."]
+    how = "" if book.strategy == "as given" else f" with {book.strategy} decoding"
+    whose = f"Among other groups, the largest loss is of words associated with {pair.people}"
+    return [f"{whose}: {lost:,.0f}{of} erased{how}."]
 
 
 def first_pair(model: Writer) -> Pair | None:
@@ -73,7 +74,7 @@ def sentences(model: Writer, found: Sequence[Chosen], may_show: bool) -> list[Se
                 parts.append(f"{title}: {listed(names, 7)}." if names else "")
         top = model.get(book, "top_template")
         if may_show and known(top.value) and top.note:
-            parts.append(f"The most frequent, for {percent(top.value)} of the images: “{short(top.note, 240)}”")
+            parts.append(f"The most frequent report, for {percent(top.value)} of the images: “{short(top.note, 240)}”")
         words = " ".join(part for part in parts if part)
         if words:
             out.append(Sentence(book.strategy, words, *_tag(model, book)))
@@ -84,10 +85,10 @@ def _written(model: Writer, book: Book) -> str:
     """`writes 3 different reports for 400 images (0.8%; ...). ROUGE-L is 0.291, the highest of the 6 strategies.`"""
     kinds, diversity = (model.get(book, name).value for name in ("n_templates", "template_diversity"))
     n, theirs = reports_of(book), model.get(model.reference, "template_diversity").value
-    beside = f"; references {percent(theirs)}" if known(theirs) else ""
+    beside = f", against {percent(theirs)} in the references" if known(theirs) else ""
     parts = []
     if known(kinds) and n:
-        noun = f"{kinds:,.0f} different reports" if kinds != 1 else "one and the same report"
+        noun = f"{kinds:,.0f} different reports" if kinds != 1 else "the same report"
         parts.append(f"writes {noun} for {n:,} images ({percent(kinds / n)}{beside}).")
     else:
         share = f"{percent(diversity)} of them different{beside}" if known(diversity) else ""
@@ -112,17 +113,17 @@ def _moved(model: Writer, book: Book, pair: Pair | None) -> str:
     new, flip = (model.get(book, name, pair).value for name in ("new", "flip"))
     if not known(lost):
         note = model.get(book, "erasure", pair).note
-        return f"What became of words that go with {pair.people} is undefined: {note}." if note else ""
+        return f"Changes in words associated with {pair.people} are undefined: {note}." if note else ""
     if known(total) and not total:
-        said = f"In the references no word goes with {pair.people} beyond chance, so this comparison cannot show a loss"
+        said = f"In the references, no word is significantly associated with {pair.people}, so no loss can be shown"
         if known(mass := model.get(book, "omitted_mass").value) and mass:
-            said += f" ({percent(mass)} of all their words are written less than half as often)"
+            said += f" ({percent(mass)} of all reference words are written less than half as often)"
     else:
-        of = f"Of the {total:,.0f} words that go" if known(total) and total != 1 else "Of the words that go"
+        of = f"Of the {total:,.0f} words associated" if known(total) and total != 1 else "Of the words associated"
         ways = []
         if lost and known(omitted, neutral):
-            ways += [f"{omitted:,.0f} hardly or never written"] if omitted else []
-            ways += [f"{neutral:,.0f} no longer with a group"] if neutral else []
+            ways += [f"{omitted:,.0f} rarely or never written"] if omitted else []
+            ways += [f"{neutral:,.0f} no longer associated with a group"] if neutral else []
         ways += _by_chance(model, book, pair, ("erasure",))
         inside = f" ({'; '.join(ways)})" if ways else ""
         count, verb = f"{lost:,.0f}" if lost else "none", "is" if lost in (0, 1) else "are"
@@ -138,7 +139,7 @@ def _moved(model: Writer, book: Book, pair: Pair | None) -> str:
 
 def _by_chance(model: Writer, book: Book, pair: Pair, names: Sequence[str]) -> list[str]:
     value = sum(model.get(book, f"{name}.chance", pair).value for name in names)
-    return [f"{number(value, 1)} by chance alone"] if known(value) else []
+    return [f"{number(value, 1)} expected by chance"] if known(value) else []
 
 
 def _tag(model: Writer, book: Book) -> tuple[str, str]:

@@ -15,12 +15,12 @@ REFERENCE = "reference"
 # What the usual strategies do, for whoever reads their names; others keep the name they were given.
 STRATEGIES = {
     "greedy": "the most probable token each time",
-    "beam": "the most probable text of several that are followed at once (beam search)",
-    "conservative": "drawn at a low temperature",
-    "rich": "drawn at a medium temperature",
-    "top_k": "drawn from the most probable tokens, a fixed number of them",
-    "top_p": "drawn from the most probable tokens that together reach a share (nucleus)",
-    "as given": "reports that came with the table",
+    "beam": "the most probable of several texts built in parallel (beam search)",
+    "conservative": "sampled at a low temperature",
+    "rich": "sampled at a medium temperature",
+    "top_k": "sampled from a fixed number of the most probable tokens",
+    "top_p": "sampled from the most probable tokens that together reach a given share (nucleus)",
+    "as given": "reports given in the table",
 }
 _SEXES = {"f": "women", "female": "women", "w": "women", "m": "men", "male": "men"}
 

@@ -18,14 +18,14 @@ def strategy_table(model: Writer, pair: Pair | None, level: str) -> Grid:
         rows = [row for metric in wanted if not metric.pair or pair for row in _rows(model, metric, pair)]
         if rows:
             groups.append((title if not metrics[0].pair or not pair else f"{title}: {pair.name}", rows))
-    columns = [Column("", ""), Column("Reference", "What people wrote")]
+    columns = [Column("", ""), Column("Reference", "The reference reports")]
     columns += [Column(book.strategy, STRATEGIES.get(book.strategy, "")) for book in books[1:]]
     about = (
-        f"Small below: {level} intervals (patients resampled); of counts of words what chance alone gives, with its "
-        "middle 95% and the p value of no more than that, group labels shuffled between patients. "
-        "Displaced: p of no displacement, reference and generated report exchanged within patients; associated: p of "
-        "no association, groups exchanged between patients. A dash is undefined or not measured; point at it to read "
-        "why."
+        f"Below each number: {level} intervals (patient-level bootstrap). Below counts of words: the count expected by "
+        "chance, its middle 95% and the p value for no more than chance, with group labels shuffled between "
+        "patients. Displaced: p for no displacement, with reference and generated report exchanged within patients. "
+        "Associated: p for no association, with groups exchanged between patients. A dash means undefined or not "
+        "measured; point at it to read why."
     )
     name = f": {model.model}" if model.model else ""
     return Grid(f"Strategies side by side{name}", columns, groups, about)
@@ -56,7 +56,7 @@ def _tested(model: Writer, book: Book, metric: Metric, pair: Pair | None, entry:
     cell, null, tied = (model.get(book, f"{metric.name}{end}", pair) for end in ("", ".null", ".association"))
     below = [entry.below] if entry.below else []
     if known(null.value):
-        ends = f" ({number(null.low, 2)}–{number(null.high, 2)})" if known(null.low, null.high) else ""
+        ends = f" ({number(null.low, 2)} to {number(null.high, 2)})" if known(null.low, null.high) else ""
         below.append(f"null {number(null.value, 2)}{ends}")
     tests = (("displaced", cell.p_value), ("associated", tied.p_value))
     below += [f"{name} p\u00a0{chance(p_value)}" for name, p_value in tests if known(p_value)]
@@ -72,10 +72,10 @@ def shown(cell: Cell, metric: Metric, by_chance: Cell = EMPTY) -> Entry:
     text = written(cell.value, metric.form)
     below = []
     if known(cell.low, cell.high):
-        below.append(f"{written(cell.low, metric.form)} to {written(cell.high, metric.form)}")
+        below.append(f"({written(cell.low, metric.form)} to {written(cell.high, metric.form)})")
     if known(by_chance.value):
         span = [number(end, 0) for end in (by_chance.low, by_chance.high) if known(end)]
-        below.append(f"chance {number(by_chance.value, 1)}" + (f" ({'–'.join(span)})" if len(span) == 2 else ""))
+        below.append(f"chance {number(by_chance.value, 1)}" + (f" ({' to '.join(span)})" if len(span) == 2 else ""))
         # With it stands the test that there are more than that.
         if known(cell.p_value):
             tail = f"p\u00a0{chance(cell.p_value)}"

@@ -34,10 +34,10 @@ def word_tables(found: Sequence[Chosen]) -> list[Block]:
         for row in each.rows
         if row["category"] not in ("stable", "preserved", None)
     ]
-    blocks.append(folded(_table("Words that moved between other groups", others, several, pairs)))
+    blocks.append(folded(_table("Words that changed between other groups", others, several, pairs)))
     if hidden := max(each.hidden for each in found):
-        words = f"Words that fewer than {LEAST} patients have are in no plot and no table of this page: up to "
-        blocks.append(Text(f"{words}{hidden:,} of one comparison.", "muted"))
+        words = f"Words of fewer than {LEAST} patients are excluded from every figure and table on this page: up to "
+        blocks.append(Text(f"{words}{hidden:,} in one comparison.", "muted"))
     return [block for block in blocks if block is not None]
 
 
@@ -55,12 +55,10 @@ def _table(
         Column(f"Reference, {second}"),
         Column(f"Generated, {first}", "Tokens in the generated reports of this group"),
         Column(f"Generated, {second}"),
-        Column("z reference", f"Association in the references; above 0: more often for {first}"),
+        Column("z reference", f"Association in the references; above 0: more frequent for {first}"),
         Column("z generated", "The same in the generated reports"),
-        Column(
-            "q", "Corrected p value (Benjamini-Hochberg) of the displacement; of omitted words that of the omission"
-        ),
-        Column("Printed rule", "The category by the rule as printed", words=True),
+        Column("q", "Corrected p value (Benjamini-Hochberg) of the displacement; for omitted words, of the omission"),
+        Column("Published rule", "The category by the rule as published", words=True),
     ]
     made = []
     for each, row in rows[:LONGEST]:

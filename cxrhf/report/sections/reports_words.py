@@ -21,24 +21,24 @@ MOST, BUDGET, FEWEST = 400, 9600, 100  # words of a plot, of all plots of a page
 STILLS = 150  # words that did not move, in a picture that stands still
 # Category -> its mark and what it means, by our rule and by the printed one. The order is that of the legend.
 CATEGORIES = {
-    "omitted": (REMAINS, "goes with a group in the references, and is hardly or never written"),
+    "omitted": (REMAINS, "associated with a group in the references, but rarely or never written"),
     "neutralised": (FIFTH, "written, but no longer more often for one group"),
-    "new": (SIXTH, "neutral in the references, goes with a group in the generated reports"),
-    "flip": (SEVENTH, "goes with the other group"),
-    "amplified": (FOURTH, "goes with the same group, more than in the references"),
-    "weakened": (CONTEXT, "less than in the references, or lost without having been established"),
-    "preserved": (OVERALL, "goes with the same group as in the references"),
-    "stable": (STILL, "no change beyond chance, or too rare to tell"),
+    "new": (SIXTH, "neutral in the references, associated with a group in the generated reports"),
+    "flip": (SEVENTH, "associated with the other group"),
+    "amplified": (FOURTH, "associated with the same group, more than in the references"),
+    "weakened": (CONTEXT, "less than in the references, or lost without a significant association there"),
+    "preserved": (OVERALL, "associated with the same group as in the references"),
+    "stable": (STILL, "no significant change, or too rare to tell"),
 }
 PRINTED = {
     "erasure": (REMAINS, "strong in the references, neutral in the generated reports"),
-    "new": (SIXTH, "neutral in the references, not so in the generated reports"),
-    "flip": (SEVENTH, "goes with the other group"),
+    "new": (SIXTH, "neutral in the references, not neutral in the generated reports"),
+    "flip": (SEVENTH, "associated with the other group"),
     "preserved": (OVERALL, "displaced, on the same side"),
-    "other": (CONTEXT, "displaced, in none of these"),
-    "stable": (STILL, "not displaced by this rule; also every word that is never written"),
+    "other": (CONTEXT, "displaced, but in no other category"),
+    "stable": (STILL, "not displaced by this rule; includes every word that is never written"),
 }
-RULES = (("tested", "category", CATEGORIES), ("printed rule", "category_paper", PRINTED))
+RULES = (("tested", "category", CATEGORIES), ("published rule", "category_paper", PRINTED))
 
 
 class Chosen(NamedTuple):
@@ -133,7 +133,7 @@ def plot(found: Sequence[Chosen], ident: str, may_show: bool) -> list[Block]:
     still = picture(first, ends[first.model.model, first.pair], f"{ident}-still")
     names = [pair.name for pair in pairs]
     block = Words(f"{ident}-plot", models, names, strategies, legend, as_json(data), still)
-    return [block, Fold("The same for every strategy, side by side", [_side_by_side(found, ends, ident)])]
+    return [block, Fold("All strategies side by side", [_side_by_side(found, ends, ident)])]
 
 
 def _ends(found: Sequence[Chosen]) -> dict[tuple[str, Pair], float]:
@@ -183,7 +183,7 @@ def picture(each: Chosen, end: float, ident: str, most: int = STILLS) -> Any:
         )
         placed.append(Placed(row["word"], kind, row["z_ref"], row["z_pred"], said))
     moved = [f"{row['word']} ({row['category']})" for row in each.rows if row["category"] not in ("stable", None)]
-    about = f"Words that moved, {each.strategy}: {', '.join(moved[:40]) or 'none'}."
+    about = f"Words that changed, {each.strategy}: {', '.join(moved[:40]) or 'none'}."
     title = f"Association of words with {each.pair.people}: references against {each.strategy}"
     return displacement(placed, end=end, sides=(first, second), ident=ident, title=title, about=about)
 
@@ -202,7 +202,8 @@ def _side_by_side(found: Sequence[Chosen], ends: Mapping[tuple[str, Pair], float
 
 
 READ = (
-    "Across: association with a group in the references; up: in the generated reports. On the diagonal nothing changed "
-    "(grey band: within what chance gives a word with as many tokens in both); in the level band in the middle the "
-    "word goes with no group any more; dotted upright lines: strong in the references."
+    "Horizontal: association with a group in the references. Vertical: in the generated reports. Words on the "
+    "diagonal did not change (grey band: within chance for a word with as many tokens in both). Words in the "
+    "horizontal band are no longer associated with a group. Dotted vertical lines mark strong associations in the "
+    "references."
 )

@@ -50,11 +50,11 @@ def runs(view: View) -> Section | None:
     spread = find(mean, MACRO if len(mean.findings) > 1 else mean.findings[0], "auroc.sd")
     lead = [
         f"{len(several)} runs ({seeds}): mean AUROC {number(whole.value)}, SD between runs {number(spread.value)}. "
-        f"The SD is between runs of training; it does not hold the chance of which patients were in the sample.",
-        f"The sections that follow show the first run ({seed_of(several[0].model)}) in detail. The numbers of the "
-        f"other runs are in results.parquet.",
+        "The SD describes training runs only; it does not include the sampling of patients.",
+        f"The following sections show the first run ({seed_of(several[0].model)}). The numbers of the other runs are "
+        "in results.parquet.",
     ]
-    return Section(f"{view.ident}-runs", "Several runs", "Runs", lead, kept)
+    return Section(f"{view.ident}-runs", "Spread between training runs", "Runs", lead, kept)
 
 
 def _figure(view: View, mean: Book, metrics: list[str]) -> Figure | None:
@@ -78,7 +78,7 @@ def _figure(view: View, mean: Book, metrics: list[str]) -> Figure | None:
         if rows:
             ident = f"{view.ident}-runs-{metric}"
             panels.append((title, dots(rows, axis, ident=ident, title=f"{title} of every run", lane=13)))
-    legend = [(REMAINS, "mean of the runs; bar: one SD each way"), (OVERALL, "a run")]
+    legend = [(REMAINS, "mean of the runs; bar: ±1 SD"), (OVERALL, "a run")]
     return Figure("Every run", panels, legend, file="runs") if panels else None
 
 
@@ -110,7 +110,5 @@ def _curves(view: View, mean: Book, kind: str) -> Multiples | None:
             title = f"Averaged precision-recall curve, {name}"
             picture = precision_recall(curve, prevalence=prevalence, ident=ident, title=title, about=words)
         pictures.append((finding, words, picture))
-    title = (
-        "ROC curves averaged over the runs" if kind == "roc_mean" else "Precision-recall curves averaged over the runs"
-    )
+    title = "ROC curves averaged over runs" if kind == "roc_mean" else "Precision-recall curves averaged over runs"
     return Multiples(title, "Averaged point by point. Band: spread between runs.", pictures) if pictures else None

@@ -50,22 +50,29 @@ def shortcut(view: View) -> Section | None:
         return None
     blocks: list[Block | None] = [aurocs(view, asked)]
     if view.subject.mean is not None:
-        blocks.append(Text(f"Sentences, tables and boxes are of the first run ({seed_of(view.book.model)}).", "muted"))
+        blocks.append(
+            Text(f"Sentences, tables and boxes describe the first run ({seed_of(view.book.model)}).", "muted")
+        )
     said = [answer(view.book, each) for each in asked if each.groups]
-    blocks.append(Said("In words", said) if view.first else Fold("In words", [Said("", said)]))
+    blocks.append(
+        Said("Each attribute in words", said) if view.first else Fold("Each attribute in words", [Said("", said)])
+    )
     gaps = _gaps(view, asked)
     blocks.append(gaps if gaps is None or len(gaps.rows) <= LONG else folded(gaps))
     pictures = confidences(view, asked) if view.first else None
     blocks.append(pictures if len(asked) <= _FEW else folded(pictures))
     blocks += [folded(_levels(view, asked)), folded(_shares(view, asked))]
     blocks.append(Text(
-        "Equally frequent: within the images with the finding, and within those without, the attribute is given the "
-        "same frequency in both groups by weights, anew in every resample; nothing else is changed. An attribute that "
-        "explains a gap need not be what the network looks at: sicker patients get drains, and are easier to see.",
+        "Equally frequent: among images with the finding, and among those without, weights give the attribute the "
+        "same frequency in both groups, recomputed in every resample; nothing else changes. An attribute that "
+        "explains a gap is not necessarily what the network uses: sicker patients get drains, and their disease is "
+        "easier to see.",
         "muted",
     ))  # fmt: skip
     kept = [block for block in blocks if block is not None]
-    return Section(f"{view.ident}-shortcut", "Shortcuts", "Shortcuts", _lead(view, asked), kept)
+    return Section(
+        f"{view.ident}-shortcut", "Shortcuts behind gaps between subgroups", "Shortcuts", _lead(view, asked), kept
+    )
 
 
 def _lead(view: View, asked: Sequence[Question]) -> list[str]:
@@ -74,13 +81,14 @@ def _lead(view: View, asked: Sequence[Question]) -> list[str]:
         more = len(told) - _TOLD
         return [
             *told[:_TOLD],
-            *([f"{more} more gap{'s are' if more > 1 else ' is'} explained: see In words."] if more > 0 else []),
+            *([f"{more} more gap{'s are' if more > 1 else ' is'} explained; see the list below."] if more > 0 else []),
         ]
     if not any(each.groups for each in asked):
         return []
     names = list(dict.fromkeys(each.name for each in asked))
-    whom = f"None of {listed(names)}" if len(names) > 1 else f"{names[0][:1].upper()}{names[0][1:]}"
-    return [f"{whom} explains {'a' if len(names) > 1 else 'no'} gap between groups beyond chance."]
+    if len(names) > 1:
+        return [f"None of {listed(names)} significantly explains a gap between subgroups."]
+    return [f"{names[0][:1].upper()}{names[0][1:]} does not significantly explain a gap between subgroups."]
 
 
 def _gaps(view: View, asked: Sequence[Question]) -> Table | None:
@@ -90,7 +98,7 @@ def _gaps(view: View, asked: Sequence[Question]) -> Table | None:
         first = next((gap for gap in found if gap), None)
         if first is None:
             continue
-        row = [name_entry(each.finding), words_entry(each.name), words_entry(f"{first.first} less {first.second}")]
+        row = [name_entry(each.finding), words_entry(each.name), words_entry(f"{first.first} minus {first.second}")]
         row += [difference(gap.cell) if gap else Entry("–") for gap in found]
         mean = view.subject.mean
         for metric in tested:
@@ -101,11 +109,11 @@ def _gaps(view: View, asked: Sequence[Question]) -> Table | None:
         rows.append(row)
     columns = [
         Column("Finding"), Column("Attribute", "", True), Column("Groups", "", True),
-        Column("Gap", "AUROC, on images whose attribute is known, as they are"),
-        Column("Gap, equally frequent", "The attribute as frequent in every group, within each class"),
-        Column("Explained", "The first less the second, on the same resamples"),
+        Column("Gap", "AUROC gap as observed, on images with a known attribute"),
+        Column("Gap, equally frequent", "With the attribute equally frequent in both groups within each class"),
+        Column("Explained", "The gap minus the gap when equally frequent, on the same resamples"),
         *(Column(_TESTS[metric], "AUROCs of the runs, one group against the other: U / (n1 n2). Runs share patients, "
-                 "so that it finds a gap where there is none in 35 of 100 cases") for metric in tested),
+                 "so the test finds a gap where there is none in 35 of 100 cases") for metric in tested),
     ]  # fmt: skip
     about = f"Bold p values are below 0.05 {corrected(view.correction, scope=True)}."
     return Table("Gaps in AUROC between groups", columns, rows, about=about) if rows else None
@@ -135,7 +143,7 @@ def _levels(view: View, asked: Sequence[Question]) -> Table | None:
         Column("Finding"), Column("Attribute", "", True), Column("Group", "", True), Column("AUROC"),
         Column("AUROC, equally frequent"),
     ]  # fmt: skip
-    return Table("AUROC of every group", columns, rows) if rows else None
+    return Table("AUROC of every subgroup", columns, rows) if rows else None
 
 
 def _shares(view: View, asked: Sequence[Question]) -> Table | None:
@@ -154,10 +162,10 @@ def _shares(view: View, asked: Sequence[Question]) -> Table | None:
                 rows.append([name_entry(each.finding), words_entry(trait_name(trait)), *shown])
     columns = [
         Column("Finding"), Column("Attribute", "", True),
-        *(Column(f"{value_of(group)}, {'with' if label == '1' else 'without'} it") for group, label in heads),
+        *(Column(f"{value_of(group)}, finding {'present' if label == '1' else 'absent'}") for group, label in heads),
     ]  # fmt: skip
-    about = "Share of the images of a group, with or without the finding, that have the attribute."
-    return Table("How frequent the attribute is", columns, rows, about=about) if rows else None
+    about = "Share of images with the attribute, by group and by presence of the finding."
+    return Table("Frequency of the attribute", columns, rows, about=about) if rows else None
 
 
 def _share(cell: Cell | None) -> Entry:

@@ -28,7 +28,7 @@ from cxrhf.report.sections.slice_shelf import trait_name
 from cxrhf.report.sections.view import View, bars
 
 _MARKS = (OVERALL, REMAINS, FOURTH, FIFTH, SIXTH, CONTEXT)
-_WAYS = ((NATURAL, "as it is"), (EQUAL, "equally frequent"))
+_WAYS = ((NATURAL, "as observed"), (EQUAL, "equally frequent"))
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -46,19 +46,19 @@ def aurocs(view: View, asked: Sequence[Question]) -> Figure | None:
             shown = [dot.mark.value for row in rows for _, lane in row.lanes for dot in lane]
             axis = Axis("AUROC within the group", min(shown), max(shown), floor=0.4, ceiling=1.0, step=0.05)
             title = f"AUROC by group, {attribute.replace('_', ' ')}"
-            about = "The numbers are in the tables that follow." if len(rows) > 4 else ""
+            about = "The numbers are in the tables below." if len(rows) > 4 else ""
             ident = f"{view.ident}-shortcut-{k}"
             panels.append((title, dots(rows, axis, ident=ident, title=title, about=about, lane=17)))
     legend = [(mark, value_of(group)) for mark, group in zip(_MARKS, groups, strict=False)]
-    caption = f"{_bars(view)} Equally frequent: as if the attribute were as frequent in every group of a class."
-    title = "AUROC of groups, as it is and equally frequent"
+    caption = f"{_bars(view)} Equally frequent: reweighted to the same frequency in both groups of a class."
+    title = "AUROC of subgroups, as observed and with the attribute equally frequent"
     return Figure(title, panels, legend, caption, file="shortcut") if panels else None
 
 
 def _bars(view: View) -> str:
     if view.subject.mean is None:
         return bars(view.level)
-    return f"Marks without a bar are runs ({len(view.subject.runs)}); with a bar: their mean, and one SD each way."
+    return f"Marks without a bar are the {len(view.subject.runs)} runs; a mark with a bar is their mean ±1 SD."
 
 
 def _lanes(view: View, each: Question, groups: Sequence[str]) -> list[tuple[str, list[Dot]]]:
@@ -109,7 +109,7 @@ def confidences(view: View, asked: Sequence[Question]) -> Figure | None:
         words = attribute.replace("_", " ")
         rows = [row for each in own for label in ("1", "0") if (row := _boxes(view, each, label))]
         if rows:
-            title = f"Probability that it gives, {words}"
+            title = f"Predicted probability, {words}"
             ident = f"{view.ident}-confidence-{k}"
             panels.append((title, boxes(rows, label="probability of the finding", ident=ident, title=title)))
         errors = [dot for each in own for label in ("1", "0") if (dot := _errors(view, each, label))]
@@ -122,8 +122,8 @@ def confidences(view: View, asked: Sequence[Question]) -> Figure | None:
     traits = list(dict.fromkeys(part.trait for each in asked for part in each.parts))
     legend = [(_kind(trait), trait_name(trait)) for trait in traits][: len(_MARKS)]
     caption = (
-        "Boxes hold the middle half of the images, lines nine tenths, the stroke is the median. "
-        f"{'Brier score: ' if view.subject.mean else ''}{_bars(view)} Where a network leans on the attribute, images "
+        "Boxes span the middle half of the images, lines nine tenths; the stroke is the median. "
+        f"{'Brier score: ' if view.subject.mean else ''}{_bars(view)} If a network relies on the attribute, images "
         "without it get low probabilities although they have the finding."
     )
     title = "Confidence and error by group, finding and attribute"
@@ -135,7 +135,7 @@ def _kind(trait: str) -> str:
 
 
 def _named(each: Question, label: str) -> str:
-    return f"{finding_name(each.finding)}, {'with' if label == '1' else 'without'} it"
+    return f"{finding_name(each.finding)} {'present' if label == '1' else 'absent'}"
 
 
 def _of(each: Question, label: str) -> list[Part]:

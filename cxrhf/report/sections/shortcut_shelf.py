@@ -101,25 +101,25 @@ def answer(book: Book, question: Question) -> Sentence:
     natural, equal, explained = (gap_of(book, question, metric) for metric in (NATURAL, EQUAL, EXPLAINED))
     if natural is None or not known(natural.cell.value):
         why = natural.cell.note if natural and natural.cell.note else "no gap could be computed"
-        return said(f"nothing can be said: {why}.", "undefined", "doubt")
-    words = f"the AUROC of {natural.first} less that of {natural.second} is {natural.cell.with_interval()}"
+        return said(f"no conclusion: {why}.", "undefined", "doubt")
+    words = f"the AUROC of {natural.first} minus that of {natural.second} is {natural.cell.with_interval()}"
     rest, moved = (gap.cell if gap else EMPTY for gap in (equal, explained))
     if not known(rest.value):
         return said(f"{words}. {rest.note}".strip(), "")
-    words += f", and {rest.with_interval()} once it is equally frequent in both."
+    words += f", and {rest.with_interval()} with the attribute equally frequent in both."
     if not known(natural.cell.p_value, moved.p_value):
         note = next((each.note for each in (natural.cell, moved) if each.note), "")
         return said(f"{words} {note[:1].upper()}{note[1:]}".strip(), "not tested", "doubt")
     if natural.cell.p_value >= CHANCE:
-        more = f" Equal frequency moves it by {moved.with_interval()}." if moved.p_value < CHANCE else ""
-        return said(f"{words} No gap beyond chance to explain.{more}", "no clear gap")
+        more = f" Equal frequency changes it by {moved.with_interval()}." if moved.p_value < CHANCE else ""
+        return said(f"{words} There is no significant gap to explain.{more}", "no clear gap")
     if moved.p_value >= CHANCE:
-        return said(f"{words} It does not explain the gap beyond chance.", "not explained")
+        return said(f"{words} It does not explain the gap significantly.", "not explained")
     if abs(rest.value) >= abs(natural.cell.value):
-        return said(f"{words} The gap is no smaller then: it does not explain it.", "not explained")
+        return said(f"{words} The gap is then no smaller, so the attribute does not explain it.", "not explained")
     if known(rest.p_value) and rest.p_value < CHANCE:
-        return said(f"{words} It explains part of the gap.", "explains part of it", "strong")
-    return said(f"{words} It explains the gap.", "explains it", "strong")
+        return said(f"{words} The attribute explains part of the gap.", "explains part of it", "strong")
+    return said(f"{words} The attribute explains the gap.", "explains it", "strong")
 
 
 def lead_words(book: Book, question: Question) -> str:
@@ -131,5 +131,5 @@ def lead_words(book: Book, question: Question) -> str:
     gap, rest = abs(natural.cell.value), equal.cell.value * (1 if natural.cell.value >= 0 else -1)
     return (
         f"{finding_name(question.finding)}: the gap of {number(gap)} in AUROC between {natural.first} and "
-        f"{natural.second} is {number(rest)} once {question.name} is as frequent in both: {question.name} {said.tag}."
+        f"{natural.second} is {number(rest)} with {question.name} equally frequent in both: {question.name} {said.tag}."
     )

@@ -49,19 +49,19 @@ def simulator(view: View) -> Simulator | None:
         return None
     columns = [
         Column("Finding"),
-        Column("Sensitivity", "At the threshold with the largest F1; does not move"),
-        Column("Specificity", "At the same threshold; does not move"),
-        Column("Prevalence", "This sample's own, or as set above"),
-        Column("PPV", "Share of the images called positive that have the finding"),
-        Column("NPV", "Share of the images called negative that do not have it"),
-        Column("False alarms per hit", "Images called positive without the finding, for each with it"),
+        Column("Sensitivity", "At the threshold with the largest F1; does not depend on prevalence"),
+        Column("Specificity", "At the same threshold; does not depend on prevalence"),
+        Column("Prevalence", "As in this sample, or as set above"),
+        Column("PPV", "Share of predicted positives that have the finding"),
+        Column("NPV", "Share of predicted negatives that do not have it"),
+        Column("False positives per true positive", "Predicted positives without the finding, for each with it"),
     ]
     if has_benefit:
         columns.append(
             Column(
                 "Net benefit",
-                "At a risk threshold of 0.1 (nine false alarms weigh as much as one finding found), probabilities "
-                "corrected to the prevalence",
+                "At a risk threshold of 0.1 (nine false positives weigh as much as one true positive), with "
+                "probabilities corrected to the prevalence",
             )
         )
     else:

@@ -11,7 +11,7 @@ from cxrhf.report.sections.slice_shelf import AUDIT, Cut, Slice, trait_name
 from cxrhf.report.sections.view import View
 
 _ROWS = 8
-_LEGEND = ((REMAINS, "worst slice"), (OVERALL, "best slice"), (CONTEXT, "the rest of the class, beside each"))
+_LEGEND = ((REMAINS, "worst slice"), (OVERALL, "best slice"), (CONTEXT, "rest of the class"))
 
 
 def made_of(view: View, found: Sequence[Cut], file: str) -> Figure | None:
@@ -21,13 +21,13 @@ def made_of(view: View, found: Sequence[Cut], file: str) -> Figure | None:
         rows = _rows(cut)
         if not rows:
             continue
-        side = "with it" if cut.side == "positive" else "without it"
-        title = f"{finding_name(cut.finding)}, images {side} ({cut.method})"
+        side = "present" if cut.side == "positive" else "absent"
+        title = f"{finding_name(cut.finding)} {side} ({cut.method})"
         axis = Axis("share of the images", 0.0, 1.0, floor=0.0, ceiling=1.0)
         ident = f"{view.ident}-made-{'c' if file else 'o'}-{_slug(cut)}"
         panels.append((title, dots(rows, axis, ident=ident, title=title, lane=15)))
-    caption = "On held-out patients. An attribute is shown where it stood out in a slice when the slices were found."
-    return Figure("What the worst and best slices are made of", panels, _LEGEND, caption, file=file) if panels else None
+    caption = "On held-out patients. The figure shows attributes that were over-represented when the slices were found."
+    return Figure("Attributes of the worst and best slices", panels, _LEGEND, caption, file=file) if panels else None
 
 
 def _slug(cut: Cut) -> str:
@@ -71,10 +71,10 @@ def clusters(view: View, finding: str) -> Figure | None:
         if curve is None:
             continue
         chosen = view.get(AUDIT, finding, "gap_statistic.k", slice=side).value
-        words = f"Gap statistic, images {'with' if side == 'positive' else 'without'} it"
+        words = f"Gap statistic, finding {'present' if side == 'positive' else 'absent'}"
         about = f"{chosen:.0f} clusters" if known(chosen) else "no number of clusters"
         ident = f"{view.ident}-gap-{side}-{view.book.findings.index(finding)}"
         title = f"{words}: {about}"
         panels.append((title, by_count(curve, chosen=chosen, up="gap", ident=ident, title=title, about=about)))
-    caption = "How much tighter clusters are than in vectors without any; dashed: the number it chooses (1 = none)."
+    caption = "How much tighter clusters are than in embeddings without clusters. Dashed: the chosen number (1 = none)."
     return Figure("", panels, (), caption, size="small") if panels else None

@@ -33,12 +33,12 @@ from cxrhf.report.words import Sentence
 _TOLD = 3  # confirmed things in the lead; the list below has all
 _SHOWN = 3  # traits of a slice in a table
 _CAREFUL = (
-    "Slices are of one class, so the Brier score of a slice is the mean squared error of that class alone: 0 where "
-    "every image is scored right with certainty. That a slice has a high one is no evidence of anything: vectors hold "
-    "the score, so some slice always has. What counts as confirmed: on patients that had no part in finding the slice, "
-    "an attribute is over-represented in it, and images with that attribute, wherever they lie, have an error that "
-    "differs in the same direction. Each attribute of a class is tested once, by a permutation test over patients; at "
-    "most 5% of the attributes called confirmed are expected to be false."
+    "Each slice is within one class, so its Brier score is the mean squared error of that class alone; it is 0 if "
+    "every image is scored correctly with certainty. A slice with a high Brier score is not evidence by itself: "
+    "embeddings encode the score, so some slice always has one. A slice is confirmed if, on patients not used to "
+    "find it, an attribute is over-represented in it and images with that attribute, in any slice, have an error "
+    "that differs in the same direction. Each attribute of a class is tested once, by a permutation test over "
+    "patients. At most 5% of the confirmed attributes are expected to be false."
 )
 
 
@@ -55,12 +55,18 @@ def slices(view: View) -> Section | None:
         blocks += [picture] if picture else []
         blocks += gallery(view, found)
         folds = [Fold(finding_name(f), _of_finding(view, found, f)) for f in _findings(found)]
-        blocks.append(Fold("Every slice, finding by finding", folds))
+        blocks.append(Fold("Every slice, by finding", folds))
         compared = folded(_methods(found))
         blocks += [compared] if compared else []
     else:
         blocks.append(Text("Every slice of this model is in results.parquet.", "muted"))
-    return Section(f"{view.ident}-slices", "Slices", "Slices", _lead(found, stands), blocks)
+    return Section(
+        f"{view.ident}-slices",
+        "Slices of images with the highest and lowest error",
+        "Slices",
+        _lead(found, stands),
+        blocks,
+    )
 
 
 Standing = list[tuple[Cut, Slice, Trait, str]]  # what was confirmed, and by which ways
@@ -103,17 +109,19 @@ def _lead(found: Sequence[Cut], stands: Standing) -> list[str]:
     if stands:
         words = [f"Confirmed. {finding_name(each[0].finding)}: {confirmed_words(*each)}" for each in stands[:_TOLD]]
         more = len(stands) - _TOLD
-        return [*words, *([f"{more} more {'is' if more == 1 else 'are'} confirmed: see In words."] if more > 0 else [])]
+        return [
+            *words,
+            *([f"{more} more {'is' if more == 1 else 'are'} confirmed: see the list below."] if more > 0 else []),
+        ]
     if not tried:
         return [
-            "Nothing was put to the test: no attribute of these images stood out where the slices were found, or "
-            "slices were found and described on the same patients. Read them as ideas."
+            "Nothing was tested: no attribute of these images was over-represented where the slices were found, or "
+            "slices were found and described on the same patients. Treat them as hypotheses."
         ]
     names = list(dict.fromkeys(finding_name(cut.finding) for cut in found))
     return [
-        f"Nothing was confirmed: of {len(tried)} pairs of a slice and an attribute that were tried for "
-        f"{listed(names)}, none is over-represented in the slice and goes with an error of its own, on held-out "
-        "patients."
+        f"Nothing was confirmed: of {len(tried)} pairs of slice and attribute tested for {listed(names)}, none is both "
+        "over-represented in the slice and associated with a different error on held-out patients."
     ]
 
 
@@ -131,7 +139,9 @@ def _words(found: Sequence[Cut], stands: Standing, first: bool) -> list[Block]:
             rest.append(Sentence(finding, " ".join(filter(None, map(_worst_words, cut))), "not confirmed", "plain"))
     blocks: list[Block] = []
     if len(stands) > _TOLD:  # else the lead has said it
-        blocks.append(Said("In words", clear) if first else Fold("In words", [Said("", clear)]))
+        blocks.append(
+            Said("Confirmed slices in words", clear) if first else Fold("Confirmed slices in words", [Said("", clear)])
+        )
     if rest:
         blocks.append(Fold(f"Not confirmed: {len(rest)} of {len(rest) + len(clear)} findings", [Said("", rest)]))
     return blocks
@@ -146,7 +156,7 @@ def _worst_words(cut: Cut) -> str:
         return ""
     words = f"{_sentence(cut.who)}: the worst slice has a Brier score of {cut.worst.brier.with_interval()}"
     traits = [trait_words(trait) for trait in cut.worst.frequent[:1]]
-    return f"{words}; over-represented in it, {traits[0]}." if traits else f"{words}; nothing stands out in it."
+    return f"{words}; over-represented in it: {traits[0]}." if traits else f"{words}; no attribute is over-represented."
 
 
 def _tables(found: Sequence[Cut]) -> list[Block]:
@@ -154,7 +164,7 @@ def _tables(found: Sequence[Cut]) -> list[Block]:
     whole, clear = _ends(found), _ends([cut for cut in found if cut.confirmed])
     if whole is None or len(whole.rows) <= LONG:
         return [whole] if whole else []
-    caption = "Worst and best slices where something is confirmed"
+    caption = "Worst and best slices with a confirmed attribute"
     opened = [replace(clear, caption=caption)] if clear and len(clear.rows) <= LONG else []
     return [*opened, Fold(f"{whole.caption} ({len(whole.rows)} rows)", [whole])]
 
@@ -167,29 +177,29 @@ def _ends(found: Sequence[Cut]) -> Table | None:
             shown = _row(part, f"{_role(cut, part)}, {part.place}")
             rows.append([name_entry(cut.finding), words_entry(_whose(cut)), *shown])
     columns = [
-        Column("Finding"), Column("Images", "Class, and the way the slices were found", True), *_COLUMNS,
+        Column("Finding"), Column("Images", "Class, and the method that found the slices", True), *_COLUMNS,
     ]  # fmt: skip
     return Table("Worst and best slices", columns, rows) if rows else None
 
 
 _COLUMNS = (
-    Column("Slice", "1 = the highest error where the slices were found", True),
+    Column("Slice", "1 = highest error where the slices were found", True),
     Column("Brier", "Mean squared error of this class in the slice, on held-out patients"),
     Column("Images in it"),
     Column("Share", "Of the class"),
-    Column("Over-represented", "Share in the slice against the rest of the class, and the odds ratio", True),
+    Column("Over-represented", "Share in the slice and in the rest of the class, with the odds ratio", True),
     Column("Result", "Whether held-out patients confirm it", True),
 )
 
 
 def _whose(cut: Cut) -> str:
-    return f"{'with' if cut.side == 'positive' else 'without'} it, {cut.method}"
+    return f"finding {'present' if cut.side == 'positive' else 'absent'}, {cut.method}"
 
 
 def _row(each: Slice, name: str) -> list[Entry]:
     patients = f"{each.brier.n_patients:,} patients" if each.brier.n_patients else ""
     traits = each.frequent[:_SHOWN]
-    told, *more = [trait_words(trait) for trait in traits] or ["nothing stands out"]
+    told, *more = [trait_words(trait) for trait in traits] or ["no attribute"]
     return [
         words_entry(name),
         entry(each.brier),
@@ -220,7 +230,7 @@ def _of_finding(view: View, found: Sequence[Cut], finding: str) -> list[Block]:
     blocks: list[Block] = [picture] if picture else []
     blocks.append(Table(f"Slices of {finding_name(finding)}", columns, rows, by_finding=False))
     notes = list(dict.fromkeys(f"{_whose(cut)}: {cut.count.note}" for cut in own if cut.count.note))
-    blocks += [Text(f"How many slices: {'; '.join(notes)}.", "muted")] if notes else []
+    blocks += [Text(f"Number of slices: {'; '.join(notes)}.", "muted")] if notes else []
     curves = clusters(view, finding)
     return [*blocks, *([curves] if curves else [])]
 
@@ -244,7 +254,7 @@ def _methods(found: Sequence[Cut]) -> Table | None:
         )  # fmt: skip
     columns = [
         Column("Finding"), Column("Class", "", True), Column("Method", "", True), Column("Slices"),
-        Column("Seconds", "To find them"), Column("Worst Brier", "Of any slice, on held-out patients"),
+        Column("Seconds", "To find them"), Column("Worst Brier", "Highest of any slice, on held-out patients"),
         Column("Confirmed", "Pairs of a slice and an attribute"),
     ]  # fmt: skip
-    return Table("Ways to find slices, compared", columns, rows)
+    return Table("Slice discovery methods compared", columns, rows)

@@ -36,7 +36,7 @@ _KEPT = (
 _BY_RACE = (
     (
         "_balanced_by_race_and_disease",
-        "Groups in the population of Glocker et al.: races balanced over three disease groups",
+        "Subgroups in the population of Glocker et al.: races balanced over three disease groups",
         "races balanced over disease groups",
         "The paper's population, one for all groups and for both of its findings, of the images with both labels: each "
         "race is weighted to the same size, the same shares of Pleural Effusion (which overrides No Finding), No "
@@ -45,7 +45,7 @@ _BY_RACE = (
     ),
     (
         "_balanced_by_race",
-        "Groups in the population balanced by race, finding by finding",
+        "Subgroups in the population balanced by race, finding by finding",
         "races balanced",
         "Ours, for any finding: each race is weighted to the same size, the same prevalence of this finding and the "
         "same ages, and one threshold is set there unless it comes from other images. What else patients without the "
@@ -56,24 +56,24 @@ _TITLES = {"auroc": "AUROC", "tpr": "Sensitivity (TPR)", "fpr": "False positive 
 _IN_WORDS = {"auroc": "AUROC", "tpr": "sensitivity", "fpr": "false positive rate"}
 _AXES = {
     "auroc": Axis("AUROC within the group", 0.5, 1.0, reference=0.5, floor=0.4, ceiling=1.0),
-    "tpr": Axis("at one threshold for all", 0.0, 1.0, floor=0.0, ceiling=1.0),
-    "fpr": Axis("at one threshold for all", 0.0, 0.5, reference=0.2, floor=0.0, ceiling=1.0),
+    "tpr": Axis("at one threshold for all groups", 0.0, 1.0, floor=0.0, ceiling=1.0),
+    "fpr": Axis("at one threshold for all groups", 0.0, 0.5, reference=0.2, floor=0.0, ceiling=1.0),
 }
-_WAYS = ((OVERALL, "", "as it is"), (REMAINS, "_balanced", "balanced"))
+_WAYS = ((OVERALL, "", "as observed"), (REMAINS, "_balanced", "balanced"))
 _BY_PREVALENCE = (
-    ("prevalence", "Prevalence", "What average precision is when the ranking is chance"),
+    ("prevalence", "Prevalence", "Average precision expected by chance"),
     ("average_precision", "Average precision", ""),
-    ("precision", "PPV", "Precision at the one threshold"),
-    ("npv", "NPV", "At the one threshold"),
-    ("observed_minus_predicted", "Observed less predicted", "Calibration in the large: share of ill less mean score"),
+    ("precision", "PPV", "Precision at the single threshold"),
+    ("npv", "NPV", "At the single threshold"),
     (
-        "expected_calibration_error",
-        "Calibration error",
-        "Expected calibration error, ten bins of equal width; without an interval, for none holds in few rows",
+        "observed_minus_predicted",
+        "Observed minus predicted",
+        "Calibration in the large: share of positives minus mean score",
     ),
-    ("expected_ece", "If calibrated", "The calibration error that a calibrated model of as many rows would show"),
+    ("expected_calibration_error", "Calibration error", "Expected calibration error, ten bins of equal width; no interval, because none covers in few rows"),
+    ("expected_ece", "If calibrated", "Calibration error that a calibrated model would show in a group of this size"),
 )
-_LEGEND = ((OVERALL, "as it is"), (REMAINS, "prevalence and age balanced between the groups"))
+_LEGEND = ((OVERALL, "as observed"), (REMAINS, "prevalence and age balanced between the groups"))
 
 
 def grouping(part: str) -> str:
@@ -98,13 +98,13 @@ def subgroups(view: View) -> Section | None:
     blocks: list[Block] = []
     figure = _gap_figure(view, gaps, simple)
     blocks += [figure] if figure else []
-    table = gap_table(book, gaps, simple, "Gaps: highest less lowest group", view.correction)
+    table = gap_table(book, gaps, simple, "Gaps: highest minus lowest subgroup", view.correction)
     if table:
         blocks.append(table if len(table.rows) <= LONG else Fold(f"{table.caption} ({len(table.rows)} rows)", [table]))
     for kind in simple:
         there = [each for each in slices if grouping(each) == kind]
         inside = [each for each in (_group_figure(view, there, kind), _group_table(view, there, kind)) if each]
-        blocks.append(Fold(f"Every group by {kind}: {listed([group(each) for each in there])}", inside))
+        blocks.append(Fold(f"Every subgroup by {kind}: {listed([group(each) for each in there])}", inside))
     for kind in crossed if view.first else ():
         there = [each for each in slices if grouping(each) == kind]
         table = gap_table(book, gaps, [kind], f"Gaps by {kind}", view.correction)
@@ -116,9 +116,9 @@ def subgroups(view: View) -> Section | None:
         blocks += _balanced_by_race(view, gaps, slices, [*simple, *(crossed if view.first else ())], *population)
     tables = [each for each in (_prevalence_table(view, slices, kind) for kind in simple) if each]
     if tables:
-        blocks.append(Fold("Predictive values, average precision and calibration of every group", tables))
+        blocks.append(Fold("Predictive values, average precision and calibration of every subgroup", tables))
     blocks.append(Text(_thresholds(view), "muted"))
-    return Section(f"{view.ident}-subgroups", "Patient groups", "Groups", _lead(view, gaps, simple), blocks)
+    return Section(f"{view.ident}-subgroups", "Performance by subgroup", "Subgroups", _lead(view, gaps, simple), blocks)
 
 
 Gaps = dict[tuple[str, str, str], tuple[str, str, Cell]]  # finding, grouping, metric -> highest, lowest, the gap
@@ -147,7 +147,7 @@ def _lead(view: View, gaps: Gaps, kinds: Sequence[str]) -> list[str]:
         if of_before:
             rest = f" ({after} of {of_after} with prevalence and age balanced)" if of_after else ""
             words.append(f"by {kind} for {before} of {of_before} findings{rest}")
-    return [f"AUROC gaps between groups are beyond chance {view.corrected} {', '.join(words)}."] if words else []
+    return [f"{view.corrected.capitalize()}, AUROC gaps are significant {', '.join(words)}."] if words else []
 
 
 def _gap_figure(view: View, gaps: Gaps, kinds: Sequence[str]) -> Figure | None:
@@ -168,12 +168,12 @@ def _gap_figure(view: View, gaps: Gaps, kinds: Sequence[str]) -> Figure | None:
             if lanes:
                 rows.append(DotRow(finding_name(finding), lanes, "", finding_name(finding)))
         if rows:
-            axis = Axis("highest less lowest group; 0 = equal", 0.0, 0.1, reference=0.0, step=0.05)
+            axis = Axis("highest minus lowest subgroup; 0 = equal", 0.0, 0.1, reference=0.0, step=0.05)
             title = f"Gap in {_IN_WORDS[metric]}"
             ident = f"{view.ident}-gap-{metric}"
             panels.append((title, dots(rows, axis, ident=ident, title=title, lane=17)))
-    caption = f"{bars(view.level)} A gap that vanishes when balanced came from prevalence and age."
-    return Figure("Gaps between groups", panels, _LEGEND, caption, file="subgroups") if panels else None
+    caption = f"{bars(view.level)} A gap that disappears when balanced comes from prevalence and age."
+    return Figure("Gaps between subgroups", panels, _LEGEND, caption, file="subgroups") if panels else None
 
 
 def gap_table(book: Book, gaps: Gaps, kinds: Sequence[str], caption: str, correction: str) -> Table | None:
@@ -188,14 +188,14 @@ def gap_table(book: Book, gaps: Gaps, kinds: Sequence[str], caption: str, correc
             rows.append([name_entry(finding), words_entry(kind), *(_gap(gaps, finding, kind, name) for name in there)])
     if not rows:
         return None
-    columns = [Column("Finding"), Column("Groups", "What divides the patients", True)]
+    columns = [Column("Finding"), Column("Groups", "Attribute that defines the subgroups", True)]
     columns += [
         Column(_TITLES[name.removesuffix("_balanced")] + (", balanced" if name.endswith("_balanced") else ""))
         for name in there
     ]
     about = (
-        "Each cell: the gap, its interval, which group is highest and lowest, and the p value "
-        f"{corrected(correction, scope=True)}; it also counts the pairs that the two ends were picked from."
+        "Each cell shows the gap, its interval, the highest and lowest subgroup, and the p value "
+        f"{corrected(correction, scope=True)}, which also allows for choosing the two extremes among all pairs."
     )
     return Table(caption, columns, rows, about=about)
 
@@ -227,7 +227,7 @@ def _group_figure(view: View, slices: Sequence[str], kind: str) -> Figure | None
         if rows:
             title = f"{_TITLES[metric]} by {kind}"
             ident = f"{view.ident}-{metric}-{_slug(kind)}"
-            about = "The numbers are in the table that follows the picture."
+            about = "The numbers are in the table below the figure."
             panels.append((title, dots(rows, _AXES[metric], ident=ident, title=title, about=about, lane=17)))
     return Figure("", panels, _LEGEND, bars(view.level)) if panels else None
 
@@ -258,7 +258,7 @@ def _group_table(view: View, slices: Sequence[str], kind: str) -> Table:
         Column(_TITLES[name.removesuffix("_balanced")] + (", balanced" if name.endswith("_balanced") else ""))
         for name in names
     ]
-    return Table(f"Numbers by {kind}", columns, rows)
+    return Table(f"Metrics by {kind}", columns, rows)
 
 
 def _balanced_by_race(
@@ -283,7 +283,7 @@ def _balanced_by_race(
             gap = [gaps.get((finding, kind, name)) for name in names]
             if any(each and known(each[2].value) for each in gap):
                 ends = [_gap(gaps, finding, kind, name) for name in names]
-                rows.append([name_entry(finding), words_entry("highest less lowest"), *ends])
+                rows.append([name_entry(finding), words_entry("highest minus lowest"), *ends])
         if rows:
             columns = [Column("Finding"), Column("Group", "", True), *(Column(_TITLES[metric]) for metric in METRICS)]
             inside.append(Table(f"By {kind}, {caption}", columns, rows))
@@ -303,10 +303,9 @@ def _prevalence_table(view: View, slices: Sequence[str], kind: str) -> Table | N
     titles = [Column(title, about) for _, title, about in _BY_PREVALENCE]
     columns = [Column("Finding"), Column("Group", "", True), *titles]
     about = (
-        "These numbers depend on how many of a group are ill, so groups of different prevalence differ in them even "
-        "where the model serves them alike. Read a calibration error beside the one to expect if calibrated: in few "
-        "rows it lies above the truth, by more than resampling can tell, so it has no interval. Observed less "
-        "predicted has one that holds."
+        "These metrics depend on prevalence, so subgroups of different prevalence differ in them even if the model "
+        "works equally well in each. Compare a calibration error with the one expected if calibrated: in few rows it is "
+        "biased upwards by more than resampling shows, so it has no interval. Observed minus predicted has one."
     )
     return Table(f"Predictive values and calibration by {kind}", columns, rows, about=about)
 
@@ -319,9 +318,9 @@ def _thresholds(view: View) -> str:
     source = "the validation split" if any("validation" in each for each in how) else "these images"
     at = f"set to a false positive rate of 0.20 on {source}"
     if given:
-        others = f", else {at}" if any(key[2] != "threshold" and key[1] not in given for key in keys) else ""
-        at = f"the one that was given{others}"
+        others = f", otherwise {at}" if any(key[2] != "threshold" and key[1] not in given for key in keys) else ""
+        at = f"given in the call{others}"
     return (
-        f"Sensitivity, false positive rate and J are those at one threshold for all groups, {at}. Balanced: each group "
-        f"is weighted to the same prevalence and the same ages, so that what remains of a gap does not come from them."
+        f"Sensitivity, false positive rate and J use one threshold for all subgroups, {at}. Balanced: each subgroup is "
+        f"weighted to the same prevalence and the same ages, so a gap that remains does not come from either."
     )

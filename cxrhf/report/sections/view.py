@@ -28,6 +28,7 @@ class View:
     may_show: bool = False  # single patients and their images
     because: str = ""  # why they may, or may not, as the record says it
     correction: str = "bonferroni"  # of p values, as `--correction` names it
+    sources: tuple[str, ...] = ()  # of a pre-test probability that was fitted, as people name them
 
     @property
     def first(self) -> bool:
@@ -65,20 +66,28 @@ def correction_of(record: Mapping[str, Any]) -> str:
     return f"{config.get('correction') or 'bonferroni'}{ASKED if asked else ''}"
 
 
+def sources_of(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the pre-test probability was fitted to; empty where a column gave it."""
+    fitted = mapping(record.get("fitted"))
+    if sources := mapping(fitted.get("pretest")).get("sources"):
+        return tuple("earlier labels" if each == "prior_labels" else str(each) for each in sources)
+    return ("prior notes",) if {"context", "notes"} & set(fitted) else ()
+
+
 def corrected(rule: str, scope: bool = False) -> str:
     """`after correction`, or that there was none; `scope`: also for what."""
     name = rule.removesuffix(ASKED)
     if name == "none":
         return "without correction"
-    within = " within its audit" if name in ("bh", "by") else " for everything this page tests"
+    within = " within its audit" if name in ("bh", "by") else " for all tests on this page"
     if name != rule:
-        within = " within each family (asked for, or explored)"
+        within = " within each family (primary, or exploratory)"
     return f"after correction{within if scope else ''}"
 
 
 def bars(level: str) -> str:
     """The caption that every dot plot needs."""
     return (
-        f"Bars are {level} intervals; one with a point goes on beyond the axis. Where a mark is missing the number is "
-        "undefined, most often because a class is missing."
+        f"Bars are {level} intervals; an arrowhead marks one that continues beyond the axis. A missing mark means "
+        "that the number is undefined, most often because one class is missing."
     )

@@ -17,9 +17,9 @@ _PLACE = re.compile(
 _DATASET = re.compile(r" \(dataset (.+)\)$")
 # Where a note belongs, by a word in it; the first that fits.
 _KINDS = (
-    ("Groups", r"\bgroups?\b|\bgaps?\b"),
-    ("Patient context", r"overlap|ATT|IPW|pairs|pre-test|pretest|earlier note|mention|context|weighting"),
-    ("Vectors and slices", r"\bvectors?\b|\bslices?\b|\bmaps?\b|\bshortcut|\battribute"),
+    ("Subgroups", r"\bgroups?\b|\bgaps?\b"),
+    ("Patient context", r"overlap|ATT|IPW|pairs|pre-test|pretest|earlier note|prior note|mention|context|weighting"),
+    ("Embeddings and slices", r"\bembeddings?\b|\bvectors?\b|\bslices?\b|\bmaps?\b|\bshortcut|\battribute"),
     ("Comparison and runs", r" against | runs \(|compared"),
     ("Scores and thresholds", r"threshold|probabilit|Brier|scores|calibrat"),
 )
@@ -65,7 +65,7 @@ def grouped(notes: Sequence[str], models: Sequence[str], findings: Sequence[str]
     out: dict[str, list[Warned]] = {}
     for skeleton, several in alike.items():
         out.setdefault(_kind(skeleton), []).append(_warned(skeleton, several, models, places))
-    # Context first: "Groups" stands before it in _KINDS only because its words are the surer sign.
+    # Context first: "Subgroups" stands before it in _KINDS only because its words are the surer sign.
     order = [*(name for name, _ in _KINDS[1::-1]), *(name for name, _ in _KINDS[2:])]
     return sorted(out.items(), key=lambda each: order.index(each[0]) if each[0] in order else -1)
 

@@ -90,8 +90,8 @@ for (const box of all(document, ".gallery")) {
     said.textContent = label.checked ? `${given.length} of ${own.length} images labelled: ${yes} yes, ${given.length - yes} no` : `${own.length} images`;
     save.disabled = !column();
     told.textContent = column()
-      ? `Read it in with: cxrhf audit RUN --annotations ${column()}.csv`
-      : "Give what you look for a name first: letters, digits and _, such as ecg_wires.";
+      ? `To use the sheet: cxrhf audit RUN --annotations ${column()}.csv`
+      : "Name the attribute first. Use letters, digits and _, for example ecg_wires.";
   }
   function sheet() {
     const touched = new Set(data.groups.filter((group) => images(group).some((image) => answers.has(image))).map((group) => group.key));

@@ -107,8 +107,8 @@ for (const box of all(document, ".map")) {
       pen.stroke();
     }
     const total = places.reduce((sum, place) => sum + place.n, 0);
-    said.textContent = `${whole(total)} of ${whole(data.n)} patients shown` + (data.grid ? `; cells with fewer than ${data.least} are left out` : "");
-    canvas.setAttribute("aria-label", `Map: ${map.name}, by ${own.name}; ${said.textContent}. Arrow keys move, Escape leaves.`);
+    said.textContent = `${whole(total)} of ${whole(data.n)} patients shown` + (data.grid ? `; cells with fewer than ${data.least} are excluded` : "");
+    canvas.setAttribute("aria-label", `Map: ${map.name}, by ${own.name}; ${said.textContent}. Arrow keys move the cursor; Escape leaves the map.`);
   }
   // Distributions of the groups above the field and at its right.
   function edges(pen, own, paints, bins) {

@@ -103,7 +103,7 @@ for (const box of all(document, ".simulator")) {
         put(cells[7], digits(benefit, 4));
       }
     }
-    const words = prevalence === null ? "each finding's own" : `${digits(100 * prevalence, prevalence < 0.01 ? 2 : 1)}%`;
+    const words = prevalence === null ? "as in this sample" : `${digits(100 * prevalence, prevalence < 0.01 ? 2 : 1)}%`;
     said.textContent = words;
     range.setAttribute("aria-valuetext", words);
   };

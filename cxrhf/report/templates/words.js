@@ -116,12 +116,12 @@
     function tell() {
       const counts = codes().map((_, code) => plot.rows.filter((row) => category(row) === code).length);
       all(filters[rule.value], ".n").forEach((each, code) => { each.textContent = whole(counts[code]); });
-      const least = plot.hidden ? `; ${whole(plot.hidden)} that fewer than ${data.least} patients have are left out` : "";
-      const some = plot.rows.length + plot.hidden < plot.n ? ": all that moved, then the most frequent" : "";
-      said.textContent = `${whole(drawn.length)} of ${whole(plot.n)} words drawn${some}${least}`;
-      scale.textContent = frame.stretched ? "The axes are stretched in the middle: beyond 2 they grow by logarithms." : "";
+      const least = plot.hidden ? `; ${whole(plot.hidden)} excluded (fewer than ${data.least} patients)` : "";
+      const some = plot.rows.length + plot.hidden < plot.n ? ": all that changed, then the most frequent" : "";
+      said.textContent = `${whole(drawn.length)} of ${whole(plot.n)} words shown${some}${least}`;
+      scale.textContent = frame.stretched ? "The axes are linear up to 2 and logarithmic beyond." : "";
       const names = codes().map(([name], code) => `${counts[code]} ${name}`).join(", ");
-      field.setAttribute("aria-label", `Words of ${strategy.selectedOptions[0].text}, ${pair.selectedOptions[0].text}: ${names}. Arrow keys go from word to word.`);
+      field.setAttribute("aria-label", `Words of ${strategy.selectedOptions[0].text}, ${pair.selectedOptions[0].text}: ${names}. Arrow keys move from word to word.`);
     }
     // One word is told in full beside its mark; -1: none.
     function look(at) {
@@ -136,7 +136,7 @@
       name.textContent = data.words[row[WORD]];
       const names = data.rules.map((each, which) => each[category(row, which)][0]);
       const lines = [
-        `${names[0]}; printed rule: ${names[1]}`,
+        `${names[0]}; published rule: ${names[1]}`,
         `References: ${whole(row[REF])} (${first}), ${whole(row[REF_OTHER])} (${second})`,
         `Generated: ${whole(row[PRED])} (${first}), ${whole(row[PRED_OTHER])} (${second})`,
         `z ${digits(row[Z_REF])} in references, ${digits(row[Z_PRED])} generated`,

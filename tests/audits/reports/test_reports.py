@@ -16,6 +16,7 @@ from cxrhf.errors import ConfigError, TableError
 from cxrhf.metrics.words_resample import split_half
 from cxrhf.schema import REPORT_VECTOR, SCORE, check
 from tests.audits.reports.made import TEMPLATE, Settings, audited, category, rows_of, table, value
+from tests.refusals import refused
 
 PAIR = {"slice": "sex=F", "versus": "sex=M"}
 FAST = {"n_resamples": 100, "word_groups": ("sex",)}
@@ -234,7 +235,7 @@ def test_empty_and_endless_reports_unicode_and_missing_sex() -> None:
 def test_one_group_only_is_told_and_the_rest_is_audited() -> None:
     made = word_reports(80, seed=5)
     out = audited(table(made.reference, made.generated, sex=["F"] * 80), **FAST)
-    assert any("only one value, F: nothing to compare" in note for note in out.notes)
+    assert any("only one value, F" in note for note in out.notes)
     assert not rows_of(out, metric="erasure")
     assert value(out, "rougeL") > 0
     assert value(out, "omitted_mass") >= 0
@@ -287,18 +288,18 @@ def test_weat_names_its_words_and_takes_the_users(tmp_path) -> None:
     assert "boboda" in row["note"]
     assert "mastectomy" in row["note"]  # the references' own words of women
     sets.write_text("targets: [a]\n")
-    with pytest.raises(ConfigError, match="holds no word sets"):
+    with refused(ConfigError, "weat_words", str(sets)):
         audited(given, weat_words=str(sets), **FAST)
 
 
 def test_bad_tables_are_refused() -> None:
     made = word_reports(20, seed=0)
     one = table(made.reference, made.generated, sex=made.group)
-    with pytest.raises(TableError, match="20 images have several reports by one model and strategy"):
+    with refused(TableError, "generations", "20 images", fix="one row"):
         audited(one, one)
-    with pytest.raises(TableError, match="no generated reports"):
+    with refused(TableError, fix="cxrhf generate"):
         audited(one.slice(0, 0))
-    with pytest.raises(ConfigError, match="no such strategy"):
+    with refused(ConfigError, "baseline_strategy", got="ritch"):
         audited(one, table(made.reference, made.generated, strategy="rich", sex=made.group), baseline_strategy="ritch",
                 **FAST)  # fmt: skip
 

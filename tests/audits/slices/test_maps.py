@@ -30,7 +30,7 @@ def test_without_umap_principal_modes_stand_in(monkeypatch: pytest.MonkeyPatch) 
     assert found.about == "umap-learn is not installed: two principal modes instead"
     assert plane(x, seed=0, progress=silent, wanted="scvis").about.startswith("scvis and UMAP are not installed")
     np.testing.assert_allclose(found.project(x), modes(x, 2)(x))
-    assert plane(x[:, :2], seed=0, progress=silent).about == "no map: the vectors have 2 axes"
+    assert plane(x[:, :2], seed=0, progress=silent).about.startswith("no map")
 
 
 def test_umap_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +54,6 @@ def test_umap_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     found = plane(x, seed=3, progress=silent)
     assert found.about == "UMAP to 2 axes"
     assert found.project(x).dtype == np.float64
-    assert plane(x, seed=3, progress=silent, wanted="scvis").about == "UMAP to 2 axes in place of scvis"
+    assert plane(x, seed=3, progress=silent, wanted="scvis").about == "UMAP to 2 axes instead of scvis"
     few = plane(np.repeat(x[:3], 20, axis=0), seed=3, progress=silent)
-    assert few.about == "too few different vectors for UMAP: two principal modes instead"
+    assert few.about == "too few different embeddings for UMAP: two principal modes instead"

@@ -9,6 +9,7 @@ from cxrhf.audits.slices.methods import METHODS, Seen, assign, discover
 from cxrhf.config_representations import SLICE_METHODS
 from cxrhf.errors import ConfigError, CxrhfError
 from tests.audits.slices.planted import halves, match, silent
+from tests.refusals import refused
 from tests.thinned import thinned
 
 # Least mean precision and recall over two draws of the slice that matches best, on rows not discovered on. Over six
@@ -107,21 +108,21 @@ def test_poor_rows(name: str, what: str) -> None:
 
 def test_mistakes_are_said() -> None:
     data = halves(400).seen
-    with pytest.raises(ConfigError, match="domino"):
+    with refused(ConfigError, "slice_methods", "domino", got="dominoe"):
         discover("dominoe", data, seed=0, progress=silent)
-    with pytest.raises(ConfigError, match="default, paper"):
+    with refused(ConfigError, "slice_recipe", "default, paper", got="fast"):
         discover("knn", data, seed=0, recipe="fast", progress=silent)
-    with pytest.raises(CxrhfError, match="too few rows"):
+    with refused(CxrhfError, "30 or more", got="29"):
         discover("knn", Seen(*(each[:29] for each in data)), seed=0, progress=silent)
-    with pytest.raises(CxrhfError, match="one class"):
+    with refused(CxrhfError, "all 1 or all 0", got="both labels"):
         discover("knn", data._replace(y=np.arange(len(data.y)) % 2), seed=0, progress=silent)
-    with pytest.raises(CxrhfError, match="finite"):
+    with refused(CxrhfError, "finite", "0 to 1"):
         discover("knn", data._replace(p=data.p + 1), seed=0, progress=silent)
-    with pytest.raises(CxrhfError, match="finite"):
+    with refused(CxrhfError, "finite", "0 to 1"):
         discover(
             "knn", data._replace(vectors=np.where(data.vectors > 2, np.nan, data.vectors)), seed=0, progress=silent
         )
-    with pytest.raises(CxrhfError, match="for each row"):
+    with refused(CxrhfError, "each row", got="shapes"):
         discover("knn", data._replace(p=data.p[:-1]), seed=0, progress=silent)
 
 

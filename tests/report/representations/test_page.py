@@ -163,7 +163,7 @@ def test_a_grid_tells_numbers_of_patients_of_one_attribute(browser, served, fold
     x, y = (first["cells"][place] % first["side"] + 0.5, first["cells"][place] // first["side"] + 0.5)
     total = sum(sum(counts) for counts in first["of"][0])
     with opened(browser, served, "grid.html") as look:
-        assert shown(look) == f"{total:,} of 1,500 patients shown; cells with fewer than 5 are left out"
+        assert shown(look) == f"{total:,} of 1,500 patients shown; cells with fewer than 5 are excluded"
         look.locator("#m0-map .colour").select_option(label="sex")
         women, men = first["of"][sexes][place]
         said = point_at(look, x / first["side"], y / first["side"])
@@ -195,7 +195,7 @@ def test_the_gallery_can_be_filtered(browser, served) -> None:
         box.locator(".role").select_option("best")
         assert box.locator("img").count() == 6
         sources = box.locator("img").evaluate_all("all => all.map((i) => i.src)")
-        box.locator(".part").select_option(label="images without it (mixture)")
+        box.locator(".part").select_option(label="finding absent (mixture)")
         assert box.locator("img").evaluate_all("all => all.map((i) => i.src)") != sources
         box.locator(".finding").select_option("Edema")
         assert box.locator(".part option").count() == 2
