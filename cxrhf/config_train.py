@@ -24,6 +24,7 @@ CLASS_WEIGHTS = ("none", "balanced")
 TRACKERS = ("none", "tensorboard", "trackio")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 BEST = ("loss", "auroc")
+PLATEAU = (*BEST, "accuracy")
 CONDITIONS = ("sex", "race", "view", "age", "dataset")
 RUN: dict[str, Any] = {"metavar": "RUN", "aliases": ("-o",)}
 BUILD: dict[str, Any] = {"positional": True, "metavar": "BUILD", "help": "Folder made by cxrhf build."}
@@ -143,6 +144,14 @@ class TrainConfig:
     warmup: int = field(default=0, metadata={"help": "Steps over which the learning rate rises from 0."})
     factor: float = field(default=0.1, metadata={"help": "What plateau and step multiply the learning rate by."})
     patience: int = field(default=3, metadata={"help": "Validations without gain that plateau waits for."})
+    plateau_by: str | None = field(
+        default=None,
+        metadata={
+            "metavar": "WHAT",
+            "help": "What plateau watches on validation: loss, auroc or accuracy (share of known labels that are right "
+            "at probability .5; a gain is one of at least 0.01% of it). What chooses the best epoch if not given.",
+        },
+    )
     step_every: int = field(default=40, metadata={"help": "Epochs between two falls of schedule step."})
     clip: float | None = field(default=None, metadata={"help": "Largest length of the gradient; longer ones are cut."})
     class_weights: str = field(
@@ -199,6 +208,8 @@ class TrainConfig:
             ("device", self.device, DEVICES), ("tracker", self.tracker, TRACKERS),
         ):  # fmt: skip
             one_of(f"{name}: not known", value, allowed)
+        if self.plateau_by is not None:
+            one_of("plateau_by: not known", self.plateau_by, PLATEAU)
         for name, number, low, high in (
             ("size", self.size, 16, 4096), ("flip", self.flip, 0, 1), ("rotation", self.rotation, 0, 180),
             ("translate", self.translate, 0, 0.9), ("scale", self.scale, 0, 0.9), ("augment_p", self.augment_p, 0, 1),
