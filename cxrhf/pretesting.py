@@ -198,9 +198,11 @@ def _fit_run(config: ContextFitConfig, folder: Path, say: Progress) -> ContextRu
         say(f"{folder} is finished, with the same settings: it stays as it is (--overwrite fits again)")
         return load_context(folder) if main else None
     if "encoder" in config.features:
+        from cxrhf.encode.cache import check_cache
         from cxrhf.encode.loading import check_weights, open_encoder
         from cxrhf.encode.processes import first
 
+        check_cache(config.cache)
         for opened in [open_encoder(config.encode(name), together=True) for name in config.encoders]:
             first(partial(check_weights, opened))
     say(f"reading {config.build}")
