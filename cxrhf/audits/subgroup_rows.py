@@ -136,7 +136,8 @@ def _prevalence_row(
 ) -> Row:
     if name == DIFFERENCE:
         row = make.of(name, part, value, slice=where)
-        found = interval(value, replicates, level=make.sample.settings.level, units=units, bounds=(-1.0, 1.0))
+        level = make.sample.settings.level
+        found = interval(value, replicates, level=level, units=units, bounds=(-1.0, 1.0), metric=DIFFERENCE)
         row["ci_low"], row["ci_high"] = found.low, found.high
         row["method"] += f"; {make.sample.settings.level:.4g} {found.method}, patients resampled"
         return row

@@ -125,7 +125,9 @@ def _patients(unit: np.ndarray, mass: Floats, rows: np.ndarray) -> tuple[int, fl
 
 
 # Means over patients of something between 0 and 1, and what is made of them.
-_MEANS = frozenset({"brier", "brier_positive", "brier_negative", "balanced_brier", "brier_skill_score"})
+_MEANS = frozenset(
+    {"brier", "brier_positive", "brier_negative", "balanced_brier", "brier_skill_score", "observed_minus_predicted"}
+)
 # Metrics that rest on one class, or on all rows, whatever the size of the other class.
 _SIDE = {
     "tpr": "positive",
@@ -226,7 +228,7 @@ def _lonely(patients: int) -> str:
 
 
 def _one_more(point: float, metric: str, units: UnitCount) -> tuple[float, float]:
-    """Where one more patient, with an error of 0 or of 1, would move a mean of squared errors."""
+    """Where one more patient, with the best or the worst error there is, would move a mean of errors."""
     positive, negative = units.effective_positive, units.effective_negative
     if metric == "brier_skill_score":
         share = positive / max(positive + negative, 1.0)
@@ -239,6 +241,8 @@ def _one_more(point: float, metric: str, units: UnitCount) -> tuple[float, float
         least = min(positive, negative)
         return point - min(point, 1.0) / (least + 1), point + min(2 - point, 1.0) / (least + 1)
     n = {"brier_positive": positive, "brier_negative": negative}.get(metric, units.effective_total)
+    if metric == "observed_minus_predicted":  # -1 to 1
+        return point - (1 + point) / (n + 1), point + (1 - point) / (n + 1)
     return point - point / (n + 1), point + (1 - point) / (n + 1)
 
 

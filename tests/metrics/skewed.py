@@ -176,7 +176,7 @@ class _Ends:
         self.drawn = draws.counts(0, n_resamples, conditional=False).astype(np.float64)
         self.sample, self.n_patients = sample, n_patients
 
-    def of(self, rows: Floats, values: Floats, metric: str | None = None) -> tuple[float, float]:
+    def of(self, rows: Floats, values: Floats, metric: str) -> tuple[float, float]:
         """NaN without rows."""
         if not rows.any():
             return np.nan, np.nan
@@ -185,7 +185,7 @@ class _Ends:
         with np.errstate(invalid="ignore"):
             replicates = (total @ self.drawn) / (n @ self.drawn)
         units = count_units(self.sample.y[rows], who)
-        bounds = (-1.0, 1.0) if metric is None else None
+        bounds = (-1.0, 1.0) if metric == "observed_minus_predicted" else None
         return interval(float(values[rows].mean()), replicates, metric=metric, units=units, bounds=bounds)[:2]
 
 
@@ -220,7 +220,11 @@ def cells(
                 expected = known.get(key, float(values[rows].mean()))
                 counts.interval(f"{name} of a cell, {side}s", *ends.of(rows & has, values, f"brier_{side}"), expected)
         name = "observed less predicted"
-        counts.interval(f"{name} of a group", *ends.of(has, y - p), known.get(name, float((y - p).mean())))
+        counts.interval(
+            f"{name} of a group",
+            *ends.of(has, y - p, "observed_minus_predicted"),
+            known.get(name, float((y - p).mean())),
+        )
         ratio = enrichment((rng.random(n_patients) < 0.1)[patient], has, patient)
         counts.interval("enrichment", ratio.low, ratio.high, 1.0)
         counts.p("enrichment", ratio.p_value)
@@ -266,7 +270,7 @@ def study(simulations: int) -> tuple[list[Measured], list[Measured]]:
     start = time.time()
     with ProcessPoolExecutor(threads()) as pool:
         first = [pool.submit(cells, world, share, simulations) for share in SHARES for world in worlds]
-        second = [pool.submit(whole, world, size, simulations) for size in SIZES for world in ("misses", "rare")]
+        second = [pool.submit(whole, world, size, 4 * simulations) for size in SIZES for world in ("misses", "rare")]
         out: list[list[Measured]] = []
         for k, job in enumerate([*first, *second]):
             out.append(job.result())
@@ -275,28 +279,26 @@ def study(simulations: int) -> tuple[list[Measured], list[Measured]]:
 
 
 def as_table(rows: Sequence[Measured], sizes: Sequence[float]) -> str:
-    """Markdown: quantities and worlds down, sizes across; what does not hold is marked.
+    """Markdown: quantities down, sizes across, of each the worst of all worlds; what does not hold is marked.
 
-    A cell that is undefined in most simulations is empty: it says nothing.
+    A world in which a quantity is undefined in most simulations says nothing of it.
     """
     shown = [f"{size:.1%}" if size < 1 else f"{size:,.0f}" for size in sizes]
-    lines = [f"| quantity | world | {' | '.join(shown)} |", "|---|---|" + "---|" * len(sizes)]
-    found = {(row.quantity, row.world, row.size): row for row in rows}
+    lines = [f"| quantity | {' | '.join(shown)} |", "|---|" + "---|" * len(sizes)]
     for is_p in (True, False):
-        for quantity, world in dict.fromkeys((row.quantity, row.world) for row in rows if row.is_p == is_p):
-            what = quantity if is_p else f"{quantity}, interval"
-            lines.append(
-                f"| {what} | {world} | " + " | ".join(_cell(found.get((quantity, world, s))) for s in sizes) + " |"
-            )
+        for quantity in dict.fromkeys(row.quantity for row in rows if row.is_p == is_p):
+            cells_ = [_worst([row for row in rows if (row.quantity, row.size) == (quantity, size)]) for size in sizes]
+            lines.append(f"| {quantity if is_p else f'{quantity}, interval'} | {' | '.join(cells_)} |")
     return "\n".join(lines)
 
 
-def _cell(row: Measured | None) -> str:
-    if row is None or row.undefined > row.asked / 2:
+def _worst(rows: Sequence[Measured]) -> str:
+    said = [row for row in rows if row.undefined <= row.asked / 2]
+    if not said:
         return "–"
-    missed = row.share > LEVEL if row.is_p else row.share < COVERED
-    text = f"**{row.share:.3f}**" if missed else f"{row.share:.3f}"
-    return f"{text} ({row.undefined / row.asked:.0%} undefined)" if row.undefined > row.asked / 100 else text
+    is_p = said[0].is_p
+    share = (max if is_p else min)(row.share for row in said)
+    return f"**{share:.3f}**" if (share > LEVEL if is_p else share < COVERED) else f"{share:.3f}"
 
 
 def main() -> None:
