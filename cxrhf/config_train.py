@@ -24,6 +24,7 @@ CLASS_WEIGHTS = ("none", "balanced")
 TRACKERS = ("none", "tensorboard", "trackio")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 BEST = ("loss", "auroc")
+PLATEAU = (*BEST, "accuracy")
 CONDITIONS = ("sex", "race", "view", "age", "dataset")
 RUN: dict[str, Any] = {"metavar": "RUN", "aliases": ("-o",)}
 BUILD: dict[str, Any] = {"positional": True, "metavar": "BUILD", "help": "Folder written by cxrhf build."}
@@ -159,6 +160,14 @@ class TrainConfig:
     warmup: int = field(default=0, metadata={"help": "Steps of linear warm-up from 0."})
     factor: float = field(default=0.1, metadata={"help": "Factor of the schedules plateau and step."})
     patience: int = field(default=3, metadata={"help": "Validations without improvement before plateau reduces."})
+    plateau_by: str | None = field(
+        default=None,
+        metadata={
+            "metavar": "WHAT",
+            "help": "Validation metric that plateau watches: loss, auroc or accuracy (share of known labels that are "
+            "correct at probability 0.5; an improvement is at least 0.01% of it). Defaults to --best-by.",
+        },
+    )
     step_every: int = field(default=40, metadata={"help": "Epochs between reductions of the schedule step."})
     clip: float | None = field(default=None, metadata={"help": "Maximum gradient norm."})
     class_weights: str = field(
@@ -215,6 +224,8 @@ class TrainConfig:
             ("device", self.device, DEVICES), ("tracker", self.tracker, TRACKERS),
         ):  # fmt: skip
             one_of(name, value, allowed)
+        if self.plateau_by is not None:
+            one_of("plateau_by", self.plateau_by, PLATEAU)
         for name, number, low, high in (
             ("size", self.size, 16, 4096), ("flip", self.flip, 0, 1), ("rotation", self.rotation, 0, 180),
             ("translate", self.translate, 0, 0.9), ("scale", self.scale, 0, 0.9), ("augment_p", self.augment_p, 0, 1),

@@ -13,6 +13,7 @@ import json
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -197,10 +198,13 @@ def _fit_run(config: ContextFitConfig, folder: Path, say: Progress) -> ContextRu
         say(f"{folder} is finished, with the same settings: it stays as it is (--overwrite fits again)")
         return load_context(folder) if main else None
     if "encoder" in config.features:
-        from cxrhf.encode.loading import open_encoder
+        from cxrhf.encode.cache import check_cache
+        from cxrhf.encode.loading import check_weights, open_encoder
+        from cxrhf.encode.processes import first
 
-        for name in config.encoders:
-            open_encoder(config.encode(name), together=True)
+        check_cache(config.cache)
+        for opened in [open_encoder(config.encode(name), together=True) for name in config.encoders]:
+            first(partial(check_weights, opened))
     say(f"reading {config.build}")
     material = read_build(config.build, config.findings)
     if main and not (folder / "run.json").is_file():  # an earlier run stays whole until something can replace it

@@ -59,6 +59,7 @@ def test_figures_of_the_papers() -> None:
     dense = from_mapping(TrainConfig, {"build": "b", **load_mapping("context_densenet")})
     assert (dense.size, dense.rotation, dense.learning_rate, dense.epochs, dense.batch_size) == (256, 15, 5e-4, 64, 256)
     assert (dense.schedule, dense.factor, dense.patience, dense.best_by) == ("plateau", 0.5, 3, "loss")
+    assert dense.plateau_by == "accuracy"
     assert (dense.fit, dense.flip, dense.clip, dense.weight_decay) == ("squash", 0.5, 0.5, 0)
     frozen = from_mapping(TrainConfig, {"build": "b", **load_mapping("context_resnet")})
     assert (frozen.freeze, frozen.optimizer, frozen.learning_rate, frozen.epochs) == (True, "adamw", 1e-3, 10)

@@ -9,9 +9,9 @@ in `cxrhf.audits.rows`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,6 +72,11 @@ def run_audits(
     if predictions.num_rows == 0:
         raise TableError("the predictions have no rows", next_step="check the file and --findings")
     say = progress or (lambda _: None)
+    if "shortcut" in wanted:
+        _check_shortcuts(config.shortcuts, material)
+    if config.primary:
+        say("looking for the differences that are asked for, with few resamples")
+        _check_primary(predictions, config, wanted, workers, material)
     whole = Gathered()
     # With compare alone there would be nothing to compare.
     single = tuple(name for name in wanted if name in PREDICTIONS) or (PREDICTIONS if "compare" in wanted else ())
@@ -116,6 +121,40 @@ def run_audits(
         list(dict.fromkeys(whole.notes)),
         table_of(whole.points, POINT, source="points") if whole.points else None,
         table_of(whole.slices, SLICE, source="slices") if whole.slices else None,
+    )
+
+
+def _check_shortcuts(shortcuts: Sequence[str], material: Material | None) -> None:
+    """Refuse names that no image has as an attribute, before the audits that come first."""
+    from cxrhf.errors import ConfigError, did_you_mean
+
+    table = None if material is None else material.attributes
+    known = [] if table is None else sorted(map(str, table["name"].unique().to_pylist()))
+    for name in shortcuts:
+        if name not in known:
+            raise ConfigError(
+                "shortcuts: no image has such an attribute",
+                got=name,
+                allowed=", ".join(known) or "none, because no attributes were given",
+                next_step=did_you_mean(name, known) or (None if known else "--attributes FILE, or without --shortcuts"),
+            )
+
+
+def _check_primary(
+    predictions: pa.Table, config: Settings, wanted: Sequence[str], workers: int | None, material: Material | None
+) -> None:
+    """Refuse a question that no difference answers, before an hour of resampling.
+
+    Which differences there are follows from the data, not from the resamples: so the audits run once with ten.
+    """
+    from cxrhf.audits.correction import OWN_RULE, correct
+
+    few: Any = replace(
+        cast("Any", config), n_resamples=10, primary=(), correction="none",
+        only=tuple(name for name in wanted if name not in OWN_RULE) or wanted,
+    )  # fmt: skip
+    correct(
+        run_audits(predictions, few, workers=workers, material=material).results.to_pylist(), "none", config.primary
     )
 
 

@@ -49,6 +49,23 @@ def cache_folder(cache: str | Path | None) -> Path | None:
     return None if str(chosen) == OFF else Path(chosen).expanduser()
 
 
+def check_cache(cache: str | Path | None) -> None:
+    """Refuse a folder that was named and cannot be written to, before hours of vectors that it could not keep.
+
+    The usual folder, which nobody named, may be missing: then vectors are not kept, which is said.
+    """
+    root = None if cache is None else cache_folder(cache)
+    if root is None:
+        return
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = root / f".{uuid.uuid4().hex}.tmp"
+        draft.touch()
+        draft.unlink()
+    except OSError as error:
+        raise _unusable(root, error) from None
+
+
 def open_store(root: Path, key: Mapping[str, Any], about: Mapping[str, Any], dim: int) -> Store:
     """The folder of a key, made if it is not there.
 

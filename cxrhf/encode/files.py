@@ -69,7 +69,9 @@ def model_files(folder: Path, name: str, *, allow_bin: bool = False) -> Files:
                 next_step="--allow-bin reads them with torch's restricted reader, which runs nothing",
             )
     raise CxrhfError(
-        f"the encoder {name} has no weights", allowed=" or ".join(SAFE), next_step="download or copy it again"
+        f"the encoder {name} has no weights",
+        allowed=" or ".join((*SAFE, *BIN) if allow_bin else SAFE),
+        next_step="download or copy it again",
     )
 
 

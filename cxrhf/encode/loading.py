@@ -82,6 +82,25 @@ def open_encoder(settings: EncodeConfig, *, together: bool = False) -> Encoder:
 
 def load_model(encoder: Encoder) -> Any:
     """The model with its weights, on its device, ready to read."""
+    model = _with_weights(encoder)
+    if getattr(encoder.config, "is_encoder_decoder", False):
+        model = model.get_encoder()
+    if hasattr(model.config, "use_cache"):
+        model.config.use_cache = False  # nothing is generated
+    return model.eval().requires_grad_(False).to(encoder.device)
+
+
+def check_weights(encoder: Encoder) -> None:
+    """Refuse weights that `load_model` could not read, before hours are spent on what comes before them.
+
+    Names and shapes are compared with the model; of safetensors only the heads of the files are read (a model of 7
+    billion numbers takes no memory), .bin files as a whole.
+    """
+    _with_weights(encoder, device_map="meta")
+
+
+def _with_weights(encoder: Encoder, **more: Any) -> Any:
+    """The model as transformers reads it; a CxrhfError if a part of it would be random."""
     with needed():
         import torch
         from transformers import AutoModel
@@ -102,6 +121,7 @@ def load_model(encoder: Encoder) -> Any:
             use_safetensors=True,
             dtype=getattr(torch, encoder.dtype),
             output_loading_info=True,
+            **more,
         )
     absent = sorted(key for key in found["missing_keys"] if not any(word in key for word in _UNUSED))
     if absent:
@@ -110,11 +130,7 @@ def load_model(encoder: Encoder) -> Any:
             got=f"no {absent[0]}",
             next_step="name a folder or an id with the whole model",
         )
-    if getattr(encoder.config, "is_encoder_decoder", False):
-        model = model.get_encoder()
-    if hasattr(model.config, "use_cache"):
-        model.config.use_cache = False  # nothing is generated
-    return model.eval().requires_grad_(False).to(encoder.device)
+    return model
 
 
 def token_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:

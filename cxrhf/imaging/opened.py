@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from cxrhf.errors import RunError, TableError, did_you_mean, need_packages
 
 if TYPE_CHECKING:
+    from cxrhf.config_finetune import FinetuneConfig
+    from cxrhf.config_train import TrainConfig
     from cxrhf.models.images import Images
 
 CARRIED = ("image_id", "study_id", "patient_id", "dataset", "split", "view", "study_time", "age", "sex", "race")
@@ -47,6 +49,17 @@ def splits_there(build: str | Path, wanted: Sequence[str], *, all_of: bool = Fal
             next_step=did_you_mean(missing[0], there),
         )
     return [each for each in wanted if each in there]
+
+
+def has_validation(config: TrainConfig | FinetuneConfig) -> bool:
+    """Whether the build has the split that chooses the best weights. Builds may lack the usual one, not one by name."""
+    from cxrhf.data.load import splits_of
+
+    if config.validate_split in splits_of(config.build):
+        return True
+    if config.validate_split != type(config).__dataclass_fields__["validate_split"].default:
+        splits_there(config.build, [config.validate_split], all_of=True)
+    return False
 
 
 def open_images(build: str | Path, splits: Sequence[str], *, labels: str | None = None) -> Images:

@@ -56,6 +56,7 @@ def predict_run(config: PredictConfig, show: Progress) -> Written | None:
     check_packages()
     place = find(config, "predict")  # before torch is loaded, which takes seconds
     with held(config, place, "predict"):
+        check_place(config, place, ("predictions", "characteristics"))
         return _predicted(config, place, show)
 
 
@@ -90,6 +91,7 @@ def embed_run(config: EmbedConfig, show: Progress) -> Written | None:
     check_packages()
     place = find(config, "embed")
     with held(config, place, "embed"):
+        check_place(config, place, ("embeddings", "images"))
         return _embedded(config, place, show)
 
 
@@ -147,6 +149,8 @@ def looked(
     say: Progress = show if main else (lambda _: None)
     images: Images | None = None
     kept: dict[Any, Any] = {}
+    for folder in place.models[1:]:  # before the first picture is read
+        _tasks(folder, load_saved(folder)[1])
     for folder in place.models:
         model, about = load_saved(folder)
         tasks = _tasks(folder, about)
@@ -266,23 +270,48 @@ def trained_on(folder: Path, build: Path) -> bool:
     return fingerprint(build / "build.json").sha256 in digests
 
 
+def check_place(config: LookConfig, place: Place, tables: Sequence[str]) -> None:
+    """Refuse, before the first picture is read, what would only be met when all have been looked at.
+
+    A run made from other inputs, tables of it that cannot be read, calibrations that cannot be applied.
+    """
+    from cxrhf.models.calibration_files import read_calibration
+    from cxrhf.schema import TABLES, read_table
+
+    if _goes_on(config, place):
+        for name in tables:
+            if (path := place.out / f"{name}.parquet").is_file():
+                read_table(path, TABLES[name])
+    for folder in place.models:
+        read_calibration(folder)
+
+
+def _goes_on(config: LookConfig, place: Place) -> bool:
+    """Whether rows are added to a run that is there; one made from other inputs is an error."""
+    from cxrhf.run import fingerprint, read_run
+
+    if config.overwrite or not (place.out / "run.json").is_file():
+        return False
+    inputs = [fingerprint(place.models[0] / SAVED), fingerprint(place.build / "build.json")]
+    record = read_run(place.out).record
+    known = [record.get("inputs"), *(each.get("inputs") for each in record.get("earlier", {}).values())]
+    if place.out.resolve() != Path(config.run).resolve() and [asdict(each) for each in inputs] not in known:
+        raise RunError(f"{place.out} holds a run with other inputs", next_step="pass another --out, or --overwrite")
+    return True
+
+
 def add(config: LookConfig, place: Place, tables: Mapping[str, tuple[pa.Table, Sequence[str]]]) -> None:
     """Write tables into the run, each with the rows that were there of others (`by` model, seed, split ...).
 
     All are put together before the first is written.
     """
     from cxrhf.models.rows import merged
-    from cxrhf.run import fingerprint, open_run, read_run, reopen_run
+    from cxrhf.run import fingerprint, open_run, reopen_run
     from cxrhf.schema import TABLES, check, read_table
 
-    inputs = [fingerprint(place.models[0] / SAVED), fingerprint(place.build / "build.json")]
-    if (place.out / "run.json").is_file() and not config.overwrite:
-        record = read_run(place.out).record
-        known = [record.get("inputs"), *(each.get("inputs") for each in record.get("earlier", {}).values())]
-        if place.out.resolve() != Path(config.run).resolve() and [asdict(each) for each in inputs] not in known:
-            raise RunError(f"{place.out} holds a run with other inputs", next_step="pass another --out, or --overwrite")
-        run = None
-    else:
+    run = None
+    if not _goes_on(config, place):
+        inputs = [fingerprint(place.models[0] / SAVED), fingerprint(place.build / "build.json")]
         verb = "embed" if isinstance(config, EmbedConfig) else "predict"
         run = open_run(place.out, verb=verb, config=to_mapping(config), inputs=inputs, overwrite=config.overwrite)
     whole = {}

@@ -105,6 +105,7 @@ def _probed(config: ProbeConfig, out: Path, show: Progress) -> Written | None:
     accelerator = make_accelerator(device=config.device)
     main = bool(accelerator.is_main_process)
     say: Progress = show if main else (lambda _: None)
+    check_networks(sources, config)
     say(f"reading {config.build}")
     study = gather(config)
     found = probe_sources(study, sources, config, accelerator, say)
@@ -113,6 +114,18 @@ def _probed(config: ProbeConfig, out: Path, show: Progress) -> Written | None:
     notes = [*study.notes, *(note for each in found for note in each.notes)]
     write(out, config, inputs, found, notes)
     return Written(out, [line for each in found for line in each.lines], notes)
+
+
+def check_networks(sources: Sequence[Source], config: ProbeConfig) -> None:
+    """Open the networks of all sources, so that the last one is not refused after hours with the others."""
+    from cxrhf.encode.processes import first
+    from cxrhf.models.probe_backbone import new_backbone, saved_backbone
+
+    for source in sources:
+        if source.folder is not None:
+            saved_backbone(source.folder)
+        else:
+            first(partial(new_backbone, source.word, config.architecture, size=config.size, seed=config.seed))
 
 
 def probe_sources(

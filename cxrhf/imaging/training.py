@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from cxrhf.config import to_mapping
 from cxrhf.config_train import TrainConfig
 from cxrhf.errors import ConfigError, RunError
-from cxrhf.imaging.opened import check_packages, findings_of, open_images, splits_there
+from cxrhf.imaging.opened import check_packages, findings_of, has_validation, open_images, splits_there
 from cxrhf.tables.json_files import read_object
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cxrhf.run import Run
 
 Progress = Callable[[str], None]
+SAVED = "cxrhf.json"
 # Settings that do not change what is learned.
 ASIDE = ("build", "out", "name", "overwrite", "seed", "seeds", "workers", "memory", "device", "tracker", "save_every")
 
@@ -92,15 +93,12 @@ def _train_seeds(config: TrainConfig, folder: Path, split: str, accelerator: Any
     if config.max_images is not None or config.shuffle_labels:
         content["seed"] = config.seed  # draws the images, deals the labels
     key = hashlib.sha256(json.dumps([content, inputs[0].sha256], sort_keys=True).encode()).hexdigest()[:16]
+    if config.overwrite or not all((seed_folder(folder, seed) / SAVED).is_file() for seed in config.all_seeds()):
+        new_network(config, tasks, config.all_seeds()[0])  # before a run is opened, and before a picture is read
     run: Run | None = None
     if accelerator.is_main_process:
         run = open_training(folder, config, inputs, content)
     accelerator.wait_for_everyone()
-    if any(finished(seed_folder(folder, seed), key) is None for seed in config.all_seeds()):
-        from cxrhf.encode.processes import first
-        from cxrhf.models.weights import check_start
-
-        first(lambda: check_start(config.weights, config.backbone))
     notes += weights_said
     for note in notes:
         say(f"note: {note}")
@@ -193,18 +191,18 @@ def open_training(
 
 def gather(config: TrainConfig, split: str) -> tuple[list[Task], Images, Images | None, list[str]]:
     """Tasks, training images and validation images, and what must be said of them."""
-    from cxrhf.data.load import splits_of
     from cxrhf.models.images import chosen, fewer
     from cxrhf.models.tasks import check_findings, make_tasks, targets
 
     there = findings_of(config.build)
     check_findings(config.findings, there)
+    validates = has_validation(config)  # before the first table is read
     train = open_images(config.build, [split], labels=config.labels)
     train = fewer(chosen(train, config.only), config.max_images, config.seed)
     tasks, notes = make_tasks(train.table, config.tasks, config.findings or there)
     if config.validate_split == split:
         raise ConfigError("--train-split and --validate-split must differ", got=split)
-    if config.validate_split not in splits_of(config.build):
+    if not validates:
         notes.append(f"there is no split {config.validate_split}, so the last epoch is kept instead of the best one")
         return tasks, train, None, notes
     validate = open_images(config.build, [config.validate_split], labels=config.labels)
@@ -271,7 +269,7 @@ def squares_of(
 
 def finished(saved: Path, key: str) -> dict[str, Any] | None:
     """The facts of a network or adapter that is trained; one of other settings is an error."""
-    path = saved / "cxrhf.json"
+    path = saved / SAVED
     if not path.is_file():
         return None
     about = read_object(path, next_step="train again with --overwrite")
@@ -284,6 +282,24 @@ def finished(saved: Path, key: str) -> dict[str, Any] | None:
     if not isinstance(facts, dict):
         raise RunError(f"{path} has no training record", next_step="train again with --overwrite")
     return facts
+
+
+def new_network(config: TrainConfig, tasks: list[Task], seed: int) -> tuple[Any, str]:
+    """The network of a seed as it starts to learn, and where its weights are from; every process must ask."""
+    from cxrhf.encode.processes import first
+    from cxrhf.models.backbone import kaiming, make_model
+    from cxrhf.models.tasks import names
+    from cxrhf.models.weights import check_start, load_weights
+
+    first(lambda: check_start(config.weights, config.backbone))
+    model = make_model(
+        config.backbone, len(names(tasks)), channels=config.channels, seed=seed, size=config.size,
+        drop_rate=config.drop_rate, drop_path=config.drop_path, checkpointing=config.checkpointing,
+    )  # fmt: skip
+    if config.kaiming:
+        kaiming(model, seed)
+    said = first(lambda: load_weights(model, config.weights, backbone=config.backbone, channels=config.channels))
+    return model, said
 
 
 def train_seed(
@@ -299,24 +315,15 @@ def train_seed(
 ) -> tuple[dict[str, Any], list[str]]:
     """One network from its first weights to its folder."""
     from cxrhf.data.load import build_record
-    from cxrhf.encode.processes import first
-    from cxrhf.models.backbone import kaiming, make_model
     from cxrhf.models.pictures import look_facts
     from cxrhf.models.processes import tracking
     from cxrhf.models.saved import save_model
     from cxrhf.models.tasks import names, to_json
     from cxrhf.models.train import fit
-    from cxrhf.models.weights import load_weights
     from cxrhf.run import public
 
     outputs = names(material.tasks)
-    model = make_model(
-        config.backbone, len(outputs), channels=config.channels, seed=seed, size=config.size,
-        drop_rate=config.drop_rate, drop_path=config.drop_path, checkpointing=config.checkpointing,
-    )  # fmt: skip
-    if config.kaiming:
-        kaiming(model, seed)
-    said = first(lambda: load_weights(model, config.weights, backbone=config.backbone, channels=config.channels))
+    model, said = new_network(config, material.tasks, seed)
     say(said)
     with tracking(accelerator, config.tracker, folder, f"{name}-{seed}", to_mapping(config)):
         trained = fit(

@@ -13,7 +13,11 @@ replicates' standard deviation. Which form holds was measured (docs/coverage.md)
   moved back by that much: `centred percentile`; so are the two parts of the Brier score that isotonic recalibration
   makes, which fits a resample better than it fits the sample;
 * a value on the edge of its range (but for calibration errors, whose replicates leave it), or replicates that never
-  vary: `wilson` with the effective number of patients.
+  vary: `wilson` with the effective number of patients;
+* means of squared errors and of probabilities reach, in any case, to where one more patient with the worst (or best)
+  error would move them: `..., one more patient`. Where a model rarely misses, a sample without a miss has next to no
+  spread, and its interval would leave out what a single missed patient makes of it (with 1% misses and 20 patients the
+  95% interval covered 30%). From some 25 patients on it changes nothing where errors are spread as usual (0.1).
 
 Known gap: an AUROC near 1 hangs on a few low-scoring positives, and a sample that happens to hold none of them looks
 too sure of itself: at AUROC .976 and 17 to 82 positive patients the 95% interval covered 90 to 93%.
@@ -135,6 +139,10 @@ def _patients(unit: np.ndarray, mass: Floats, rows: np.ndarray) -> tuple[int, fl
     return int((np.bincount(unit[rows]) > 0).sum()), float(images.sum() ** 2 / square) if square > 0 else 0.0
 
 
+# Means over patients of something between 0 and 1, and what is made of them.
+_MEANS = frozenset(
+    {"brier", "brier_positive", "brier_negative", "balanced_brier", "brier_skill_score", "observed_minus_predicted"}
+)
 # Metrics that rest on one class, or on all rows, whatever the size of the other class.
 _SIDE = {
     "tpr": "positive",
@@ -221,12 +229,35 @@ def interval(
             low, high = np.clip((point - quantile * spread, point + quantile * spread), *bounds)
         else:
             low, high = _on_logit_scale(point, spread * quantile, bounds)
+    if units is not None and metric in _MEANS:
+        best, worst = _one_more(point, metric, units)
+        if best < low or worst > high:
+            low, high, method = min(low, best), max(high, worst), f"{method}, one more patient"
     return Interval(float(low), float(high), method, n_undefined)
 
 
 def _lonely(patients: int) -> str:
     """The spread between patients cannot be seen in fewer than two."""
     return f"undefined: only {patients} patient{'' if patients == 1 else 's'} to estimate the spread from"
+
+
+def _one_more(point: float, metric: str, units: UnitCount) -> tuple[float, float]:
+    """Where one more patient, with the best or the worst error there is, would move a mean of errors."""
+    positive, negative = units.effective_positive, units.effective_negative
+    if metric == "brier_skill_score":
+        share = positive / max(positive + negative, 1.0)
+        reference = share * (1 - share)
+        if reference == 0:
+            return point, point
+        low, high = _one_more((1 - point) * reference, "brier", units)
+        return 1 - high / reference, 1 - low / reference
+    if metric == "balanced_brier":  # the sum of two means, of which the scarcer class moves more
+        least = min(positive, negative)
+        return point - min(point, 1.0) / (least + 1), point + min(2 - point, 1.0) / (least + 1)
+    n = {"brier_positive": positive, "brier_negative": negative}.get(metric, units.effective_total)
+    if metric == "observed_minus_predicted":  # -1 to 1
+        return point - (1 + point) / (n + 1), point + (1 - point) / (n + 1)
+    return point - point / (n + 1), point + (1 - point) / (n + 1)
 
 
 def _defined(replicates: ArrayLike) -> tuple[Floats, int, int]:

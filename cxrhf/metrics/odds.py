@@ -1,9 +1,10 @@
 """Rows inside and outside a part, an attribute, patients -> how much more frequent the attribute is inside, with p.
 
-Rows of one patient are not independent. The interval of the log odds ratio takes the spread between patients (sums of
-influences over each patient's rows). The p value is Fisher's exact one, one-sided ("more frequent inside"), on counts
-divided by the design effect, the factor by which patients with several rows make the spread larger than rows alone
-would (Rao and Scott's correction): with one row a patient it is Fisher's test itself.
+Rows of one patient are not independent. The p value is Fisher's exact one, one-sided ("more frequent inside"), on
+counts divided by the design effect, the factor by which patients with several rows make the spread larger than rows
+alone would (Rao and Scott's correction): with one row a patient it is Fisher's test itself. The interval of the log
+odds ratio takes the larger of that factor and the one under "equally frequent" (of the score test): where hardly a row
+inside has the attribute, the patients who have it outside are what the first one does not see.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, ndtri
 
 from cxrhf.metrics.checks import as_fraction, same_length
@@ -68,12 +69,22 @@ def enrichment(
     apart = float((pull**2).sum())
     together = float((each**2).sum()) * count / max(count - 1, 1)
     effect = max(1.0, together / apart) if apart > 0 and count < len(within) else 1.0
-    half = float(ndtri(0.5 + level / 2)) * np.sqrt(simple * effect)
+    half = float(ndtri(0.5 + level / 2)) * np.sqrt(simple * max(effect, _score_effect(within, there, unit)))
     ends = np.exp([log_ratio - half, log_ratio + half])
     p_value = fisher_more(a / effect, b / effect, c / effect, d / effect)
     return Enrichment(
         float(np.exp(log_ratio)), float(ends[0]), float(ends[1]), p_value, a / n_in, c / n_out, n_in, n_out, effect
     )
+
+
+def _score_effect(within: NDArray[np.bool_], there: NDArray[np.bool_], unit: NDArray[np.int64]) -> float:
+    """The design effect of the score test of "equally frequent"."""
+    pull = (within - within.mean()) * (there - there.mean())
+    count = int((np.bincount(unit) > 0).sum())
+    apart = float((pull**2).sum())
+    if apart == 0 or count == len(within):
+        return 1.0
+    return float((np.bincount(unit, pull) ** 2).sum()) * count / max(count - 1, 1) / apart
 
 
 def fisher_more(a: float, b: float, c: float, d: float) -> float:

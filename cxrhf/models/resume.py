@@ -29,6 +29,7 @@ class State:
     step: int = 0
     falls: int = 0  # of the learning rate, on a plateau
     since: int = 0  # validations since the last gain or fall, for the plateau
+    plateau: float | None = None  # the best of what the plateau watches; the lower the better
     waited: int = 0  # validations since the last gain, for stopping early
     best: float | None = None  # the lower the better
     best_step: int | None = None
@@ -36,7 +37,7 @@ class State:
     scaler: dict[str, Any] = field(default_factory=dict)
 
 
-_STATE = ("falls", "since", "waited", "best", "best_step", "history", "scaler")
+_STATE = ("falls", "since", "plateau", "waited", "best", "best_step", "history", "scaler")
 
 
 def as_values(state: State) -> dict[str, Any]:

@@ -40,7 +40,9 @@ from cxrhf.models.processes import same_buffers
 from cxrhf.models.resume import best_weights, earlier, restore, sharded, state_of
 from cxrhf.models.seeding import number
 from cxrhf.models.tasks import Targets, Task
-from cxrhf.models.validation import mean_auroc, measurable, validation_loss
+from cxrhf.models.validation import accuracy, mean_auroc, measurable, validation_loss
+
+GAIN = 1e-4  # share of an accuracy that it must rise by to count, as in torch's ReduceLROnPlateau
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,19 @@ def fit(
     if config.class_weights == "balanced":
         weight = torch.from_numpy(class_weights(material.targets, material.tasks)).to(accelerator.device)
     best_by = None if material.validate is None else measurable(config.best_by, material.validate[1])
+    alike = "no output has validation labels of both classes"
     if best_by is not None and best_by != config.best_by:
-        notes.append(f"no output has validation labels of both classes, so the best epoch is chosen by {best_by}")
+        notes.append(f"{alike}, so the best epoch is chosen by {best_by}")
+    plateau_by = best_by
+    if material.validate is not None and config.plateau_by is not None:
+        plateau_by = measurable(config.plateau_by, material.validate[1])
+        if plateau_by != config.plateau_by:
+            notes.append(f"{alike}, so the plateau watches {plateau_by}")
     log = History(history, state.history) if accelerator.is_main_process else None
     run = _Loop(
         wrapped=wrapped, bare=bare, optimizer=optimizer, material=material, config=config, plan=plan, steps=steps,
         seed=seed, accelerator=accelerator, folder=folder, key=key, state=state, log=log, weight=weight,
-        targets=torch.from_numpy(material.targets), best_by=best_by,
+        targets=torch.from_numpy(material.targets), best_by=best_by, plateau_by=plateau_by,
     )  # fmt: skip
     run.go(progress)
     same_buffers(accelerator, bare)
@@ -124,6 +132,7 @@ class _Loop(Loop):
     targets: torch.Tensor
     weight: torch.Tensor | None
     best_by: str | None
+    plateau_by: str | None
 
     learned = "weights"
     remedy = "use a lower --learning-rate, --clip 1, --warmup 500 or --precision float32"
@@ -184,17 +193,29 @@ class _Loop(Loop):
                        workers=self.config.workers, progress=progress, what="validating")  # fmt: skip
         loss = validation_loss(seen.logits, target, self.material.tasks)
         area = mean_auroc(seen.logits, target)
-        self._measured(step, loss=loss, auroc=area)
-        best, state = self._keep_if_best(step.number, loss if self.best_by == "loss" else -area), self.state
-        if best:
-            state.waited, state.since = 0, 0
-        else:
-            state.waited, state.since = state.waited + 1, state.since + 1
-            if self.config.schedule == "plateau" and state.since > self.config.patience:
-                state.falls, state.since = state.falls + 1, 0
+        measured = {"loss": loss, "auroc": area}
+        if self.plateau_by == "accuracy":
+            measured["accuracy"] = accuracy(seen.logits, target, self.material.tasks)
+        self._measured(step, **measured)
+        lower = {name: value if name == "loss" else -value for name, value in measured.items()}
+        best = self._keep_if_best(step.number, lower[self.best_by or "loss"])
+        self.state.waited = 0 if best else self.state.waited + 1
+        self._watch_plateau(lower[self.plateau_by or "loss"])
         shown = f"{area:.3f}" if math.isfinite(area) else "undefined"
-        progress(f"epoch {step.epoch + 1}: validation loss {loss:.4f}, mean AUROC {shown}"
+        right = f", accuracy {measured['accuracy']:.4f}" if "accuracy" in measured else ""
+        progress(f"epoch {step.epoch + 1}: validation loss {loss:.4f}, mean AUROC {shown}{right}"
                  + (", the best so far" if best else ""))  # fmt: skip
+
+    def _watch_plateau(self, value: float) -> None:
+        """Count validations without gain, and lower the rate after too many. Lower values are better."""
+        state = self.state
+        least = GAIN if self.plateau_by == "accuracy" else 0.0
+        if state.plateau is None or value < state.plateau - least * abs(state.plateau):
+            state.plateau, state.since = value, 0
+            return
+        state.since += 1
+        if self.config.schedule == "plateau" and state.since > self.config.patience:
+            state.falls, state.since = state.falls + 1, 0
 
     def _patience_is_over(self) -> bool:
         return self.config.early_stop is not None and self.state.waited >= self.config.early_stop

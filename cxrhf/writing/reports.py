@@ -66,10 +66,11 @@ def images_with_reports(build: str | Path, splits: Sequence[str]) -> Images:
 
 def open_reports(config: FinetuneConfig, split: str) -> tuple[Reports, Reports | None, list[str]]:
     """Examples of training and of validation, and what must be said of them."""
-    from cxrhf.data.load import splits_of
+    from cxrhf.imaging.opened import has_validation
     from cxrhf.imaging.training import apart
 
     notes: list[str] = []
+    validates = has_validation(config)  # before the first table is read
     train = _with_reports(config, split, notes)
     if not len(train):
         raise RunError(
@@ -77,7 +78,7 @@ def open_reports(config: FinetuneConfig, split: str) -> tuple[Reports, Reports |
             next_step="build a dataset with reports: rexgradient, mimic_cxr_context or synthetic",
         )
     train = _mixed(train, config, notes)
-    if config.validate_split not in splits_of(config.build):
+    if not validates:
         notes.append(f"there is no split {config.validate_split}, so the last adapter is kept")
         return train, None, notes
     validate = _with_reports(config, config.validate_split, notes)

@@ -57,16 +57,24 @@ def score_run(config: ScoreConfig, show: Progress) -> Written | None:
 
 def _scored(config: ScoreConfig, show: Progress) -> Written | None:
     from cxrhf.run import open_run, public_path
-    from cxrhf.schema import read_table
+    from cxrhf.schema import REPORT_VECTOR, SCORE, read_table
 
-    generations = read_generations(Path(config.run))
+    folder = Path(config.run)
+    generations = read_generations(folder)
+    # Also what the new rows will stand beside: nothing is scored that could not be written.
+    earlier = {name: read_table(path, schema) for name, schema in (("scores", SCORE), ("report_vectors", REPORT_VECTOR))
+               if (path := folder / f"{name}.parquet").is_file()}  # fmt: skip
+    if _NEEDS_ENCODER & set(config.metrics):
+        need_packages("encoders", _PACKAGES, "context")
+        from cxrhf.encode.cache import check_cache
+
+        check_cache(config.cache)
     done = score_table(generations, config, show)
     from cxrhf.encode.processes import main_process  # torch, once it is known to be there
     from cxrhf.models.rows import merged
 
     if not main_process():
         return None
-    folder = Path(config.run)
     name, place = config.named()
     shown = f"{name}={public_path(place)}" if name else config.encoder  # no path of this machine behind the name
     whole = {}
@@ -74,9 +82,8 @@ def _scored(config: ScoreConfig, show: Progress) -> Written | None:
         ("scores", done.scores, ("encoder", "metric")),
         ("report_vectors", done.vectors, ("encoder",)),
     ):
-        path = folder / f"{table}.parquet"
         if rows.num_rows:
-            whole[table] = merged(rows, read_table(path, rows.schema) if path.is_file() else None, by)
+            whole[table] = merged(rows, earlier.get(table), by)
     run = open_run(folder, verb="score", config=to_mapping(config) | {"encoder": shown}, inputs=None)
     for table, rows in whole.items():
         run.add(table, rows)

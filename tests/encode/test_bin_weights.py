@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from cxrhf.config import from_mapping, load_mapping
 from cxrhf.config_context import ContextFitConfig, EncodeConfig
@@ -21,63 +22,21 @@ from cxrhf.encode.download import check_kept
 from cxrhf.encode.loading import open_encoder
 from cxrhf.encode.presets import HUB_IDS
 from cxrhf.errors import CxrhfError
-from tests.encode.tiny import WORDS, notes, save_tiny
+from cxrhf.pretesting import fit_run
+from tests.encode.tiny import BIN, ONLY_BIN, notes, save_bin, save_stand_in
 
-BIN = "pytorch_model.bin"
-ONLY_BIN = ("pubmedbert", "clinicalbert", "biolinkbert")  # their repositories hold no safetensors
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-def save_bin(folder: Path, state: Any, **settings: Any) -> Path:
-    """The same folder with .bin weights only."""
-    (folder / "model.safetensors").unlink(missing_ok=True)
-    torch.save(state, folder / BIN, **settings)
-    return folder
-
-
-def save_stand_in(name: str, folder: Path, twin: Path) -> None:
-    """A small random model with the files, the architecture and the names of weights that the Hub's model has."""
-    from transformers import BertConfig, BertForMaskedLM, DistilBertConfig, DistilBertForMaskedLM
-
-    if name not in ONLY_BIN:
-        save_tiny({"mistral": "mistral", "roberta": "roberta"}.get(name, "bert"), folder)
-        return
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *"0123456789", *(f"##{n}" for n in range(10))]
-    if name == "clinicalbert":
-        model: Any = DistilBertForMaskedLM(
-            DistilBertConfig(vocab_size=len(vocabulary), dim=32, n_layers=1, n_heads=4, hidden_dim=64,
-                             max_position_embeddings=64)
-        )  # fmt: skip
-    else:
-        model = BertForMaskedLM(
-            BertConfig(vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=1, num_attention_heads=4,
-                       intermediate_size=64, max_position_embeddings=64)
-        )  # fmt: skip
-    for each in (folder, twin):
-        model.save_pretrained(each)
-        (each / "vocab.txt").write_text("\n".join(vocabulary))
-        (each / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
-    state = model.state_dict()
-    if name == "biolinkbert":  # a bare model, in today's format
-        save_bin(folder, {key.removeprefix("bert."): each for key, each in state.items() if key.startswith("bert.")})
-    elif name == "pubmedbert":  # with a head, the names of layers and the format of 2020
-        old = {key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): each
-               for key, each in state.items()}  # fmt: skip
-        save_bin(folder, old, _use_new_zipfile_serialization=False)
-    else:
-        save_bin(folder, state)
 
 
 @pytest.fixture
 def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The Hub's cache as its client leaves it, with stand-ins for the six; twins of the three hold safetensors."""
-    root = tmp_path / "hub"
     for name, hub_id in HUB_IDS.items():
-        model = root / f"models--{hub_id.replace('/', '--')}"
+        model = tmp_path / "hub" / f"models--{hub_id.replace('/', '--')}"
         (model / "refs").mkdir(parents=True)
         (model / "refs" / "main").write_text(COMMIT)
         save_stand_in(name, model / "snapshots" / COMMIT, tmp_path / "twins" / name)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(root))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr("transformers.utils.hub.is_offline_mode", lambda: True)
     return tmp_path
 
@@ -112,6 +71,56 @@ def test_the_recipe_of_the_paper_reads_all_six_encoders(hub_cache: Path, monkeyp
     copy = shutil.copytree(read[0].parent, hub_cache / "copy")  # the same files in another place need the flag
     with pytest.raises(CxrhfError, match=r"only \.bin weights.*--allow-bin"):
         open_encoder(EncodeConfig(str(copy)))
+
+
+def spoil_bin(folder: Path) -> None:
+    whole = (folder / BIN).read_bytes()
+    (folder / BIN).write_bytes(whole[: len(whole) // 2])
+
+
+def spoil_safetensors(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def lack_a_layer(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    save_file({key: each for key, each in load_file(path).items() if "layer.1." not in key}, path)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "spoil", "said"),
+    [
+        ("biolinkbert", lambda folder: (folder / BIN).unlink(), "the encoder biolinkbert has no weights"),
+        ("biolinkbert", spoil_bin, "the encoder biolinkbert"),
+        ("roberta", spoil_safetensors, "the encoder roberta cannot be read"),
+        ("roberta", lack_a_layer, "the weights of the encoder roberta lack"),
+        ("roberta", lambda folder: (folder / "tokenizer.json").unlink(), "the encoder roberta"),
+        ("robreta", lambda _: None, "did you mean 'roberta'"),
+        (None, lambda _: None, "notes are read"),
+    ],
+)  # fmt: skip
+def test_whatever_is_wrong_with_the_last_encoder_is_said_before_the_first_note_is_read(
+    hub_cache: Path, monkeypatch: pytest.MonkeyPatch, encoder: str | None, spoil: Any, said: str
+) -> None:
+    """The recipe took days of GPUs for the encoders before it."""
+    build, out = hub_cache / "build", hub_cache / "run"
+    build.mkdir()
+    (build / "build.json").write_text(json.dumps({"labels": "masked", "findings": ["edema"]}))
+    config = from_mapping(ContextFitConfig, {"build": str(build), "out": str(out), **load_mapping("pretest_paper")})
+    names = [name for name in config.encoders if name != encoder]
+    if encoder in HUB_IDS:
+        (folder,) = (hub_cache / "hub" / f"models--{HUB_IDS[encoder].replace('/', '--')}").glob("snapshots/*")
+        spoil(folder)
+
+    def read(*_: Any) -> None:
+        raise CxrhfError("notes are read")
+
+    monkeypatch.setattr("cxrhf.pretesting.read_build", read)
+    with pytest.raises(CxrhfError) as error:
+        fit_run(replace(config, encoders=(*names, encoder) if encoder else config.encoders), lambda _: None)
+    assert said in str(error.value)
+    assert not out.exists()
 
 
 class Trap:

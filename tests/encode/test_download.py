@@ -194,6 +194,40 @@ def test_models_are_fetched_without_code_and_bin_then_kept(
     assert asked[-1] == OFFLINE
 
 
+@pytest.mark.slow
+def test_the_paper_s_six_encoders_are_fetched_from_a_hub(tmp_path: Path) -> None:
+    """Under the ids of the recipe, with the files that their repositories hold: weights in other formats stay there."""
+    from cxrhf.config import load_mapping
+    from cxrhf.encode.presets import HUB_IDS
+    from tests.encode.tiny import BIN, ONLY_BIN, save_stand_in
+
+    others = ("flax_model.msgpack", "tf_model.h5", "rust_model.ot", "README.md", "modeling_own.py")
+    folders = {hub_id: tmp_path / "at" / name for name, hub_id in HUB_IDS.items()}
+    for name, hub_id in HUB_IDS.items():
+        save_stand_in(name, folders[hub_id])
+        for each in others:
+            (folders[hub_id] / each).write_text("raise SystemExit")
+    (folders[HUB_IDS["roberta"]] / BIN).write_bytes(b"older weights")  # beside safetensors, as on the Hub
+    asked: list[str] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Six", (Hub,), {"folders": folders, "asked": asked}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    names = load_mapping("pretest_paper")["encoders"]
+    assert set(names) == set(HUB_IDS)
+    try:
+        address = f"http://127.0.0.1:{server.server_port}"
+        found = ask([{"encoder": name} for name in [*names, "pubmedbrt"]], tmp_path / "home", HF_ENDPOINT=address)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [len(said) for said, _ in found[:-1]] == [64] * 6, found
+    assert "did you mean 'pubmedbert'" in found[-1][0]
+    fetched = {path for path in asked if "/resolve/" in path}
+    assert not [path for path in fetched if path.endswith(others)]
+    assert {path.split("/resolve/")[0].strip("/") for path in fetched if path.endswith(BIN)} == {
+        HUB_IDS[name] for name in ONLY_BIN
+    }
+
+
 def test_a_proxy_is_asked_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ WORDS = (
     "no", "pleural", "effusion", "pneumothorax", "left", "right", "lung", "heart", "enlarged", "fluid", "chronic",
     "failure", "acute", "the", "of", "with", "and",
 )  # fmt: skip
+
+BIN = "pytorch_model.bin"
+ONLY_BIN = ("pubmedbert", "clinicalbert", "biolinkbert")  # of the paper's encoders: their repositories hold no others
 
 
 def notes(n: int, seed: int = 0, longest: int = 60) -> list[str]:
@@ -62,6 +66,46 @@ def save_tiny(kind: str, folder: Path, seed: int = 0, **settings: Any) -> Path:
         AutoModel.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def save_bin(folder: Path, state: Any, **settings: Any) -> Path:
+    """The same folder with .bin weights only."""
+    (folder / "model.safetensors").unlink(missing_ok=True)
+    torch.save(state, folder / BIN, **settings)
+    return folder
+
+
+def save_stand_in(name: str, folder: Path, twin: Path | None = None) -> None:
+    """A small random model with the files, the architecture and the names of weights that the Hub's model has."""
+    from transformers import BertConfig, BertForMaskedLM, DistilBertConfig, DistilBertForMaskedLM
+
+    if name not in ONLY_BIN:
+        save_tiny({"mistral": "mistral", "roberta": "roberta"}.get(name, "bert"), folder)
+        return
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *"0123456789", *(f"##{n}" for n in range(10))]
+    if name == "clinicalbert":
+        model: Any = DistilBertForMaskedLM(
+            DistilBertConfig(vocab_size=len(vocabulary), dim=32, n_layers=1, n_heads=4, hidden_dim=64,
+                             max_position_embeddings=64)
+        )  # fmt: skip
+    else:
+        model = BertForMaskedLM(
+            BertConfig(vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=1, num_attention_heads=4,
+                       intermediate_size=64, max_position_embeddings=64)
+        )  # fmt: skip
+    for each in (folder, twin) if twin else (folder,):
+        model.save_pretrained(each)
+        (each / "vocab.txt").write_text("\n".join(vocabulary))
+        (each / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
+    state = model.state_dict()
+    if name == "biolinkbert":  # a bare model, in today's format
+        save_bin(folder, {key.removeprefix("bert."): each for key, each in state.items() if key.startswith("bert.")})
+    elif name == "pubmedbert":  # with a head, the names of layers and the format of 2020
+        old = {key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): each
+               for key, each in state.items()}  # fmt: skip
+        save_bin(folder, old, _use_new_zipfile_serialization=False)
+    else:
+        save_bin(folder, state)
 
 
 def slow_vector(model: Any, tokenizer: Any, text: str, pooling: str, window: int, overlap: int) -> np.ndarray:

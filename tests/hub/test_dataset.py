@@ -182,9 +182,7 @@ def test_a_second_call_gives_the_same_bytes(twin, nih, covid, mimic, tmp_path):
         assert marks(made(folder, tmp_path / f"{number}a")) == marks(made(folder, tmp_path / f"{number}b"))
     assert marks(made(mimic, tmp_path / "ma", recipe=True)) == marks(made(mimic, tmp_path / "mb", recipe=True))
     recipe = {piece.path: piece.read() for piece in made(twin, tmp_path / "t", recipe=True).pieces}["recipe.json"]
-    assert json.loads(recipe)["command"] == (
-        "cxrhf build synthetic --out data/synthetic --seed 3 --n-patients 8"
-    )
+    assert json.loads(recipe)["command"] == ("cxrhf build synthetic --out data/synthetic --seed 3 --n-patients 8")
 
 
 def test_nothing_goes_because_it_lies_there(twin, published, tmp_path):

@@ -21,9 +21,9 @@ from cxrhf.models.forward import look_at
 from cxrhf.models.history import read_history
 from cxrhf.models.processes import make_accelerator
 from cxrhf.models.resume import earlier
-from cxrhf.models.tasks import shuffled
+from cxrhf.models.tasks import Task, shuffled
 from cxrhf.models.train import Material
-from cxrhf.models.validation import mean_auroc, validation_loss
+from cxrhf.models.validation import accuracy, mean_auroc, validation_loss
 from tests.models.tiny import config, material, trained
 from tests.refusals import refused
 from tests.thinned import thinned
@@ -81,6 +81,7 @@ SETTINGS: dict[str, dict[str, object]] = {
         "clip": 0.5, "class_weights": "balanced", "drop_rate": 0.2, "drop_path": 0.1, "backbone": "test_vit",
     },
     "plateau": {"schedule": "plateau", "patience": 0, "factor": 0.5, "optimizer": "sgd", "learning_rate": 0.5},
+    "plateau of accuracy": {"schedule": "plateau", "plateau_by": "accuracy", "patience": 0, "factor": 0.5},
     "bf16": {"precision": "bf16"},
     "workers": {**AUGMENT, "workers": 1},
 }  # fmt: skip
@@ -246,6 +247,99 @@ def test_learning_rates_as_written_down(tmp_path: Path, schedule: dict[str, obje
     np.testing.assert_allclose(rates, expected, atol=1e-12)
 
 
+def epochs_of(path: Path) -> tuple[list[dict[str, float]], list[float]]:
+    """The validation of every epoch, and the learning rate that it was trained with."""
+    rows = read_history(path)
+    rates = {row["epoch"]: row["learning_rate"] for row in rows if "loss" in row}
+    return [row for row in rows if "validate_loss" in row], [rates[epoch] for epoch in sorted(rates)]
+
+
+def settled_accuracy() -> Material:
+    """Nobody has anything: soon every label is right at .5, and the loss goes on falling."""
+    what, _ = material(80)
+    assert what.validate is not None
+    return replace(
+        what,
+        targets=np.zeros_like(what.targets),
+        validate=(what.validate[0], np.zeros_like(what.validate[1])),
+    )
+
+
+def rates_of_torch(seen: list[dict[str, float]], settings: TrainConfig) -> list[float]:
+    """Rates of ReduceLROnPlateau, which CONTEXT's code steps on validation accuracy."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=settings.learning_rate)
+    peer = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer, mode="max", factor=settings.factor, patience=settings.patience
+    )
+    rates = []
+    for row in seen:
+        rates.append(optimizer.param_groups[0]["lr"])
+        peer.step(row["validate_accuracy"])
+    return rates
+
+
+@pytest.mark.parametrize("watched", ["accuracy", None])
+def test_a_plateau_of_accuracy_is_met_while_the_loss_still_falls(tmp_path: Path, watched: str | None) -> None:
+    settings = config(
+        epochs=8, schedule="plateau", plateau_by=watched, patience=2, factor=0.5, freeze=True, learning_rate=0.01
+    )
+    trained(tmp_path, settings, settled_accuracy())
+    seen, rates = epochs_of(tmp_path / "history.jsonl")
+    losses = [row["validate_loss"] for row in seen]
+    assert losses == sorted(losses, reverse=True)
+    if watched is None:
+        assert set(rates) == {0.01}
+        assert all("validate_accuracy" not in row for row in seen)
+    else:
+        assert rates == rates_of_torch(seen, settings)
+        assert rates[-1] == 0.01 / 4
+
+
+def test_rates_on_a_plateau_of_accuracy_are_those_of_torch(tmp_path: Path) -> None:
+    what, _ = material(80)
+    settings = config(epochs=12, schedule="plateau", plateau_by="accuracy", patience=1, factor=0.5, learning_rate=0.02)
+    trained(tmp_path, settings, what)
+    seen, rates = epochs_of(tmp_path / "history.jsonl")
+    assert len({row["validate_accuracy"] for row in seen}) > 2
+    assert rates == rates_of_torch(seen, settings)
+    assert rates[-1] < 0.02
+
+
+def test_a_killed_training_keeps_the_state_of_its_plateau(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at the last step before the rate falls: what was waited for is not waited for again."""
+    settings = config(epochs=6, schedule="plateau", plateau_by="accuracy", patience=2, factor=0.5, freeze=True)
+    what = settled_accuracy()
+    trained(tmp_path / "whole", settings, what)
+    _, rates = epochs_of(tmp_path / "whole/history.jsonl")
+    fall = next(at for at, rate in enumerate(rates) if rate < settings.learning_rate)
+    stop_at = [fall * 5]  # steps an epoch
+    step = module._Loop._step
+
+    def killed(self: object, now: module.Step, *rest: object) -> None:
+        if now.number == stop_at[0]:
+            raise RuntimeError("the machine is gone")
+        step(self, now, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module._Loop, "_step", killed)
+    with pytest.raises(RuntimeError):
+        trained(tmp_path / "parts", settings, what)
+    held = read_checkpoint(checkpoints(tmp_path / "parts/checkpoints")[0]).state
+    assert (held["since"], held["falls"], held["plateau"]) == (2, 0, -1.0)
+    stop_at[0] = 0
+    trained(tmp_path / "parts", settings, what)
+    assert epochs_of(tmp_path / "parts/history.jsonl")[1] == rates
+    assert (tmp_path / "whole/history.jsonl").read_bytes() == (tmp_path / "parts/history.jsonl").read_bytes()
+
+
+def test_accuracy_is_that_of_known_labels_and_of_classes() -> None:
+    tasks = [Task("findings", "labels", ("edema", "fracture")), Task("view", "classes", ("AP", "PA"))]
+    logits = np.array([[2.0, -1.0, 3.0, 1.0], [-2.0, 0.5, 0.0, 1.0], [1.0, 1.0, 5.0, 9.0]])
+    target = np.array([[1, 0, 1, 0], [1, -1, 0, 1], [-1, 0, -1, -1]], dtype=np.int8)
+    # right: edema 1 of 2, fracture 1 of 2, view 2 of 2
+    assert accuracy(logits, target, tasks) == 4 / 6
+    assert np.isnan(accuracy(logits, np.full_like(target, -1), tasks))
+
+
 def test_history_has_every_step_and_validation(tmp_path: Path) -> None:
     what, _ = material(80)
     trained(tmp_path, config(epochs=4, validate_every=2), what)
@@ -273,6 +367,7 @@ def test_settings_are_checked() -> None:
         ({"schedule": "cosin"}, "did you mean 'cosine'"), ({"batch_size": 0}, "batch_size"),
         ({"tasks": ("sexx",)}, "did you mean 'sex'"), ({"seeds": "3-1"}, "3-1"),
         ({"channels": 2}, "1 or 3"), ({"only": ("sex",)}, "sex"),
+        ({"plateau_by": "accuracyy"}, "did you mean 'accuracy'"),
     ):  # fmt: skip
         with refused(CxrhfError, fact):
             TrainConfig("b", **changes)  # type: ignore[arg-type]

@@ -255,8 +255,8 @@ def _gap_row(make: RowMaker, group: Class, fact: Fact) -> Row:
     )
     return _plain(row) | {
         "versus": f"{group.side} & {trait.other}", "ci_low": gap.low, "ci_high": gap.high, "p_value": None,
-        "method": f"mean squared error of {group.side}s with it minus without it; {level} t, spread between patients; "
-        "two-sided p by permutation over patients, not corrected",
+        "method": f"mean squared error of {group.side}s with it minus without it; {level} t, spread between patients "
+        "or, if larger, of groups drawn from all; two-sided p by permutation over patients, not corrected",
     }  # fmt: skip
 
 

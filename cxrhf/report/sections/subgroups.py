@@ -70,7 +70,11 @@ _BY_PREVALENCE = (
         "Observed minus predicted",
         "Calibration in the large: share of positives minus mean score",
     ),
-    ("expected_calibration_error", "Calibration error", "Expected calibration error, ten bins of equal width; no interval, because none covers in few rows"),
+    (
+        "expected_calibration_error",
+        "Calibration error",
+        "Expected calibration error, ten bins of equal width; no interval, because none covers in few rows",
+    ),
     ("expected_ece", "If calibrated", "Calibration error that a calibrated model would show in a group of this size"),
 )
 _LEGEND = ((OVERALL, "as observed"), (REMAINS, "prevalence and age balanced between the groups"))
@@ -304,8 +308,8 @@ def _prevalence_table(view: View, slices: Sequence[str], kind: str) -> Table | N
     columns = [Column("Finding"), Column("Group", "", True), *titles]
     about = (
         "These metrics depend on prevalence, so subgroups of different prevalence differ in them even if the model "
-        "works equally well in each. Compare a calibration error with the one expected if calibrated: in few rows it is "
-        "biased upwards by more than resampling shows, so it has no interval. Observed minus predicted has one."
+        "works equally well in each. Compare a calibration error with the one expected if calibrated: in few rows it "
+        "is biased upwards by more than resampling shows, so it has no interval. Observed minus predicted has one."
     )
     return Table(f"Predictive values and calibration by {kind}", columns, rows, about=about)
 
