@@ -82,7 +82,8 @@ def _column(table: pa.Table, field: pa.Field, kind: str, source: str) -> pa.Chun
         if field.nullable:
             return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
         raise TableError(
-            f'{source}: the {kind} table requires a column "{field.name}"',
+            f"{source}, {kind} table",
+            allowed=f'a column "{field.name}"',
             got=f"columns {', '.join(table.column_names)}" if table.column_names else "no columns",
             next_step=f'add column "{field.name}" ({field.type})',
         )

@@ -239,7 +239,8 @@ def _roles(names: Sequence[str], columns: Columns, source: str) -> tuple[dict[st
             constants[role] = wanted
         else:
             raise TableError(
-                f"{source}: there is no column {quoted(wanted)} for {role}",
+                source,
+                allowed=f"a column {quoted(wanted)} for {role}",
                 got=f"columns {', '.join(names)}",
                 next_step=did_you_mean(wanted, names) or f"pass one of them to --{role}",
             )

@@ -208,7 +208,8 @@ def _strategy_of(name: str, prefixes: Sequence[str]) -> str | None:
 
 def _no_column(names: Sequence[str], wanted: str, role: str, source: str) -> TableError:
     return TableError(
-        f"{source}: there is no column {quoted(wanted)} for {role}",
+        source,
+        allowed=f"a column {quoted(wanted)} for {role}",
         got=f"columns {', '.join(names)}",
         next_step=did_you_mean(wanted, names) or f"pass one of them to --{role}",
     )

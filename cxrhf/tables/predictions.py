@@ -172,7 +172,8 @@ def _shared(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], 
         notes.append("no image column: each study counts as one image")
     elif plan.form == "long":
         raise TableError(
-            f"{cols.raw.name}: a file in long form requires an image column, which links the findings of an image",
+            cols.raw.name,
+            allowed="an image column, which links the findings of an image in long form",
             got=f"columns {', '.join(cols.raw.columns)}",
             next_step="name the column: --image COLUMN",
         )
