@@ -35,7 +35,7 @@ def _folder(kind: str, name: str) -> str:
     if name in known:
         return str(_ROOT / kind / name)
     raise CxrhfError(
-        f'there is no "{name}" in {kind}',
+        f'unknown name "{name}" in {kind}',
         allowed=f"one of {', '.join(known)}" if known else "nothing: this installation ships none",
         next_step=did_you_mean(name, known),
     )

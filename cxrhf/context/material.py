@@ -114,7 +114,7 @@ def one_split_each(material: Material) -> Material:
     twice = len(pairs) - len(np.unique(material.patients))
     if twice:
         raise LeakageError(
-            f"patients in more than one split: {twice:,}",
+            f"patients are in more than one split ({twice:,} times)",
             counts={"patients in two splits": twice},
             next_step="split the dataset by patient: cxrhf build ... --split ratio",
         )
@@ -144,6 +144,6 @@ def _same_patients(images: pa.Table, links: sparse.csr_array, notes: pa.Table) -
     wrong = pc.sum(pc.not_equal(owner, image)).as_py() or 0
     if wrong:
         raise TableError(
-            f"{wrong:,} images are linked to a note of another patient",
+            f"{wrong:,} links from an image lead to a note of another patient",
             next_step="build the dataset again: cxrhf build ... --overwrite",
         )

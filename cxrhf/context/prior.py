@@ -73,7 +73,7 @@ def _check_times(notes: pa.Table, rows: Integers, image: Integers) -> None:
     late = int(((known >= image) | (image == _NEVER) | (known == _NEVER)).sum())
     if late:
         raise LeakageError(
-            f"{late:,} images of the build are linked to a note that is not earlier",
+            f"{late:,} links from an image of the build lead to a note that is not earlier",
             counts={"time": late},
             next_step="build the dataset again: cxrhf build ... --overwrite",
         )

@@ -74,7 +74,7 @@ def read(config: BuildConfig, steps: Steps) -> Source:
 def _read_table(path: Path, split: str, steps: Steps) -> pl.DataFrame:
     raw = read_csv(path, _COLUMNS)
     if not raw.height:
-        raise SourceError(f"{path.name} has no rows after the header", next_step=f"copy it again: {path}")
+        raise SourceError(f"{path.name} has no rows after the header", next_step=f"copy {path} again")
     age, nonsense = fields.ages(raw, "Age", path)
     images = raw.select(
         *names(raw, "Path", path),
@@ -108,7 +108,7 @@ def names(raw: pl.DataFrame, column: str, path: Path) -> list[pl.Series]:
             f'{path.name}, column "{column}", row {at + 1}',
             got=listed[at],
             allowed="the path of an image such as [CheXpert-v1.0/]train/patient00001/study1/view1_frontal.jpg",
-            next_step=f"fix the cell, or copy the file again: {path}",
+            next_step=f"fix the cell, or copy {path} again",
         )
     return [
         tail.str.replace(r"\.[A-Za-z]+$", "").alias("image_id"),
@@ -200,8 +200,8 @@ def _encoding_sample(images: pl.DataFrame, demo: Path | None, config: BuildConfi
         wanted = layout.needed(DATASET, "demo")
         raise SourceError(
             f"sample encoding: {layout.missing(config.root, DATASET, 'demo')}",
-            allowed=f'{wanted.lies} ({wanted.project}), or ENCODING\'s split file with a column "index"',
-            next_step="put the workbook into the --root folder, or pass --split-file chexpert_split_2021_08_20.csv",
+            next_step=f"get it from {wanted.project} and put it into the --root folder, or pass ENCODING's split file, "
+            'which has a column "index": --split-file chexpert_split_2021_08_20.csv',
         )
     listed = read_csv(split_file, ["index"])
     rows = numbers(listed, "index", pl.Int64, split_file)

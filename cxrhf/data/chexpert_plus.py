@@ -60,7 +60,7 @@ def read(config: BuildConfig, steps: Steps) -> Source:
         raise SourceError(
             f"{path.name}: the path of image {quoted(other.get_column('image_id')[0])} names a different patient",
             got=f"deid_patient_id {other.get_column('deid_patient_id')[0]}",
-            next_step=f"fix the row, or copy the file again: {path}",
+            next_step=f"fix the row, or copy {path} again",
         )
     fields.check_ids(images, path)
     steps.add(
@@ -105,7 +105,7 @@ def _with_labels(images: pl.DataFrame, path: Path, steps: Steps) -> pl.DataFrame
     if twice.any():
         first = labels.get_column("image_id")[int(twice.arg_max() or 0)]
         raise SourceError(
-            f"{path.name}: image {quoted(first)} has several rows of labels", next_step=f"copy the file again: {path}"
+            f"{path.name}: image {quoted(first)} has several rows of labels", next_step=f"copy {path} again"
         )
     values = labels.select(pl.exclude("image_id").is_in([-1.0, 0.0, 1.0]).fill_null(True).all())
     for name in values.columns:
@@ -115,7 +115,7 @@ def _with_labels(images: pl.DataFrame, path: Path, steps: Steps) -> pl.DataFrame
                 f'{path.name}, "{name}" of image {quoted(bad["image_id"])}',
                 got=bad[name],
                 allowed="1, 0, -1 or null",
-                next_step=f"copy the file again: {path}",
+                next_step=f"copy {path} again",
             )
     joined = images.join(
         labels.with_columns(pl.exclude("image_id").cast(pl.Int8)), on="image_id", how="left", maintain_order="left"
@@ -133,7 +133,7 @@ def _read_labels(path: Path) -> pl.DataFrame:
     with open_bytes(path) as stream:
         line = stream.readline()
         text = line + stream.read()
-    again = f"copy the file again: {path}"
+    again = f"copy {path} again"
     try:
         first = json.loads(line)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

@@ -151,7 +151,7 @@ def _value_of_interest(dataset: Any, values: _Floats) -> _Floats | None:
         return None
     function = str(dataset.get("VOILUTFunction") or "LINEAR").upper()
     if width <= 0 or (function == "LINEAR" and width < 1):
-        raise BadImage("unreadable", f"a window of width {width:g}")
+        raise BadImage("unreadable", f"the window has width {width:g}")
     if function == "SIGMOID":
         return np.asarray(expit(4 * (values - centre) / width))
     if function == "LINEAR":  # the standard's half pixel: a window of width 1 is a threshold

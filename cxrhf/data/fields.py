@@ -92,7 +92,7 @@ def ages(frame: pl.DataFrame, column: str, path: Path) -> tuple[pl.Series, int]:
             f'{path.name}, column "{column}", row {at + 1}',
             got=quoted(cells[at]),
             allowed="an age such as 58, 058Y, 018M or 012D, or empty",
-            next_step=f"fix the cell, or copy the file again: {path}",
+            next_step=f"fix the cell, or copy {path} again",
         )
     nonsense = years > OLDEST
     kept = pl.select(pl.when(nonsense).then(None).otherwise(years).alias("age")).to_series()
@@ -111,7 +111,7 @@ def labels(frame: pl.DataFrame, columns: Mapping[str, str], path: Path) -> list[
                 f'{path.name}, column "{column}", row {at + 1}',
                 got=frame.get_column(column)[at],
                 allowed="1, 0, -1 or empty",
-                next_step=f"fix the cell, or copy the file again: {path}",
+                next_step=f"fix the cell, or copy {path} again",
             )
         made.append(values.cast(pl.Int8).alias(name))
     return made
@@ -124,7 +124,7 @@ def check_ids(frame: pl.DataFrame, path: Path) -> None:
         if empty.any():
             raise SourceError(
                 f"{path.name}, row {int(empty.arg_max() or 0) + 1}: the row gives no {name}",
-                next_step=f"fix the row, or copy the file again: {path}",
+                next_step=f"fix the row, or copy {path} again",
             )
     twice = frame.get_column("image_id").is_duplicated()
     if twice.any():
@@ -132,7 +132,7 @@ def check_ids(frame: pl.DataFrame, path: Path) -> None:
         count = int((frame.get_column("image_id") == first).sum())
         raise SourceError(
             f"{path.name}: image {quoted(first)} has {count} rows ({int(twice.sum()):,} such rows in total)",
-            next_step=f"keep one row per image, or copy the file again: {path}",
+            next_step=f"keep one row per image, or copy {path} again",
         )
 
 
@@ -144,7 +144,7 @@ def check_once(frame: pl.DataFrame, key: str, path: Path) -> None:
         raise SourceError(
             f"{path.name}: {key} {quoted(str(frame.get_column(key)[at]))} has several rows "
             f"({int(twice.sum()):,} such rows in total)",
-            next_step=f"keep one row each, or copy the file again: {path}",
+            next_step=f"keep one row each, or copy {path} again",
         )
 
 

@@ -121,7 +121,7 @@ def _image_files(folder: Path, split: str | None) -> list[Path]:
     there = splits_of(folder)
     if split is not None and there:
         raise RunError(
-            f"{folder}: there is no split {quoted(split)}",
+            f"{folder}: unknown split {quoted(split)}",
             allowed=f"one of {', '.join(there)}",
             next_step=did_you_mean(split, there),
         )

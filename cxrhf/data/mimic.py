@@ -80,7 +80,7 @@ def _admissions(config: BuildConfig, steps: Steps) -> pl.DataFrame:
             f"{path.name}: found no race column",
             got=f"columns {', '.join(found)}",
             allowed='"race" (MIMIC-IV 2 and later) or "ethnicity" (1.0)',
-            next_step=f"copy the file again: {path}",
+            next_step=f"copy {path} again",
         )
     frame = frame.with_columns(times("dischtime"), pl.coalesce("race", "ethnicity").alias("race")).drop("ethnicity")
     fields.check_once(frame, "hadm_id", path)

@@ -79,7 +79,7 @@ def _labels(cells: pl.Series, path: Path) -> list[pl.Series]:
                 f'{path.name}, column "Finding Labels", row {at + 1}',
                 got=quoted(written),
                 allowed=f"labels of ChestX-ray14 ({', '.join(FINDINGS)})",
-                next_step=did_you_mean(unknown[0], FINDINGS) or f"copy the file again: {path}",
+                next_step=did_you_mean(unknown[0], FINDINGS) or f"copy {path} again",
             )
     return [
         cells.replace_strict(
@@ -127,7 +127,7 @@ def _names(path: Path) -> pl.Series:
             names = pl.Series("image_id", stream.read().decode("utf-8-sig").split(), dtype=pl.String)
         except UnicodeDecodeError:
             raise SourceError(
-                path.name, got="other bytes", allowed="UTF-8 text", next_step=f"copy the file again: {path}"
+                path.name, got="other bytes", allowed="UTF-8 text", next_step=f"copy {path} again"
             ) from None
     return names.str.replace(r"(?i)\.(png|jpe?g)$", "")
 

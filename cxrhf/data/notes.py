@@ -191,7 +191,7 @@ def _once(index: pl.DataFrame, path: Path) -> None:
         raise SourceError(
             f"{path.name}: {twice.get_column('note_id').n_unique():,} note ids appear more than once, for example "
             f"{quoted(str(twice.get_column('note_id')[0]))}",
-            next_step=f"copy the file again: {path}",
+            next_step=f"copy {path} again",
         )
 
 

@@ -115,7 +115,7 @@ def header(path: Path) -> list[str]:
     except (EOFError, zlib.error, OSError) as error:
         damaged = path.name.endswith(".gz") and path.is_file()
         what = "the gzip file is truncated or damaged" if damaged else "the file cannot be read"
-        raise SourceError(f"{path.name}: {what} ({error})", next_step=f"copy the file again: {path}") from None
+        raise SourceError(f"{path.name}: {what} ({error})", next_step=f"copy {path} again") from None
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -123,10 +123,10 @@ def header(path: Path) -> list[str]:
             f"{path.name}, line 1",
             got="other bytes",
             allowed="UTF-8 text",
-            next_step=f"copy the file again: {path}",
+            next_step=f"copy {path} again",
         ) from None
     if not text.strip():
-        raise SourceError(f"{path.name} is empty", next_step=f"copy the file again: {path}")
+        raise SourceError(f"{path.name} is empty", next_step=f"copy {path} again")
     return next(csv.reader([text]))
 
 
@@ -140,13 +140,13 @@ def columns_of(path: Path, names: Sequence[str]) -> list[str]:
                 path.name,
                 allowed=f'a column "{name}"',
                 got=f"columns {', '.join(found)}",
-                next_step=(f"{hint} Was it renamed? " if hint else "") + f"download the file again: {path}",
+                next_step=(f"{hint} Was it renamed? " if hint else "") + f"download {path} again",
             )
     twice = [name for name in names if found.count(name) > 1]
     if twice:
         raise SourceError(
             f"{path.name}: column {quoted(twice[0])} appears {found.count(twice[0])} times",
-            next_step=f"download the file again: {path}",
+            next_step=f"download {path} again",
         )
     return found
 
@@ -215,7 +215,7 @@ def stream_csv(
                 path.name,
                 allowed=f"{expected:,} rows",
                 got=f"{rows:,}",
-                next_step=f"copy the file again: {path}",
+                next_step=f"copy {path} again",
             )
 
 
@@ -254,7 +254,7 @@ def numbers(frame: pl.DataFrame, column: str, kind: Any, path: Path) -> pl.Serie
             f'{path.name}, column "{column}", row {at + 1}',
             got=quoted(text[at]),
             allowed="a number",
-            next_step=f"fix the cell, or copy the file again: {path}",
+            next_step=f"fix the cell, or copy {path} again",
         )
     return parsed.cast(kind)
 
@@ -267,7 +267,7 @@ def times(column: str) -> pl.Expr:
 
 
 def _explain(path: Path, source: _Watched, error: Exception, width: int) -> SourceError:
-    again = f"copy the file again: {path}"
+    again = f"copy {path} again"
     if source.said:
         return SourceError(f"{path.name}{_place(source.said)}", next_step=again)
     said = str(error).splitlines()[0]

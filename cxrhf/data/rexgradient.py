@@ -67,18 +67,16 @@ def _read_studies(path: Path) -> pl.DataFrame:
             loaded = json.load(stream, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise SourceError(
-            f"{path.name}, line {error.lineno}: not valid JSON ({error.msg})", next_step=f"copy the file again: {path}"
+            f"{path.name}, line {error.lineno}: not valid JSON ({error.msg})", next_step=f"copy {path} again"
         ) from None
     except UnicodeDecodeError:
-        raise SourceError(
-            path.name, got="other bytes", allowed="UTF-8 text", next_step=f"copy the file again: {path}"
-        ) from None
+        raise SourceError(path.name, got="other bytes", allowed="UTF-8 text", next_step=f"copy {path} again") from None
     if not isinstance(loaded, dict):
         raise SourceError(
             path.name,
             allowed="a JSON object with one key per study",
             got=type(loaded).__name__,
-            next_step=f"copy the file again: {path}",
+            next_step=f"copy {path} again",
         )
     columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA}
     named = {name for study in loaded.values() if isinstance(study, Mapping) for name in study}
@@ -112,7 +110,7 @@ def _check_study(key: str, study: object, path: Path, named: set[str]) -> None:
             f"{path.name}, study {quoted(key)}",
             allowed="a JSON object",
             got=type(study).__name__,
-            next_step=f"copy the file again: {path}",
+            next_step=f"copy {path} again",
         )
     for name in (*_TEXTS, *_LISTS):
         if name not in study and (name in ("PatientID", "ImagePath") or name not in named):
@@ -121,7 +119,7 @@ def _check_study(key: str, study: object, path: Path, named: set[str]) -> None:
                 f"{path.name}, study {quoted(key)}",
                 allowed=f'a field "{name}"',
                 got=f"fields {', '.join(study)}",
-                next_step=(f"{hint} Was it renamed? " if hint else "") + f"download the file again: {path}",
+                next_step=(f"{hint} Was it renamed? " if hint else "") + f"download {path} again",
             )
     for name in _LISTS:
         if not isinstance(study.get(name) or [], list):
@@ -129,7 +127,7 @@ def _check_study(key: str, study: object, path: Path, named: set[str]) -> None:
                 f'{path.name}, study {quoted(key)}, field "{name}"',
                 allowed="a list",
                 got=study[name],
-                next_step=f"copy the file again: {path}",
+                next_step=f"copy {path} again",
             )
 
 
@@ -173,6 +171,6 @@ def _dates(rows: pl.DataFrame, path: Path) -> pl.Series:
             f'{path.name}, study {quoted(rows.get_column("study_id")[at])}, field "StudyDate"',
             got=quoted(cells[at]),
             allowed="a day such as 20150102, or empty",
-            next_step=f"fix the field, or copy the file again: {path}",
+            next_step=f"fix the field, or copy {path} again",
         )
     return days.alias("study_time")

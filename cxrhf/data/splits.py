@@ -152,7 +152,9 @@ def split_names(names: pl.Series, file: Path) -> pl.Series:
     if bad.any():
         at = int(bad.arg_max() or 0)
         raise SourceError(
-            f"{file.name}, row {at + 1}, split", got=quoted(names[at]), allowed=f"one of {', '.join(SPELLINGS)}"
+            f'{file.name}, column "split", row {at + 1}',
+            got=quoted(names[at]),
+            allowed=f"one of {', '.join(SPELLINGS)}",
         )
     return found.alias("split")
 

@@ -24,7 +24,7 @@ def read_xlsx(path: Path, columns: Sequence[str]) -> pl.DataFrame:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
         raise SourceError(
-            f"{path.name}: the file cannot be read as a workbook ({error})", next_step=f"copy the file again: {path}"
+            f"{path.name}: the file cannot be read as a workbook ({error})", next_step=f"copy {path} again"
         ) from None
     try:
         rows = book.worksheets[0].iter_rows(values_only=True)
@@ -45,7 +45,7 @@ def _place(path: Path, header: list[str], name: str) -> int:
         path.name,
         allowed=f'one column "{name}"',
         got=f"columns {', '.join(header)}" if header else "no columns",
-        next_step=(f"{hint} Was it renamed? " if hint else "") + f"download the file again: {path}",
+        next_step=(f"{hint} Was it renamed? " if hint else "") + f"download {path} again",
     )
 
 

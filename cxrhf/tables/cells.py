@@ -83,14 +83,19 @@ def _distinct(column: pa.ChunkedArray, where: Where) -> _Distinct:
         large = np.flatnonzero(np.abs(values) > 2.0**53)
         if large.size:
             row = int(large[0])
-            raise where.error(row, None, values[row], "ids as text, because long numbers lose digits")
+            raise where.error(
+                row, None, values[row], "ids as text, because long numbers lose digits", "write the column as text"
+            )
         raw = pc.if_else(pc.is_nan(raw), pa.scalar(None, raw.type), raw)
     try:
         coded = as_text(raw).dictionary_encode()
         words = pc.utf8_trim_whitespace(coded.dictionary)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TableError(
-            str(where), got=f"{raw.type} ({str(error).splitlines()[0]})", allowed="text or numbers"
+            str(where),
+            got=f"{raw.type} ({str(error).splitlines()[0]})",
+            allowed="text or numbers",
+            next_step="name another column, or convert this one",
         ) from None
     return _Distinct(_missing_is_null(words), coded.indices)
 
@@ -175,7 +180,12 @@ def numbers(column: pa.ChunkedArray, where: Where, *, allowed: str = "a number")
             hints = ["write 0.35 for 35%, and a decimal point, not a comma"] if re.search("[%,]", value) else []
             raise where.error(row, None, value, allowed, *hints) from None
     elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
-        raise TableError(str(where), got=f"a column of type {kind}", allowed=allowed)
+        raise TableError(
+            str(where),
+            got=f"a column of type {kind}",
+            allowed=allowed,
+            next_step="name another column, or convert this one",
+        )
     return np.asarray(raw.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 

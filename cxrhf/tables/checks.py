@@ -110,6 +110,7 @@ def _column(table: pa.Table, field: pa.Field, kind: str, source: str) -> pa.Chun
             f'{source}, column "{field.name}", row {row + 1}',
             got=f"{len(column[row].as_py()):,}",
             allowed=f"at most {most:,} characters",
+            next_step="shorten the cell",
         )
     return column
 

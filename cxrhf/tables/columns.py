@@ -322,6 +322,6 @@ def _only(
         known = [each.finding for each in pairs]
         hint = did_you_mean(finding_name(wanted), known)
         raise TableError(
-            f"{source}: there is no finding {quoted(wanted)}", allowed=f"one of {', '.join(known)}", next_step=hint
+            f"{source}: unknown finding {quoted(wanted)}", allowed=f"one of {', '.join(known)}", next_step=hint
         )
     return kept, {role: value for role, value in constants.items() if role != "finding"}

@@ -115,7 +115,9 @@ def _open(path: Path) -> _Text:
     try:
         header = next(row for _, row in _records(text, strict=False))
     except (csv.Error, StopIteration) as error:
-        raise TableError(f"{path.name}, line {skipped + 1}: the header cannot be read as CSV ({error})") from None
+        raise TableError(
+            f"{path.name}, line {skipped + 1}: the header cannot be read as CSV ({error})", next_step="fix the header"
+        ) from None
     # Every proper file has an even number of quotes; an odd one may still be an inch mark, so look closely.
     if body.count(b'"') % 2 and (line_number := _broken_quote(text)):
         raise _quote_error(text, line_number)

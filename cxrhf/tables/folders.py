@@ -125,7 +125,10 @@ def replacing(folder: Path, mark: str, what: str, next_step: str = "move it away
             folder.rename(old)
         fresh.rename(folder)
     except OSError as error:
-        raise RunError(f"cannot write {folder} ({error.strerror or error})") from error
+        raise RunError(
+            f"cannot write {folder} ({error.strerror or error})",
+            next_step="check its permissions and the free disk space",
+        ) from error
     finally:
         if old.exists() and not folder.exists():
             old.rename(folder)

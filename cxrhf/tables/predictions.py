@@ -237,7 +237,8 @@ def _weight(cols: _Cells, at: int, model: np.ndarray) -> pa.Array:
     blank = np.isnan(weight)
     gaps = blank & (np.bincount(model[~blank], minlength=int(model.max()) + 1) > 0)[model]
     if gaps.any():
-        raise where.error(int(np.argmax(gaps)), None, cells.EMPTY, "a weight in every row of a model that has weights")
+        allowed = "a weight in every row of a model that has weights"
+        raise where.error(int(np.argmax(gaps)), None, cells.EMPTY, allowed, "fill in the cell")
     return pa.array(weight, from_pandas=True)
 
 
@@ -300,7 +301,7 @@ def _known(wanted: Sequence[str], known: Sequence[str], source: str) -> None:
     for name in wanted:
         if name not in known:
             raise TableError(
-                f"{source}: there is no finding {quoted(name)}",
+                f"{source}: unknown finding {quoted(name)}",
                 allowed=f"one of {', '.join(known)}",
                 next_step=did_you_mean(name, known),
             )

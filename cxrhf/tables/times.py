@@ -102,7 +102,7 @@ def _moments(time: Column, clock: Column | None, named: bool) -> Moments:
         zoned = pa.types.is_timestamp(kind) and kind.tz is not None
         return _with_clock(Moments(_stamped(raw, where), DAYS, [], zoned), clock)
     if pa.types.is_boolean(kind):
-        raise TableError(str(where), got=f"a column of type {kind}", allowed=_ALLOWED)
+        raise TableError(str(where), got=f"a column of type {kind}", allowed=_ALLOWED, next_step=_NEXT)
     if pa.types.is_string(kind):
         words = cells.text(column, where).dictionary_encode()
         if not _are_numbers(words.dictionary):

@@ -161,7 +161,7 @@ def _checked(findings: tuple[Law, ...]) -> dict[str, Law]:
         raise ConfigError(
             "findings of the twin",
             got=", ".join(wrong) or "none",
-            allowed=f"each at most once: {', '.join(pathologies)}",
+            allowed=f"each at most once, from {', '.join(pathologies)}",
         )
     for kind in (ShortcutLaw, SliceLaw, SubgroupLaw):
         same = [law.finding for law in findings if isinstance(law, kind)]
