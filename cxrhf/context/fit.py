@@ -130,7 +130,7 @@ def _asked(material: Material, finding: int, learn: Flags, config: ContextFitCon
     few = too_few(y[usable], material.patients[usable], config.needed())
     return {
         "chosen": None,
-        "reason": few and few.replace("have prior notes", "have training images with prior notes"),
+        "reason": few and few.replace("prior notes exist", "training images with prior notes exist"),
         **_counts(y, material.patients, material.noted),
         "learned": _counts(y, material.patients, usable),
         "families": {},

@@ -208,11 +208,11 @@ def _dates(distinct: Sequence[str], words: pa.DictionaryArray, where: Where) -> 
             when = datetime.fromisoformat(word)
             plain = when.astimezone(UTC).replace(tzinfo=None) if when.tzinfo else when
         except (ValueError, OverflowError):
-            raise where.error(_first(words, at), None, word, _ALLOWED, _NEXT) from None
+            raise where.error(_first(words, at), None, quoted(word), _ALLOWED, _NEXT) from None
         zoned.append(when.tzinfo is not None)
         if zoned[at] != zoned[0]:
             what = "some cells have a time zone and others do not"
-            raise where.error(_first(words, at), what, word, _ALLOWED, _NEXT)
+            raise where.error(_first(words, at), what, quoted(word), _ALLOWED, _NEXT)
         local = when.replace(tzinfo=None)
         days[at] = (plain - _EPOCH) / timedelta(days=1)
         shown[at] = (local - _EPOCH) / timedelta(days=1)

@@ -28,7 +28,8 @@ def without_notes(
     known = learned & ~np.isnan(y)
     count = len(np.unique(material.patients[known]))
     if count < config.needed():
-        reason = f"{count} patients have a label and no prior note, and {config.needed()} are required"
+        several = "s" * (count != 1)
+        reason = f"{count} patient{several} with a label and no prior note; at least {config.needed()} are required"
         return probability, np.nan, reason
     who, of = np.unique(material.patients[learned], return_inverse=True)
     positive = np.bincount(of, np.nan_to_num(y[learned]), minlength=len(who)) > 0

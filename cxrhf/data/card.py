@@ -77,7 +77,7 @@ TERMS: Mapping[str, Terms] = {
         "notes knew the outcome. Days are relative; the dates are synthetic.",
     ),
     "synthetic": Terms(
-        "Synthetic twin", "apache-2.0", False, "Synthetic data: it contains no real patients.", "", "",
+        "Synthetic twin", "apache-2.0", False, "No real patients are in the data.", "", "",
         "The images are drawn and the texts are assembled from sentences. Results show whether code and audits work, "
         "and nothing about patients.",
     ),

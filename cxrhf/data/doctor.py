@@ -63,7 +63,7 @@ def _file(dataset: str, wanted: Needed, roots: Sequence[str]) -> Check:
     found = layout.find(roots, dataset, wanted.key)
     if found is None:
         if wanted.optional:
-            lies = f"usually at {wanted.lies}, from {wanted.project}"
+            lies = f"usually {wanted.lies}, from {wanted.project}"
             return Check("absent", wanted.key, f"optional, adds {wanted.use}; {lies}")
         return Check("MISSING", wanted.key, f"{layout.missing(roots, dataset, wanted.key)}, from {wanted.project}")
     if wanted.folder or not wanted.columns:

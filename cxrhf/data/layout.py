@@ -67,8 +67,8 @@ LAYOUTS: Mapping[str, tuple[Needed, ...]] = {
                optional=True, use="the radiologists' validation set"),
         Needed("demo", ("CHEXPERT DEMO.xlsx", "CHEXPERT_DEMO.xlsx"), "CHEXPERT DEMO.xlsx",
                "Stanford AIMI: CheXpert demographic data", optional=True, use="race and ethnicity"),
-        Needed("attributes", ("*drain*.csv*", "*annotations*.csv*"), "drain annotations (CSV with the image's name)",
-               "e.g. the chest drain annotations of SLICES", optional=True, use="ATTRIBUTE rows"),
+        Needed("attributes", ("*drain*.csv*", "*annotations*.csv*"), "a CSV of drain annotations with image names",
+               "the chest drain annotations of SLICES, for example", optional=True, use="ATTRIBUTE rows"),
     ),
     "nih_chestxray14": (
         Needed("entries", ("Data_Entry_2017_v2020.csv*", "Data_Entry_2017.csv*"), "Data_Entry_2017_v2020.csv",
@@ -78,8 +78,8 @@ LAYOUTS: Mapping[str, tuple[Needed, ...]] = {
                optional=True, use="the official split"),
         Needed("test_list", ("test_list.txt",), "test_list.txt", "NIH Clinical Center: ChestX-ray14", optional=True,
                use="the official split"),
-        Needed("attributes", ("*drain*.csv*", "*annotations*.csv*"), "drain annotations (CSV with the image's name)",
-               "e.g. the chest drain annotations of SLICES", optional=True, use="ATTRIBUTE rows"),
+        Needed("attributes", ("*drain*.csv*", "*annotations*.csv*"), "a CSV of drain annotations with image names",
+               "the chest drain annotations of SLICES, for example", optional=True, use="ATTRIBUTE rows"),
     ),
     "covid_chestxray": (
         Needed("metadata", ("metadata.csv",), "covid-chestxray-dataset/metadata.csv",

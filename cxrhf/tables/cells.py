@@ -37,7 +37,6 @@ class Where:
     ) -> TableError:
         """The error for one cell of this column; `what` where `got` and `allowed` do not tell."""
         cell = f"{self}, {self.place(row)}"
-        got = quoted(got) if isinstance(got, str) and got != EMPTY else got
         return TableError(f"{cell}: {what}" if what else cell, got=got, allowed=allowed, next_step=next_step)
 
     def __str__(self) -> str:
@@ -131,7 +130,7 @@ def names(column: pa.ChunkedArray, where: Where, most: int = MOST_NAME, notes: l
         raise where.error(
             pc.index(distinct.indices, broken).as_py(),
             None,
-            distinct.words[broken].as_py(),
+            quoted(distinct.words[broken].as_py()),
             "a name without line breaks",
             "look for a quotation mark that is not closed",
         )
@@ -178,7 +177,7 @@ def numbers(column: pa.ChunkedArray, where: Where, *, allowed: str = "a number")
         except pa.ArrowInvalid:
             row, value = next((at, cell) for at, cell in enumerate(words.to_pylist()) if not _is_number(cell))
             hints = ["write 0.35 for 35%, and a decimal point, not a comma"] if re.search("[%,]", value) else []
-            raise where.error(row, None, value, allowed, *hints) from None
+            raise where.error(row, None, quoted(value), allowed, *hints) from None
     elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
         raise TableError(
             str(where),
@@ -220,7 +219,7 @@ def labels(column: pa.ChunkedArray, where: Where) -> Labels:
         raise where.error(
             row,
             None,
-            got,
+            quoted(got) if isinstance(got, str) else got,
             _LABELS,
             "is this the score column? Name the label column: --label COLUMN"
             if scores
@@ -253,7 +252,7 @@ def flags(column: pa.ChunkedArray, where: Where) -> pa.Array:
     true, false = (pc.is_in(words, value_set=pa.array(each)) for each in (_TRUE, _FALSE))
     row = pc.index(pc.or_(pc.or_(true, false), pc.is_null(words)), False).as_py()
     if row >= 0:
-        raise where.error(row, None, words[row].as_py(), "1, 0, True, False or empty")
+        raise where.error(row, None, quoted(words[row].as_py()), "1, 0, True, False or empty")
     return pc.if_else(pc.is_null(words), pa.scalar(None, pa.bool_()), true)
 
 

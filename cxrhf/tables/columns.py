@@ -186,7 +186,7 @@ def _missing(
     return TableError(
         f"{source}: found no {' and no '.join(missing)} column",
         got=f"columns {', '.join(shown)}" if shown else "no columns",
-        allowed="label_<finding> or <finding> with prob_<finding>; or finding, label, score; or label, score",
+        allowed="label and score; or finding, label and score; or label_<finding> (or <finding>) and prob_<finding>",
         next_step="write the column names on the first line, separated by comma, semicolon, tab or |"
         if header
         else f"name the columns: {flags} ({missing[0]}=... in Python)",

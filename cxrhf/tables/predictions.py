@@ -222,7 +222,7 @@ def _shared(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], 
     if "weight" in roles:
         out["weight"] = _weight(cols, roles["weight"], codes(out["model"]))
         if pc.count_distinct(out["weight"]).as_py() > 1:  # might be the patient's weight in kg: let people see it
-            notes.append(f"column {quoted(cols.raw.columns[roles['weight']])} weights the rows")
+            notes.append(f"rows are weighted by column {quoted(cols.raw.columns[roles['weight']])}")
     if "pretest" in roles:
         out["pretest"] = _pretest(cols, roles["pretest"])
     if "mention" in roles:

@@ -61,7 +61,8 @@ def score_notes(
     """What should be said about labels and scores; `findings` names the parts, None where a part names its own."""
     notes = []
     if uncertain:
-        notes.append(f"{uncertain:,} uncertain labels (-1) are masked: they count as neither positive nor negative")
+        several = "s" * (uncertain != 1)
+        notes.append(f"masked {uncertain:,} uncertain label{several} (-1): neither positive nor negative")
         if not pc.any(pc.equal(labels, 0)).as_py():
             notes.append("NO LABEL IS 0: if -1 means negative in this file, replace it with 0")
     elif labels.null_count == len(labels):

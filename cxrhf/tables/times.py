@@ -168,7 +168,7 @@ def _written(words: pa.DictionaryArray, where: Where) -> np.ndarray:
             what = None if each is None else "some cells have a time zone and others do not"
             number = each is None and _are_numbers(pa.array([word.as_py()]))
             allowed = "a date, as in other rows" if number else _ALLOWED
-            raise where.error(row, what, word.as_py(), allowed, _NEXT)
+            raise where.error(row, what, quoted(word.as_py()), allowed, _NEXT)
     days = np.array([each.days for each in found if each is not None] + [np.nan])
     return np.asarray(days[words.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)])
 

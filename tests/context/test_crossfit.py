@@ -239,7 +239,7 @@ def test_small_validation_does_not_choose():
     assert np.isnan(found.validation_auroc)
     assert found.candidate == best_of_each_kind(sweep(family, data, seed=0, workers=1))[0].candidate
     none = fitted(family, data._replace(validate=np.zeros(len(few), dtype=bool)))
-    assert "0 patients with it" in none.reasons[0]
+    assert "0 patients with the finding" in none.reasons[0]
     assert np.array_equal(none.probability, found.probability)
 
 

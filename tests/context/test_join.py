@@ -147,10 +147,7 @@ def test_findings_without_phrases_and_with_few_positives(hospital):
     found = join_notes(rows, hospital.prior, want_pretest=True)
     assert found.table["mention"].null_count == found.table["pretest"].null_count == rows.num_rows
     assert any("hernia" in note and "no list of phrases" in note for note in found.notes)
-    assert re.fullmatch(
-        r"no pre-test probability for hernia: \d+ patients with it have prior notes, and 20 are required",
-        found.notes[-1],
-    )
+    assert re.fullmatch(r"no pre-test probability for hernia: .* \d+ patients? .* 20 are required", found.notes[-1])
     assert found.about["findings"]["hernia"]["images_mentioned"] is None
     assert found.about["findings"]["hernia"]["auroc"] is None
 

@@ -143,7 +143,7 @@ def test_rows_of_tables_count_from_one(tmp_path: Path) -> None:
 
 def test_uncertain_labels_are_counted(tmp_path: Path) -> None:
     path = saved(tmp_path, "id,patient,label,score\na,p,-1,0.5\nb,p,-1.0,0.5\nc,p,1,0.5\n")
-    assert "2 uncertain labels (-1) are masked" in notes(path)
+    assert "2 uncertain labels (-1)" in notes(path)
     with pytest.warns(CxrhfWarning, match="uncertain"):
         assert read_predictions(path)["label"].to_pylist() == [None, None, 1]
 
