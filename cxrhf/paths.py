@@ -35,5 +35,7 @@ def _folder(kind: str, name: str) -> str:
     if name in known:
         return str(_ROOT / kind / name)
     raise CxrhfError(
-        f"no {name!r} in {kind}", allowed=", ".join(known) or "none is shipped", next_step=did_you_mean(name, known)
+        f'unknown name "{name}" in {kind}',
+        allowed=f"one of {', '.join(known)}" if known else "nothing: this installation ships none",
+        next_step=did_you_mean(name, known),
     )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from cxrhf.config import from_mapping, to_mapping
 from cxrhf.config_context import ContextFitConfig
 from cxrhf.errors import ConfigError, CxrhfError, RunError, TableError, shorten
+from cxrhf.tables.checks import quoted
 from cxrhf.tables.places import free, meant, what_is
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def fit_context(build: str | Path, *, progress: bool | Progress = False, **optio
     config = from_mapping(ContextFitConfig, {"build": str(build), **_paths(options)}, source="fit_context")
     done = fit_run(config, _shown(progress))
     if done is None:
-        raise CxrhfError("this process only helps to encode", next_step="use the run in the main process")
+        raise CxrhfError("this process only helps with encoding", next_step="use the run in the main process")
     return done
 
 
@@ -60,7 +61,8 @@ def load_context(folder: str | Path) -> ContextRun:
     path = Path(folder) / CHOICES
     if not path.is_file():
         raise RunError(
-            f"{folder} has no {CHOICES}: no finished context run",
+            str(folder),
+            allowed=f"a finished context run (a folder with {CHOICES})",
             got=what_is(folder),
             next_step=meant(folder, CHOICES) or f"cxrhf context fit BUILD --out {free(folder, 'runs/context')}",
         )
@@ -154,7 +156,7 @@ class ContextRun:
         return aligned(rows)
 
     def __repr__(self) -> str:
-        return "\n".join([*self.lines(), f"Next: .join(predictions), .predict(build); everything is in {self.path}"])
+        return "\n".join([*self.lines(), f"Next: .join(predictions) or .predict(build). Results are in {self.path}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ def _fit_run(config: ContextFitConfig, folder: Path, say: Progress) -> ContextRu
     check_inputs(folder, inputs, overwrite=config.overwrite)
     if not config.overwrite and _is_done(folder, config):
         shutil.rmtree(folder / SEARCH, ignore_errors=True)
-        say(f"{folder} is finished, with the same settings: it stays as it is (--overwrite fits again)")
+        say(f"{folder} is already finished with the same settings; --overwrite fits again")
         return load_context(folder) if main else None
     if "encoder" in config.features:
         from cxrhf.encode.cache import check_cache
@@ -236,17 +238,21 @@ def _is_done(folder: Path, config: ContextFitConfig) -> bool:
     record = read_run(folder).record
     if not record.get("finished"):
         return False
-    how = "choose another --out, or say --overwrite to replace it"
+    how = "choose another --out, or pass --overwrite to replace it"
     if record.get("verb") != VERB:
         raise RunError(
-            f"{folder} holds a finished run of another verb", got=f"cxrhf {record.get('verb')}", next_step=how
+            str(folder),
+            allowed=f"a run of cxrhf {VERB}",
+            got=f"a finished run of cxrhf {record.get('verb')}",
+            next_step=how,
         )
     was, now = record.get("config") or {}, public(to_mapping(config))
     other = [name for name in now if name not in _ASIDE and was.get(name, now[name]) != now[name]]
     if other:
         raise RunError(
-            f"{folder} holds a finished run with other settings",
-            got=", ".join(f"{name} {_as_text(was[name])} there, {_as_text(now[name])} now" for name in other),
+            f"{folder} contains a finished run with different settings ("
+            + ", ".join(f"{name} {_as_text(was[name])} there, {_as_text(now[name])} now" for name in other)
+            + ")",
             next_step=how,
         )
     return (folder / CHOICES).is_file()
@@ -275,7 +281,9 @@ def read_build(build: str | Path, findings: tuple[str, ...] = ()) -> Material:
     for name in findings:
         if name not in there:
             raise ConfigError(
-                f"the build has no finding {name!r}", allowed=", ".join(there), next_step=did_you_mean(name, there)
+                f"the build has no finding {quoted(name)}",
+                allowed=f"one of {', '.join(there)}",
+                next_step=did_you_mean(name, there),
             )
     wanted = list(findings) or there
     try:
@@ -286,7 +294,7 @@ def read_build(build: str | Path, findings: tuple[str, ...] = ()) -> Material:
             error.what,
             got=error.got,
             allowed=error.allowed,
-            next_step="prior notes need a build that has them: mimic_cxr_context, covid_chestxray, synthetic",
+            next_step="use a build that can have prior notes: mimic_cxr_context, covid_chestxray or synthetic",
         ) from None
     return material(images, notes, wanted)
 
@@ -317,7 +325,9 @@ def predict_build(
     bundle = run.models()
     known = [name for name in map(str, build_record(build)["findings"]) if name in bundle.models]
     if not known:
-        raise TableError(f"{build} has none of the findings that were fitted", allowed=", ".join(bundle.models))
+        raise TableError(
+            f"{build} has none of the findings of the fit", allowed=f"at least one of {', '.join(bundle.models)}"
+        )
     open_encoders(bundle, known, device=device, allow_bin=allow_bin, fetch=fetch)  # before any note is read
     material = read_build(build, tuple(known))
     fresh = predict_context(
@@ -332,9 +342,7 @@ def predict_build(
     left = fresh.filter(pc.and_(seen, pc.invert(in_fit)))
     said += doubtful(fresh, stored)
     if left.num_rows:
-        said.append(
-            f"{len(pc.unique(left['image_id'])):,} images of patients that the models learned from are left out"
-        )
+        said.append(f"excluded {len(pc.unique(left['image_id'])):,} images of patients that the models learned from")
     kept = stored.filter(pc.is_in(same[1], value_set=pc.unique(same[0])))
     if kept.num_rows:
         said.append(
@@ -343,7 +351,7 @@ def predict_build(
         )
     without = int((~material.noted).sum())
     if without and not bundle.without_notes:
-        said.append(f"{without:,} of {len(material.noted):,} images have no prior note and are left out")
+        said.append(f"excluded {without:,} of {len(material.noted):,} images, which have no prior note")
     new = fresh.filter(pc.invert(pc.or_(seen, in_fit)))
     return Predicted(pa.concat_tables([kept, new]), said)
 
@@ -355,7 +363,7 @@ def _own(run: ContextRun) -> tuple[pa.Table, list[str]]:
     if (run.path / "predictions.parquet").is_file():
         return run.predictions, []
     return PREDICTION.empty_table(), [
-        "the models came without the rows they were fitted on: whether they have seen these patients is not known"
+        "the models came without the rows they were fitted on, so it is unknown whether they have seen these patients"
     ]
 
 

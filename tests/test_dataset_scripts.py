@@ -23,6 +23,7 @@ from cxrhf.data.stored_times import from_stored
 from cxrhf.data.synthetic import write
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning, RunError
 from cxrhf.paths import shipped
+from tests.refusals import refused
 from tests.thinned import thinned
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -142,7 +143,7 @@ def test_the_cache_key_knows_settings_sources_and_version(twins, tmp_path, monke
 def test_spoilt_pictures_are_said(tmp_path):
     write("nih", tmp_path / "raw", n_patients=12, seed=4, size=64, dirty=True)
     builder = builder_class("nih_chestxray14")(root=str(tmp_path / "raw"), cache_dir=str(tmp_path / "c"), **SETTINGS)
-    with pytest.warns(CxrhfWarning, match="pictures of .* left out"):
+    with pytest.warns(CxrhfWarning, match="nih_chestxray14: .*quarantine"):
         builder.download_and_prepare()
 
 
@@ -170,16 +171,16 @@ def test_never_into_the_source(twins, tmp_path):
     """Rows and notes of credentialed data would lie where others look for the files as they were published."""
     root = twins("mimic_cxr_context")
     before = sorted(root.rglob("*"))
-    with pytest.raises(RunError, match=r"only read.*choose another cache_dir"):
+    with refused(RunError, f"source folder {root}", fix="cache_dir"):
         builder_class("mimic_cxr_context")(root=str(root), cache_dir=str(root / "cache"))
     builder = builder_class("mimic_cxr_context")(root=str(root), cache_dir=str(tmp_path), **SETTINGS)
-    with pytest.raises(RunError, match=r"only read.*choose another output_dir"):
+    with refused(RunError, f"source folder {root}", fix="output_dir"):
         builder.download_and_prepare(str(root / "out"))
     assert sorted(root.rglob("*")) == before
 
 
 def test_without_a_root_the_next_step_is_said(tmp_path):
-    with pytest.raises(ConfigError, match=r'Chexpert\(root="FOLDER"'):
+    with refused(ConfigError, fix='Chexpert(root="FOLDER"'):
         builder_class("chexpert")(cache_dir=str(tmp_path)).download_and_prepare()
 
 
@@ -227,7 +228,7 @@ def test_credentialed_data_are_not_pushed_past_the_refusals_of_cxrhf_push(creden
         "part of a split": credentialed.as_dataset(split="train[:2]"),
     }
     for each in made.values():
-        with pytest.raises(CxrhfError, match=r"credentialed.*Nothing was sent.*cxrhf push dataset"):
+        with refused(CxrhfError, "credentialed", "nothing was sent", fix="cxrhf push dataset"):
             each.push_to_hub("user/name", token="none")
 
 
@@ -248,7 +249,7 @@ def test_what_may_be_shared_is_pushed_and_others_are_warned(twins, tmp_path, mon
         warnings.simplefilter("error")
         with pytest.raises(Asked):
             plain.push_to_hub("user/name", token="none")
-    with pytest.warns(CxrhfWarning, match="checks no terms"), pytest.raises(Asked):
+    with pytest.warns(CxrhfWarning, match="cxrhf push dataset"), pytest.raises(Asked):
         open_set.as_dataset().push_to_hub("user/name", token="none")
     # Files that somebody gave may be real, whatever the dataset is called.
     given = builder_class("synthetic")(root=str(twins("synthetic")), cache_dir=str(tmp_path), no_pixels=True)
@@ -316,7 +317,7 @@ def test_an_unknown_dataset_has_no_findings():
     """It got those of MIMIC, without a word."""
     assert findings_of("mimic_cxr_context")
     for ask in (findings_of, builder_class):
-        with pytest.raises(ConfigError, match="mimic_cxr_context"):
+        with refused(ConfigError, "mimic_cxr_context", got="mimic_cxr"):
             ask("mimic_cxr")
 
 

@@ -21,6 +21,7 @@ from cxrhf.pretest_tables.layouts import SHORT, best, worded
 from cxrhf.pretest_tables.published import PUBLISHED, published
 from cxrhf.schema import CURVE, RESULT, check
 from tests.pretest_made import FAMILIES, FINDINGS, WORDS, made_choices, scored_rows
+from tests.refusals import refused
 
 WHY = "7 patients with it have prior notes, 20 are needed"
 
@@ -115,7 +116,7 @@ def test_what_was_chosen_and_by_what_is_in_the_rows(choices, measured) -> None:
             assert valid["value"] == fitted["validation_auroc"]
     assert "isotonic" in one(measured, model="boosted", finding="edema", metric="chosen")["note"]
     without = one(measured, metric="images_without_notes")
-    assert (without["value"], without["n_patients"], without["note"]) == (1234.0, 310, "left out of everything")
+    assert (without["value"], without["n_patients"], without["note"]) == (1234.0, 310, "excluded from all results")
 
 
 def test_counts_of_learning_images_where_they_are_known(scored, choices) -> None:
@@ -179,7 +180,7 @@ def test_no_test_images_is_said_and_not_a_number(scored, choices) -> None:
     assert all(math.isnan(row["value"]) and row["note"] for row in aurocs)
     assert found.curves.num_rows == 0
     assert rows(found, metric="cv_auroc", model="words", finding="edema")
-    with pytest.raises(TableError, match="nothing was fitted"):
+    with refused(TableError, fix="cxrhf context fit BUILD"):
         pretest_results(scored.slice(0, 0), {"findings": {}}, n_resamples=20)
 
 
@@ -222,7 +223,7 @@ def test_tables_show_the_numbers_of_the_rows(measured, choices) -> None:
     assert body[0][:4] == ["Edema", "LinearSVC", f"{ace:.3f}", f"{null:.3f}"]
     _, body = paper_table(measured.results, choices, "A.12")
     assert [line[1:4] for line in body[:2]] == [["1", "Edema", "LinearSVC"], ["2", "Edema", "LinearSVC"]]
-    with pytest.raises(ConfigError, match=r"no such table.*Got: A\.5"):
+    with refused(ConfigError, "A.12", got="A.5"):
         paper_table(measured.results, choices, "A.5")
 
 

@@ -134,13 +134,6 @@ def prevalence_rows(
 def _prevalence_row(
     make: RowMaker, name: str, part: Finding, value: float, replicates: Floats, units: UnitCount, where: str, how: str
 ) -> Row:
-    if name == DIFFERENCE:
-        row = make.of(name, part, value, slice=where)
-        level = make.sample.settings.level
-        found = interval(value, replicates, level=level, units=units, bounds=(-1.0, 1.0), metric=DIFFERENCE)
-        row["ci_low"], row["ci_high"] = found.low, found.high
-        row["method"] += f"; {make.sample.settings.level:.4g} {found.method}, patients resampled"
-        return row
     note = _NOTES.get(name) if np.isfinite(value) else None
     if np.isnan(value) and name in AT_THRESHOLD and undefined("prevalence", part.y, part.weight) is None:
         note = (

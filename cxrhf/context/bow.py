@@ -130,7 +130,8 @@ def too_few(y: Floats, patients: Integers, minimum: int = ENOUGH) -> str | None:
     counts = {name: len(np.unique(patients[y == value])) for name, value in (("with", 1), ("without", 0))}
     for name, count in counts.items():
         if count < minimum:
-            return f"{count} patients {name} it have prior notes, {minimum} are needed"
+            several = "s" * (count != 1)
+            return f"prior notes exist for {count} patient{several} {name} the finding; at least {minimum} are required"
     return None
 
 

@@ -79,24 +79,24 @@ def check_choices(choices: Any) -> dict[str, Any]:
     """What context.json holds, if every reader can use it; else an `Unfit` that names the entry."""
     _check(choices, _CHOICES, "it")
     for name, each in choices["findings"].items():
-        must(bool(each["reason"]) or each["chosen"] in each["families"], f"finding {shorten(name, 60)!r}: no model")
+        must(bool(each["reason"]) or each["chosen"] in each["families"], f'finding "{shorten(name, 60)}" has no model')
     return dict(choices)
 
 
 def _check(value: Any, kind: Any, where: str) -> None:
     if isinstance(kind, list):
-        must(isinstance(value, list), f"{where} is no list")
+        must(isinstance(value, list), f"{where} is not a list")
         for each in value:
             _check(each, kind[0], f"an entry of {where}")
     elif isinstance(kind, dict):
-        must(isinstance(value, dict), f"{where} is no object")
+        must(isinstance(value, dict), f"{where} is not an object")
         for name, inner in kind.items():
             for key in value if name is ... else [name]:
                 must(key in value, f"{name} is missing")
                 _check(value[key], inner, shorten(key, 60))
     else:
         right = isinstance(value, kind) and (not isinstance(value, bool) or bool in np.atleast_1d(kind))
-        must(right, f"{where} is of another type")
+        must(right, f"{where} has the wrong type")
 
 
 def _number(value: float) -> float | None:

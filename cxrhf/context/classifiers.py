@@ -58,13 +58,14 @@ def fit(candidate: Candidate, features: Features, rows: Integers, y: Floats, pat
     """
     if candidate.kind not in KINDS:
         raise ConfigError(
-            "no such classifier", got=candidate.kind, allowed=", ".join(KINDS),
+            "unknown classifier", got=candidate.kind, allowed=f"one of {', '.join(KINDS)}",
             next_step=did_you_mean(candidate.kind, KINDS),
         )  # fmt: skip
     if set(np.unique(y)) != {0.0, 1.0}:
         raise TableError(
-            "a classifier needs images with and without the finding",
-            got=f"{np.sum(y == 1):,} with label 1, {np.sum(y == 0):,} with label 0, {len(y):,} in all",
+            "images for a classifier",
+            allowed="images with and without the finding",
+            got=f"{np.sum(y == 1):,} with label 1 and {np.sum(y == 0):,} with label 0, of {len(y):,} in total",
         )
     with calm():
         return KINDS[candidate.kind](candidate.params, features, rows, y, patients, seed % 2**31)
@@ -235,7 +236,7 @@ def _xgboost() -> Any:
         return import_module("xgboost")
     except ImportError as error:
         raise CxrhfError(
-            "XGBoost is not installed", next_step='pip install "cxrhf[context]", or leave out "boosted"'
+            "XGBoost is not installed", next_step="pip install 'cxrhf[context]', or omit \"boosted\" from --features"
         ) from error
 
 

@@ -21,21 +21,21 @@ def cluster(address: str | None) -> Iterator[None]:
         from joblib import parallel_config
     except ImportError:
         raise ConfigError(
-            "--dask needs the packages dask and distributed", next_step='pip install "cxrhf[cluster]"'
+            "--dask requires the packages dask and distributed", next_step="pip install 'cxrhf[cluster]'"
         ) from None
     try:
         client = Client(address, timeout=PATIENCE)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"no Dask scheduler answers at {address} ({type(error).__name__})",
-            next_step="start one: dask scheduler, then dask worker ADDRESS on each machine",
+            f"--dask: no scheduler answers at {address} ({type(error).__name__})",
+            next_step="start one with `dask scheduler`, then `dask worker ADDRESS` on each machine",
         ) from None
     try:
         client.wait_for_workers(1, timeout=PATIENCE)
     except TimeoutError:
         client.close()
         raise ConfigError(
-            f"the Dask scheduler at {address} has no workers", next_step=f"start some: dask worker {address}"
+            f"--dask: the scheduler at {address} has no workers", next_step=f"start some with `dask worker {address}`"
         ) from None
     with client, parallel_config(backend="dask"):
         yield

@@ -96,7 +96,7 @@ def fit_family(
     reasons: list[str] = []
     small = too_few(data.y[data.validate], data.patients[data.validate], VALIDATES) if choose == "validation" else ""
     if small:
-        reasons.append(f"cross-validation chose the classifier, for the validation split is too small: {small}")
+        reasons.append(f"cross-validation chose the classifier because the validation split is too small: {small}")
     made: dict[str, Made] = {}
     for batch in [best] if small is None else [[each] for each in best]:
         progress("fitting " + ", ".join(each.candidate.label for each in batch))
@@ -110,9 +110,8 @@ def fit_family(
     if not made:
         said = next((each.failed for each in tried if each.failed), "no candidates")
         raise TableError(
-            f"no classifier can be fitted to {family.name}",
-            got=reasons[-1] if best else said,
-            next_step="leave it out of --features or --encoders, or leave out the finding",
+            f"no classifier can be fitted to {family.name} ({reasons[-1] if best else said})",
+            next_step="omit it from --features or --encoders, or omit the finding",
         )
     there = [each for each in best if each.candidate.kind in made]
     judge = data.validate & ~np.isnan(data.y)
@@ -133,13 +132,14 @@ def fit_family(
     calibrator = _calibrator(own, data, family, _ahead(own, list(grown.values())))
     if calibrator is None:
         failed = next((one.failed for one in scored.values() if one.failed), None)
-        raise TableError(f"{winner.candidate.label} cannot be calibrated to {family.name}", got=failed)
+        why = "" if failed is None else f" ({failed})"
+        raise TableError(f"{winner.candidate.label} cannot be calibrated to {family.name}{why}")
     final = made[winner.candidate.kind]
     probability = calibrated(calibrator, final.scores)
     probability[data.learn] = _cross_fitted(family, data, own, scored, grown)[data.learn]
     if lost := int(np.isnan(probability).sum()):
         failed = next((one.failed for one in scored.values() if one.failed), "one class")
-        reasons.append(f"{lost:,} images have no probability, for fits without their fold fail: {failed}")
+        reasons.append(f"{lost:,} images have no probability because fits without their fold fail: {failed}")
     others = [each for each in tried if all(each is not one for one in best)]
     return Fitted(
         family.name, winner.candidate, final.model, calibrator, float(winner.auroc),
@@ -155,7 +155,7 @@ def _checked(data: Labelled) -> None:
     both = len(np.intersect1d(learned, data.patients[data.validate]))
     if folds or both:
         raise LeakageError(
-            f"{folds:,} patients lie in two folds, {both:,} both in training and in validation",
+            f"{folds:,} patients are in two folds, and {both:,} are in both training and validation",
             counts={"patients in two folds": folds, "patients in training and validation": both},
             next_step="split the dataset by patient",
         )

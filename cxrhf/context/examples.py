@@ -23,10 +23,10 @@ from cxrhf.errors import TableError, did_you_mean
 
 # Kind of example -> what it shows, label, whether the highest probabilities come first.
 KINDS: Mapping[str, tuple[str, int, bool]] = {
-    "expected_positive": ("the finding was there, and the notes said so", 1, True),
-    "expected_negative": ("the finding was not there, and the notes said so", 0, False),
-    "surprising_positive": ("the finding was there, but the notes gave it a low probability", 1, False),
-    "surprising_negative": ("the finding was not there, but the notes gave it a high probability", 0, True),
+    "expected_positive": ("the finding was present, and the notes gave it a high probability", 1, True),
+    "expected_negative": ("the finding was absent, and the notes gave it a low probability", 0, False),
+    "surprising_positive": ("the finding was present, but the notes gave it a low probability", 1, False),
+    "surprising_negative": ("the finding was absent, but the notes gave it a high probability", 0, True),
 }
 EXAMPLE = pa.schema(
     [
@@ -39,11 +39,11 @@ EXAMPLE = pa.schema(
         pa.field("label", pa.int8()),
     ]
 )
-_README = """These files name images and notes of patients, and may hold the notes' text.
-They stay on this machine: do not share, publish or commit them, and do not send them to any service.
+_README = """These files name images and notes of patients, and may contain the notes' text.
+Keep them on this machine: do not share, publish or commit them, and do not send them to any service.
 
-examples.csv  images with the highest and lowest pre-test probability of each finding, at most one a patient
-examples.txt  the prior notes of the same images, where the build was given
+examples.csv  images with the highest and lowest pre-test probability of each finding, at most one per patient
+examples.txt  the prior notes of the same images, if the build is given
 """
 
 
@@ -99,7 +99,9 @@ def examples(
     """
     there = pc.unique(predictions["model"]).to_pylist()
     if model not in there:
-        raise TableError("no such model", got=model, allowed=", ".join(there), next_step=did_you_mean(model, there))
+        raise TableError(
+            "unknown model", got=model, allowed=f"one of {', '.join(there)}", next_step=did_you_mean(model, there)
+        )
     rows = predictions.filter(pc.equal(predictions["model"], model))
     rows = rows.filter(pc.and_(pc.is_valid(rows["label"]), pc.is_valid(rows["prob"])))
     if split is not None:
@@ -152,7 +154,7 @@ def _told(row: Mapping[str, Any], texts: Mapping[str, str]) -> str:
         f"{'=' * 100}\n{row['finding']}: {about}\n"
         f"image {row['image_id']}, patient {row['patient_id']}: probability {row['prob']:.4f}, label {row['label']}\n"
     )
-    notes = [f"{'-' * 40} note {name}\n{texts.get(name, '(its text was not given)')}\n" for name in row["note_ids"]]
+    notes = [f"{'-' * 40} note {name}\n{texts.get(name, '(its text is not given)')}\n" for name in row["note_ids"]]
     return head + "".join(notes)
 
 

@@ -70,9 +70,9 @@ def make_families(
         vocabulary = learn_vocabulary(counted, material, learn, style, config.recipe)
         if not vocabulary.words:
             raise TableError(
-                "the notes of the training images share no words: none is held by five patients",
-                got=f"{material.notes.num_rows:,} notes",
-                next_step="build a larger dataset, or read the notes with --features encoder",
+                f"the {material.notes.num_rows:,} notes of the training images share no words: no word occurs in the "
+                "notes of five patients",
+                next_step="build a larger dataset, or pass --features encoder",
             )
         matrix = word_features(vocabulary, counted, material.sets)
         for kind in kinds:

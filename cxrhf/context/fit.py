@@ -72,7 +72,10 @@ def fit_context(
     described = {name: _asked(material, at, learn, config) for at, name in enumerate(material.findings)}
     if config.min_patients is None and not _any(described):
         config = replace(config, min_patients=FEWEST)
-        said.append(f"no finding has {ENOUGH} patients with and without it: fitted with {FEWEST} to try, not to quote")
+        said.append(
+            f"no finding has {ENOUGH} patients with and without it: the fit requires only {FEWEST}, which is enough to "
+            "try it out but not to report results"
+        )
         described = {name: _asked(material, at, learn, config) for at, name in enumerate(material.findings)}
     _refuse_none(described, config)  # before hours are spent on encoding
     made = make_families(material, learn, config, cache=cache, progress=progress)
@@ -127,7 +130,7 @@ def _asked(material: Material, finding: int, learn: Flags, config: ContextFitCon
     few = too_few(y[usable], material.patients[usable], config.needed())
     return {
         "chosen": None,
-        "reason": few and few.replace("have prior notes", "have training images with prior notes"),
+        "reason": few and few.replace("prior notes exist", "training images with prior notes exist"),
         **_counts(y, material.patients, material.noted),
         "learned": _counts(y, material.patients, usable),
         "families": {},
@@ -143,8 +146,7 @@ def _refuse_none(described: Mapping[str, Mapping[str, Any]], config: ContextFitC
         return
     first = next(iter(described.values()), {"reason": "the images have no labels"})
     raise TableError(
-        "no finding can be fitted",
-        got=str(first["reason"]),
+        f"no finding can be fitted ({first['reason']})",
         allowed=f"at least {config.needed()} patients with and without the finding among images with notes",
         next_step=f"build a larger dataset, or lower --min-patients (it must be {FEWEST} or more)",
     )
@@ -156,9 +158,10 @@ def roles(material: Material, choose: str) -> tuple[Flags, Flags]:
     if not train.any():
         there = sorted({str(each) for each in material.images["split"].unique().to_pylist()})
         raise TableError(
-            "the build has no training images, so nothing can be learned from its notes",
+            "the build",
+            allowed="training images, to learn from their notes",
             got=f"splits {', '.join(there)}",
-            next_step="build it with a split: cxrhf build ... --split ratio; or use cxrhf context predict",
+            next_step="use cxrhf context predict, or build with a split: cxrhf build ... --split ratio",
         )
     nobody = np.zeros(len(train), dtype=bool)
     return (train | validate, nobody) if choose == "pooled" else (train, validate)
@@ -212,7 +215,7 @@ def _one(
 
     place = None if checkpoint is None else checkpoint / f"{finding}--{file_stem(family.name)}"
     if place is not None and (kept := load_one(place, mark, family.features.shape[1])) is not None:
-        progress(f"{finding}: {family.name} was done before")
+        progress(f"{finding}: {family.name} was fitted before")
         return kept
 
     def say(text: str) -> None:

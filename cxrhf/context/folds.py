@@ -24,10 +24,10 @@ def deal(y: Floats, patients: Integers, learn: Flags, folds: int, seed: int) -> 
     has[of[known], labels[known].astype(np.int64)] = True
     if (has.sum(axis=0) < folds).any():
         raise ConfigError(
-            "too few patients for the folds",
-            got=f"{has[:, 1].sum():,} patients with the finding, {has[:, 0].sum():,} without, {folds} folds",
-            allowed="as many patients with and without it as folds",
-            next_step="fewer --folds",
+            "--folds",
+            got=f"{folds} folds for {has[:, 1].sum():,} patients with the finding and {has[:, 0].sum():,} without",
+            allowed="no more folds than patients with the finding and patients without it",
+            next_step="use fewer folds",
         )
     place = np.full(len(who), -1)
     cuts = StratifiedGroupKFold(folds, shuffle=True, random_state=seed % 2**32)

@@ -84,7 +84,9 @@ def candidates(kind: Kind, search: Search, *, draws: int, seed: int) -> tuple[Ca
     """All cells of a grid; for `boosted`, `draws` draws of XGBoost's space (more draws begin with the same ones)."""
     if kind not in FEATURES or search not in SEARCHES:
         raise ConfigError(
-            "no such search", got=f"{search} of {kind}", allowed=f"{' or '.join(SEARCHES)} of {', '.join(FEATURES)}"
+            "unknown search",
+            got=f"{search} of {kind}",
+            allowed=f"{' or '.join(SEARCHES)} of one of {', '.join(FEATURES)}",
         )
     if kind == "boosted":
         return tuple(_drawn(np.random.default_rng([seed, at]), wide=search == "paper") for at in range(draws))

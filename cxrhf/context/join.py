@@ -70,11 +70,11 @@ def join_notes(
     filled = {"mention": pc.coalesce(predictions["mention"], _column(flags, cells, pa.bool_()))}
     given = predictions["pretest"].null_count < predictions.num_rows
     if want_pretest and given:
-        said.append("the pre-test probabilities of the predictions are kept: none was made from the notes")
+        said.append("the predictions keep their own pre-test probabilities: none were fitted from the notes")
     elif want_pretest:
         y, disputed = _labels(predictions, cells)
         if disputed:
-            said.append(f"{disputed:,} labels differ between rows of an image: positive ones were learned from")
+            said.append(f"{disputed:,} labels differ between rows of an image: the fit counts them as positive")
         who = _patients(cells.patients, links, notes["patient_id"])
         found = notes_pretest(y, links, notes["text"], who, findings=cells.findings, seed=seed, progress=progress)
         filled["pretest"] = _column(found.pretest, cells, pa.float64())
@@ -106,8 +106,8 @@ def _cells(table: pa.Table) -> _Cells:
     of_image[image] = patient
     if (of_image[image] != patient).any():
         raise TableError(
-            "one image id stands for images of several patients, so its notes cannot be told apart",
-            next_step="audit the datasets one by one, or give the images ids of their own",
+            "one image id belongs to several patients, so its notes cannot be distinguished",
+            next_step="audit the datasets one by one, or give each image its own id",
         )
     finding = findings.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return _Cells(images, findings.dictionary.to_pylist(), image, finding, of_image)
@@ -170,13 +170,16 @@ def _column(values: Floats, cells: _Cells, kind: pa.DataType) -> pa.ChunkedArray
 
 def _counted(noted: NDArray[np.bool_], n_notes: int, notes: pa.Table) -> str:
     if not noted.any():
-        return f"none of the {len(noted):,} images has a prior note: no mention, no pre-test probability from notes"
+        return (
+            f"none of the {len(noted):,} images has a prior note, so there are no mentions and no pre-test "
+            "probabilities from notes"
+        )
     patients = len(pc.unique(notes["patient_id"]))
     said = (
         f"{int(noted.sum()):,} of {len(noted):,} images have prior notes ({n_notes:,} notes of {patients:,} patients)"
     )
     rest = int((~noted).sum())
-    return said + (f"; the other {rest:,} are left out of the audits of context" if rest else "")
+    return said + (f"; the audits of context exclude the other {rest:,}" if rest else "")
 
 
 def _tell_mentions(
@@ -187,7 +190,7 @@ def _tell_mentions(
     for at, finding in enumerate(findings):
         about["findings"][finding]["images_mentioned"] = int(np.nansum(flags[:, at])) if has_phrases(finding) else None
     if without := [finding for finding in findings if not has_phrases(finding)]:
-        said.append(f"no list of phrases for {', '.join(without)}: no prior mention")
+        said.append(f"no prior mentions of {', '.join(without)}, which have no list of phrases")
 
 
 def _tell_pretest(found: NotesPretest, y: Floats, findings: list[str], said: list[str], about: dict[str, Any]) -> None:

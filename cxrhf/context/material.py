@@ -19,6 +19,7 @@ from scipy import sparse
 from cxrhf.context.bow import distinct_rows
 from cxrhf.context.prior import of_build
 from cxrhf.errors import LeakageError, TableError, did_you_mean
+from cxrhf.tables.checks import quoted
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -69,7 +70,7 @@ def material(images: pa.Table, notes: pa.Table, findings: Sequence[str]) -> Mate
     for name in findings:
         if name not in images.column_names:
             raise TableError(
-                f"the images have no finding {name!r}", next_step=did_you_mean(name, images.column_names) or None
+                f"the images have no finding {quoted(name)}", next_step=did_you_mean(name, images.column_names) or None
             )
     images = images.take(pc.sort_indices(images["image_id"]))
     notes = in_time_order(notes)
@@ -113,7 +114,7 @@ def one_split_each(material: Material) -> Material:
     twice = len(pairs) - len(np.unique(material.patients))
     if twice:
         raise LeakageError(
-            f"{twice:,} times a patient lies in a second split",
+            f"patients are in more than one split ({twice:,} times)",
             counts={"patients in two splits": twice},
             next_step="split the dataset by patient: cxrhf build ... --split ratio",
         )
@@ -143,6 +144,6 @@ def _same_patients(images: pa.Table, links: sparse.csr_array, notes: pa.Table) -
     wrong = pc.sum(pc.not_equal(owner, image)).as_py() or 0
     if wrong:
         raise TableError(
-            f"{wrong:,} links lead from an image to a note of another patient",
+            f"{wrong:,} links from an image lead to a note of another patient",
             next_step="build the dataset again: cxrhf build ... --overwrite",
         )

@@ -77,14 +77,14 @@ def save_model(model: Any, candidate: Candidate, folder: Path, stem: str) -> str
     else:
         needed("skops.io").dump(model, path, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
         if other := foreign(unpacked(path.read_bytes())):
-            raise RunError(f"{candidate.label} cannot be saved: it holds {other[0]}, which would not be read again")
+            raise RunError(f"{candidate.label} cannot be saved: it contains {other[0]}, which cxrhf refuses to load")
     return name
 
 
 def load_model(sealed: Sealed, name: str, candidate: Candidate, width: int) -> Any:
     """Read a classifier of the candidate's kind that takes `width` features."""
     if candidate.kind not in KINDS or not name.endswith(ENDINGS.get(candidate.kind, ".skops")):
-        raise sealed.wrong(f"{name} is no file of a {candidate.kind}")
+        raise sealed.wrong(f"{name} is not the file of a {candidate.kind}")
     data = sealed.read(name)
     with sealed.reading(name):
         if candidate.kind == "WordRidge":
@@ -155,7 +155,7 @@ def unpacked(data: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
         for each in packed.infolist():
             if each.filename in found:
-                raise Unfit("a name that is there twice")
+                raise Unfit("a name that appears twice")
             blocks = []
             with packed.open(each) as stream:
                 while block := stream.read(BLOCK):
@@ -219,21 +219,21 @@ def needed(module: str) -> Any:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise CxrhfError(f"{package} is not installed", next_step='pip install "cxrhf[context]"') from error
+        raise CxrhfError(f"{package} is not installed", next_step="pip install 'cxrhf[context]'") from error
 
 
 def _load_sklearn(data: bytes, sealed: Sealed, name: str, kind: str, width: int) -> Any:
     try:
         files = unpacked(data)
         if other := foreign(files):
-            raise sealed.wrong(f"{name} holds {other[0]}, which no model of cxrhf holds; it was not opened")
+            raise sealed.wrong(f"{name} contains {other[0]}, which no cxrhf model contains; the file was not opened")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of another version: store.py says so once
             model = needed("skops.io").loads(_packed(files), trusted=sorted(set().union(*TYPES.values())))
     except zipfile.BadZipFile as error:
-        raise sealed.wrong(f"{name} is no skops file (a pickle is never opened)") from error
+        raise sealed.wrong(f"{name} is not a skops file (cxrhf never opens a pickle)") from error
     if type(model).__name__ != kind:
-        raise sealed.wrong(f"{name} holds a {type(model).__name__} instead of a {kind}")
+        raise sealed.wrong(f"{name} contains a {type(model).__name__} instead of a {kind}")
     check_classifier(model, width)
     # What remains is said by a trial: a setting that is missing, or of another kind.
     must(bool(np.isfinite(scores(model, np.zeros((2, width), dtype=np.float32))).all()), "scores")

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from cxrhf.errors import TableError
 from cxrhf.tables import cells
 from cxrhf.tables.cells import Where
+from cxrhf.tables.checks import quoted
 from cxrhf.tables.columns import SYNONYMS
 from cxrhf.tables.files import RawTable, open_raw
 from cxrhf.tables.times import DAYS, NUMBERS, calendar_days
@@ -40,7 +41,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "kind": ("kind", "note_type", "category", "note_category"),
 }  # fmt: skip
 _RADIOLOGY = r"(?i)^(rr|ar|.*radiolog.*)$"
-_ALLOWED = "2019-03-31 14:05, 2019-03-31, 20190331, or a number where the images have numbers"
+_ALLOWED = "a time such as 2019-03-31 14:05, 2019-03-31 or 20190331, or a number if the images have numbers"
 _NEXT = "write times as 2019-03-31 14:05"
 _EPOCH = datetime(1970, 1, 1)
 # Some .9 ms: the end of a day is this long before the next.
@@ -82,16 +83,16 @@ def read_notes(source: Any, patients: pa.Array) -> NoteFile:
     ours = np.asarray(pc.is_in(patient, value_set=patients.cast(pa.string())))
     if not ours.any():
         raise TableError(
-            f"{raw.name} and the predictions have no patient in common",
+            f"{raw.name} and the predictions share no patient id",
+            allowed="the same patient ids, written in the same way",
             got=f"{pc.count_distinct(patient).as_py():,} patients in the notes, {len(patients):,} in the predictions",
-            allowed="the same patient ids in both, written alike",
             next_step="name the patient column of the predictions: --patient COLUMN",
         )
     written = np.asarray(pc.match_substring_regex(text, r"\S").fill_null(False))
     timed = ~np.isnan(moments.values)
     left_out = [(np.asarray(patient.is_null()), "without a patient"), (ours & ~written, "without text")]
     left_out.append((ours & written & ~timed, "without a time"))
-    said = [f"{raw.name}: {int(odd.sum()):,} notes {what} are left out" for odd, what in left_out if odd.any()]
+    said = [f"{raw.name}: excluded {int(odd.sum()):,} notes {what}" for odd, what in left_out if odd.any()]
     kept = ours & written & timed
     mask = pa.array(kept)
     # Filtered chunk by chunk: one array may not hold more than 2 GB of text.
@@ -114,7 +115,7 @@ def _columns(raw: RawTable) -> dict[str, int]:
         usual = {**NAMES, "time": ("available_at", "charttime", "time", "date")}
         hints = [f"{role}: {', '.join(usual[role][:4])}" for role in missing]
         raise TableError(
-            f"{raw.name}: no {' and no '.join(missing)} column found in the notes",
+            f"{raw.name}: found no {' and no '.join(missing)} column in the notes",
             got=f"columns {', '.join(raw.columns)}",
             allowed="; ".join(hints),
             next_step="rename the column",
@@ -131,7 +132,7 @@ def _key(name: str) -> str:
 def _texts(column: pa.ChunkedArray, where: Where) -> pa.ChunkedArray:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
-        raise TableError(f"{where.source}: column {where.column!r} holds no text", got=str(column.type))
+        raise TableError(str(where), allowed="text", got=f"a column of type {column.type}")
     return column.cast(pa.large_string())
 
 
@@ -141,10 +142,10 @@ def _known(loaded: dict[str, pa.ChunkedArray], where: dict[str, Where]) -> Momen
     parts = [_moments(loaded[role], where[role]) for role in roles]
     for part in parts[1:]:
         if part.unit != parts[0].unit or part.zoned != parts[0].zoned:
-            names = ", ".join(repr(where[role].column) for role in roles)
+            names = ", ".join(quoted(where[role].column) for role in roles)
             raise TableError(
-                f"{where[roles[0]].source}: columns {names} are times of different kinds",
-                allowed="dates in all, or numbers in all; a time zone in all, or in none",
+                f"{where[roles[0]].source}, columns {names}: the times are of different kinds",
+                allowed="dates in all or numbers in all, and a time zone in all or in none",
             )
     values = [part.values for part in parts]
     if "kind" in loaded:
@@ -207,11 +208,11 @@ def _dates(distinct: Sequence[str], words: pa.DictionaryArray, where: Where) -> 
             when = datetime.fromisoformat(word)
             plain = when.astimezone(UTC).replace(tzinfo=None) if when.tzinfo else when
         except (ValueError, OverflowError):
-            raise where.error(_first(words, at), "not a time", word, _ALLOWED, _NEXT) from None
+            raise where.error(_first(words, at), None, quoted(word), _ALLOWED, _NEXT) from None
         zoned.append(when.tzinfo is not None)
         if zoned[at] != zoned[0]:
-            what = "a time zone in some cells and none in others"
-            raise where.error(_first(words, at), what, word, _ALLOWED, _NEXT)
+            what = "some cells have a time zone and others do not"
+            raise where.error(_first(words, at), what, quoted(word), _ALLOWED, _NEXT)
         local = when.replace(tzinfo=None)
         days[at] = (plain - _EPOCH) / timedelta(days=1)
         shown[at] = (local - _EPOCH) / timedelta(days=1)

@@ -13,7 +13,7 @@ _NEEDED = {"": ("skops", "safetensors"), "boosted": ("xgboost",), "encoder": ("t
 def check_packages(features: Sequence[str]) -> None:
     """A missing package as an error that says how to get it."""
     light = not {"boosted", "encoder"} & set(features)  # the extra that brings all of it: one install, not two
-    other = "" if light else "; or pip install 'cxrhf[words]' and --features words, which does without"
+    other = "" if light else ", or pip install 'cxrhf[words]' and pass --features words"
     for feature in (*features, ""):
         what = f"--features {feature}" if feature else "context models"
         need_packages(what, _NEEDED.get(feature, ()), "words" if light else "context", other)

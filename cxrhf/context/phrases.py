@@ -106,11 +106,11 @@ def pattern(finding: str, rule: Rule = "words") -> str:
     """
     name = finding_name(finding)
     if name not in PHRASES:
-        raise ConfigError(f"no phrases for {finding!r}", allowed=", ".join(PHRASES))
+        raise ConfigError(f'there are no phrases for "{finding}"', allowed=f"one of {', '.join(PHRASES)}")
     if rule == "substring":
         return "|".join(re.escape(phrase) for phrase in PHRASES[name])
     if rule not in RULES:
-        raise ConfigError("no such rule for mentions", got=rule, allowed=", ".join(RULES))
+        raise ConfigError("unknown rule for mentions", got=rule, allowed=f"one of {', '.join(RULES)}")
     spaced = {phrase: r"\s+".join(re.escape(word) for word in phrase.split()) for phrase in PHRASES[name]}
     whole = [_plural(spaced[phrase]) for phrase in PHRASES[name] if phrase not in STEMS]
     stems = [spaced[phrase] for phrase in PHRASES[name] if phrase in STEMS]

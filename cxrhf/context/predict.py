@@ -66,9 +66,9 @@ def predict_context(
         parts.append(prediction_rows(material, rows, at, MODEL, probability[rows], mention[rows, at], seed))
     if not parts:
         raise TableError(
-            "the models know none of the findings of these images",
+            "findings of the images",
             got=", ".join(material.findings),
-            allowed=", ".join(bundle.models),
+            allowed=f"at least one that the models were fitted for ({', '.join(bundle.models)})",
         )
     return pa.concat_tables(parts)
 
@@ -109,15 +109,15 @@ def doubtful(fresh: pa.Table, stored: pa.Table) -> list[str]:
     wrong = pc.unique(fresh.filter(pc.and_(one_dataset, pc.invert(one_patient)).fill_null(False))["image_id"])
     if len(wrong):
         raise TableError(
-            f"{len(wrong):,} images of the fit have another patient in this build, so the ids mean different things",
+            f"{len(wrong):,} images of the fit have a different patient in this build, so the ids do not match",
             next_step="predict for the build of the fit, or fit again: cxrhf context fit BUILD",
         )
     twins = pc.unique(fresh.filter(pc.and_(one_patient, pc.invert(one_dataset)).fill_null(False))["image_id"])
     if not len(twins):
         return []
     return [
-        f"{len(twins):,} images have the image and patient ids of images of the fit, but another dataset's name: they "
-        "are taken for other people; if they are not, the models have seen their labels"
+        f"{len(twins):,} images share image and patient ids with images of the fit, but have another dataset name: "
+        "they count as other patients; if they are the same, the models have seen their labels"
     ]
 
 
@@ -132,15 +132,16 @@ def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
     key = _key(known)
     if len(pc.unique(key)) < len(key):
         raise TableError(
-            "the context rows name an image and finding twice", next_step="give the run of one cxrhf context fit"
+            "the context run has two rows for one image and finding",
+            next_step="pass the run folder of a single cxrhf context fit",
         )
     at = pc.index_in(_key(predictions), value_set=key)
     if at.null_count == len(at):
         raise TableError(
-            "the context run and the predictions have no image and finding in common",
+            "the context run and the predictions share no image and finding",
             got=f"{_common(known, predictions, 'image_id')} images and {_common(known, predictions, 'finding')} "
-            f"findings in both; context: {_some(known, 'finding')}; predictions: {_some(predictions, 'finding')}",
-            allowed="the same image ids and findings in both, written alike",
+            f"findings in both (context: {_some(known, 'finding')}; predictions: {_some(predictions, 'finding')})",
+            allowed="the same image ids and findings in both, written in the same way",
             next_step="name the image column: cxrhf audit PREDICTIONS --context RUN --image COLUMN",
         )
     theirs, ours = known["patient_id"].take(at), predictions["patient_id"]
@@ -148,7 +149,7 @@ def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
     named = pc.sum(pc.not_equal(predictions["patient_id"], predictions["image_id"])).as_py() or 0
     if wrong and named:  # without a patient column every image is a patient of its own, which contradicts nothing
         raise TableError(
-            f"{wrong:,} rows have another patient in the context run than in the predictions",
+            f"{wrong:,} rows have different patients in the context run and in the predictions",
             next_step="use the context run of this dataset; or name the columns: cxrhf audit PREDICTIONS --context "
             "RUN --image COLUMN --patient COLUMN",
         )
@@ -162,8 +163,8 @@ def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
             continue
         if own := table.num_rows - table[name].null_count:
             said.append(
-                f"the predictions have {name} of their own in {own:,} rows: the context run's takes its place; leave "
-                "--context out to use theirs"
+                f"the predictions have their own {name} in {own:,} rows: the context run's replaces it; omit --context "
+                "to use theirs"
             )
         table = table.set_column(place, table.schema.field(place), values)
     about["train_prevalence"] = _train_prevalence(known)
@@ -188,7 +189,7 @@ def _lacking(predictions: pa.Table, known: pa.Table, at: pa.ChunkedArray, about:
     if rest.num_rows:
         said.append(
             f"{about['images_without_context']:,} of {len(pc.unique(predictions['image_id'])):,} images have no "
-            "pre-test probability (no prior note, or not in the context run): the audits of context leave them out"
+            "pre-test probability (no prior note, or not in the context run): the audits of context exclude them"
         )
     return said
 

@@ -49,9 +49,9 @@ def of_build(images: pa.Table, notes: pa.Table, *, predictions: pa.Table) -> Pri
     kept = images.filter(pc.is_in(images["image_id"], value_set=ids))
     if kept.num_rows == 0:
         raise TableError(
-            "the folder of notes and the predictions have no image in common",
-            got=f"{images.num_rows:,} images in the folder, {len(ids):,} in the predictions",
-            allowed="the same image ids in both, written alike",
+            "the folder of notes and the predictions share no image id",
+            got=f"{images.num_rows:,} images in the folder and {len(ids):,} in the predictions",
+            allowed="the same image ids, written in the same way",
             next_step="name the image column of the predictions: --image COLUMN",
         )
     lists = _flat(kept["prior_note_ids"])
@@ -59,7 +59,7 @@ def of_build(images: pa.Table, notes: pa.Table, *, predictions: pa.Table) -> Pri
     known = pc.index_in(lists.flatten(), value_set=_flat(notes["note_id"]))
     if known.null_count:
         raise TableError(
-            f"{known.null_count:,} prior notes of the images are not among the notes of the folder",
+            f"{known.null_count:,} prior notes of the images are missing from the notes of the folder",
             next_step="build the dataset again: cxrhf build ... --overwrite",
         )
     rows = known.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -73,7 +73,7 @@ def _check_times(notes: pa.Table, rows: Integers, image: Integers) -> None:
     late = int(((known >= image) | (image == _NEVER) | (known == _NEVER)).sum())
     if late:
         raise LeakageError(
-            f"{late:,} links of the build lead from an image to a note that is not earlier",
+            f"{late:,} links from an image of the build lead to a note that is not earlier",
             counts={"time": late},
             next_step="build the dataset again: cxrhf build ... --overwrite",
         )
@@ -95,8 +95,8 @@ def of_file(source: Any, *, times: pa.Table | None, predictions: pa.Table) -> Pr
     """
     if times is None or times["time"].null_count == times.num_rows:
         raise TableError(
-            "the predictions have no times of the images, so nobody can tell which notes are earlier",
-            next_step="name the column: --time COLUMN; or give a folder made by cxrhf build",
+            "the predictions have no times of the images, so cxrhf cannot tell which notes are earlier",
+            next_step="name the column with --time COLUMN, or pass a build folder instead",
         )
     times = times.filter(pc.is_in(times["image_id"], value_set=pc.unique(predictions["image_id"])))
     file = read_notes(source, pc.unique(times["patient_id"]))
@@ -115,7 +115,7 @@ def of_file(source: Any, *, times: pa.Table | None, predictions: pa.Table) -> Pr
     if copies:
         said.append(f"{file.name}: {copies:,} notes repeat an earlier note of the same patient and count once")
     if timeless := int(np.isnan(moment).sum()):
-        said.append(f"{timeless:,} images have no time and so no prior notes")
+        said.append(f"{timeless:,} images have no time and therefore no prior notes")
     return Prior(_flat(times["image_id"]), file.table, _links(rows, count, file.table.num_rows), tuple(said))
 
 
@@ -125,16 +125,16 @@ def _same_clock(file: NoteFile, times: pa.Table) -> None:
     if file.known.unit != unit:
         raise TableError(
             f"{file.name}: the times of the notes cannot be compared with those of the images",
-            got=f"notes: {file.known.unit}; images: {unit}",
-            allowed="dates in both, or numbers in both",
+            got=f"{file.known.unit} for the notes and {unit} for the images",
+            allowed="dates in both or numbers in both",
             next_step="name the time column of the predictions: --time COLUMN",
         )
     if file.known.zoned != zoned:
         one, other = ("notes", "images") if file.known.zoned else ("images", "notes")
         raise TableError(
-            f"{file.name}: the times of the {one} have a time zone and those of the {other} have none",
-            allowed="a time zone in both, or in neither",
-            next_step="write both as the hospital's clock showed them",
+            f"{file.name}: the times of the {one} have a time zone and those of the {other} do not",
+            allowed="a time zone in both or in neither",
+            next_step="write both in the hospital's local time",
         )
 
 

@@ -57,7 +57,7 @@ def clean(texts: pa.ChunkedArray | pa.Array, recipe: str) -> pa.ChunkedArray:
     >>> clean(pa.array(["No pneumothorax; no effusion.", None]), "oberst").to_pylist()
     ['no pneumothorax effusion', '']
     """
-    one_of("recipe: not known", recipe, RECIPES)
+    one_of("recipe", recipe, RECIPES)
     cleaned = lowered if recipe == "plain" else _without_stop_words()
     return pa.chunked_array([cleaned(batch) for batch in batches(texts)], type=pa.string())
 

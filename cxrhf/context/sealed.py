@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from cxrhf.errors import CxrhfError, RunError
+from cxrhf.tables.checks import quoted
 from cxrhf.tables.folders import replacing
 
 FORMAT = 1
@@ -82,7 +83,7 @@ class Sealed:
             raise
         except Exception as error:  # whatever a library says of bytes that are not its own
             why = error if isinstance(error, Unfit) else type(error).__name__
-            raise self.wrong(f"{name} does not hold what it should ({why})") from error
+            raise self.wrong(f"{name} has unexpected content ({why})") from error
 
     def wrong(self, what: str) -> RunError:
         """An error about this folder."""
@@ -91,14 +92,14 @@ class Sealed:
     def finish(self) -> None:
         """Every file of the manifest was of use."""
         if unused := sorted(set(self.manifest["files"]) - self.used):
-            raise self.wrong(f"{unused[0]} belongs to nothing")
+            raise self.wrong(f"{unused[0]} is not used by anything")
 
 
 def open_sealed(folder: Path, what: str, again: str) -> Sealed:
     """Read and check the manifest, and that the folder holds its files and no others."""
     path = folder / MANIFEST
     if not path.is_file():
-        raise RunError(f"{folder} has no {MANIFEST}: it holds no {what}", next_step=again)
+        raise RunError(f"{folder} has no {MANIFEST}, so it holds no {what}", next_step=again)
     sealed = Sealed(folder, {}, again)
     with sealed.reading(MANIFEST):
         if path.is_symlink() or path.stat().st_size > LARGEST_JSON:
@@ -109,16 +110,16 @@ def open_sealed(folder: Path, what: str, again: str) -> Sealed:
             raise ValueError("format")
         if number > FORMAT:
             raise RunError(
-                f"{folder} was written by a newer cxrhf",
+                f"{folder} was written by a newer version of cxrhf",
                 got=f"format {number}",
-                allowed=f"up to {FORMAT}",
+                allowed=f"format {FORMAT} or older",
                 next_step="pip install --upgrade cxrhf",
             )
         if manifest["what"] != what:
-            raise RunError(f"{folder} holds no {what}", got=str(manifest["what"]), next_step=again)
+            raise RunError(str(folder), allowed=what, got=str(manifest["what"]), next_step=again)
         for name, about in manifest["files"].items():
             if not _NAME.fullmatch(name) or name == MANIFEST:
-                raise sealed.wrong(f"the manifest names a file that cannot be one of this folder: {name!r}")
+                raise sealed.wrong(f"the manifest names a file outside this folder: {quoted(str(name))}")
             size = about["size"]
             if type(size) is not int or size < 0 or not _HASH.fullmatch(about["sha256"]):
                 raise ValueError("files")

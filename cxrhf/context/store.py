@@ -33,7 +33,7 @@ from cxrhf.errors import ConfigError, CxrhfWarning, RunError
 
 MODELS, ONE = "context models", "part of a context fit"
 CONTENTS = "contents.json"
-AGAIN = "fit again: cxrhf context fit BUILD --overwrite, or take the whole folder from where it was made"
+AGAIN = "copy the whole folder again, or fit again: cxrhf context fit BUILD --overwrite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def load_one(folder: Path, fingerprint: str, width: int) -> Fitted | None:
     if not place.exists():
         return None
     try:
-        sealed = open_sealed(place, ONE, "delete it; it is fitted again")
+        sealed = open_sealed(place, ONE, "delete it; cxrhf fits it again")
         if sealed.manifest.get("fingerprint") != fingerprint or sealed.manifest["versions"] != versions():
             return None
         about = sealed.json(CONTENTS)
@@ -156,7 +156,7 @@ def load_one(folder: Path, fingerprint: str, width: int) -> Fitted | None:
             )  # fmt: skip
         sealed.finish()
     except RunError as error:
-        warnings.warn(f"what was done before cannot be used and is done again. {error}", CxrhfWarning, stacklevel=2)
+        warnings.warn(f"an earlier fit cannot be used and is repeated. {error}", CxrhfWarning, stacklevel=2)
         shutil.rmtree(place, ignore_errors=True)  # a part of it, when its removal was stopped, would be in the way
         return None
     return found
@@ -199,7 +199,7 @@ def _same_versions(sealed: Sealed, models: Mapping[str, StoredModel]) -> None:
     ours = any(type(each.model).__module__.startswith("sklearn.") for each in models.values())
     if ours and was.split(".")[:2] != now.split(".")[:2]:
         warnings.warn(
-            f"the models were fitted with scikit-learn {was} and are used with {now}: their probabilities may differ. "
+            f"the models were fitted with scikit-learn {was} and run with {now}: their probabilities may differ. "
             "Fit again to be sure.",
             CxrhfWarning,
             stacklevel=3,

@@ -28,7 +28,9 @@ def without_notes(
     known = learned & ~np.isnan(y)
     count = len(np.unique(material.patients[known]))
     if count < config.needed():
-        return probability, np.nan, f"{count} patients have a label and no prior note, {config.needed()} are needed"
+        several = "s" * (count != 1)
+        reason = f"{count} patient{several} with a label and no prior note; at least {config.needed()} are required"
+        return probability, np.nan, reason
     who, of = np.unique(material.patients[learned], return_inverse=True)
     positive = np.bincount(of, np.nan_to_num(y[learned]), minlength=len(who)) > 0
     chance = np.random.default_rng(config.seed).random(len(who))

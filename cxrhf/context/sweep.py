@@ -115,8 +115,8 @@ def spread(
         yield from pool(delayed(_numbered)(at, own, function, *task) for at, task in enumerate(tasks))
     except TerminatedWorkerError as error:
         raise CxrhfError(
-            "a process that fitted classifiers was stopped from outside, most likely because memory ran out",
-            next_step="--workers 1, or fewer words or encoders",
+            "a process that fitted classifiers was killed, most likely because memory ran out",
+            next_step="--workers 1, or use fewer words or encoders",
         ) from error
 
 
@@ -211,26 +211,27 @@ def _said(family: Family, done: list[tuple[int, Tried]]) -> str:
     best = min(done, key=_rank)[1]
     text = f"{family.name} {len(done)} of {len(family.candidates)} candidates"
     if best.failed is None:
-        text += f", best so far {best.candidate.label} " + f"{best.auroc:.3f}".lstrip("0")
+        text += f", best so far {best.candidate.label} " + f"{best.auroc:.3f}"
     return text
 
 
 def _one_class(y: Floats) -> str | None:
     if (y == 1).any() and (y == 0).any():
         return None
-    return f"without one fold there is no image {'without' if (y == 1).any() else 'with'} the finding to learn from"
+    return f"without one fold, no image {'without' if (y == 1).any() else 'with'} the finding remains to learn from"
 
 
 def _checked(patients: Integers, fold: Integers, folds: Integers) -> None:
     if len(folds) < 2 or fold.min() < 0:
         raise TableError(
-            "images that are learned from must lie in two or more folds",
-            got=f"{len(folds)} folds, {int((fold < 0).sum()):,} images without one",
+            "folds of the training images",
+            allowed="two or more, with each image in one of them",
+            got=f"{len(folds)}, with {int((fold < 0).sum()):,} images in none",
         )
     pairs = len(np.unique(np.column_stack([patients, fold]), axis=0))
     twice = pairs - len(np.unique(patients))
     if twice:
         raise LeakageError(
-            f"{twice:,} patients lie in two folds", counts={"patients in two folds": twice},
-            next_step="deal the folds by patient",
+            f"{twice:,} patients are in two folds", counts={"patients in two folds": twice},
+            next_step="assign the folds by patient",
         )  # fmt: skip

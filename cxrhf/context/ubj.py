@@ -32,7 +32,7 @@ def read_ubj(data: bytes) -> Any:
     """Universal binary JSON as XGBoost writes it -> dicts, lists, numpy arrays. ValueError where it is not that."""
     value, end = _value(memoryview(data), 0, 0)
     if end != len(data):
-        raise Unfit("bytes are left over")
+        raise Unfit("extra bytes at the end")
     return value
 
 
@@ -112,8 +112,8 @@ def _checked_tree(tree: Any, at: int, width: int) -> dict[str, Any]:
 def _array(values: Any, dtype: Any) -> Any:
     """One row of finite numbers that the type holds."""
     given = np.asarray(values)
-    must(given.ndim == 1 and (not given.size or given.dtype.kind in "iuf"), "an array of something else")
-    must(bool(np.isfinite(given).all()), "a number that is none")
+    must(given.ndim == 1 and (not given.size or given.dtype.kind in "iuf"), "an array that holds no numbers")
+    must(bool(np.isfinite(given).all()), "a number that is not finite")
     with np.errstate(all="ignore"):
         found = given.astype(dtype)
     must(np.array_equal(found, given), "a number that is too large")
@@ -128,7 +128,7 @@ def check_children(left: Any, right: Any, feature: Any, width: int) -> None:
     children = np.concatenate([left[inner], right[inner]])
     must(bool(np.all((children > 0) & (children < len(left)))), "a child outside its tree")
     must(len(np.unique(children)) == len(children), "a child of two parents")
-    must(bool(np.all((feature[inner] >= 0) & (feature[inner] < width))), "a feature that is not there")
+    must(bool(np.all((feature[inner] >= 0) & (feature[inner] < width))), "a feature that does not exist")
 
 
 def _parents(left: Any, right: Any) -> Any:
@@ -154,11 +154,11 @@ def _value(data: memoryview, at: int, depth: int) -> tuple[Any, int]:
         while chr(data[at]) != "}":
             key, at = _text(data, at)
             if key in found:
-                raise Unfit("a key that is there twice")
+                raise Unfit("a key that appears twice")
             found[key], at = _value(data, at, depth + 1)
         return found, at + 1
     if mark != "[":
-        raise Unfit("a mark that is not known")
+        raise Unfit("an unknown marker")
     kind = None
     if chr(data[at]) == "$":
         kind, at = chr(data[at + 1]), at + 2
@@ -189,7 +189,7 @@ def _numbers(data: memoryview, at: int, kind: str, count: int, single: bool) -> 
 
 def _count(data: memoryview, at: int) -> tuple[int, int]:
     if chr(data[at]) not in "iUIlL":
-        raise Unfit("a length that is no number")
+        raise Unfit("a length that is not a number")
     count, at = _numbers(data, at + 1, chr(data[at]), 1, True)
     if not 0 <= count <= len(data):
         raise Unfit("a length beyond the end")

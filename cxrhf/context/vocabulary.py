@@ -132,7 +132,7 @@ def word_features(vocabulary: Vocabulary, counted: Counted, sets: sparse.csr_arr
 
 def _same_style(counted: Counted, style: Style) -> None:
     if counted.style != style:
-        raise ValueError(f"words were counted in style {counted.style!r}, not {style!r}: pass the style to count_all")
+        raise ValueError(f"style: expected {counted.style!r}, as in count_all, got {style!r}")
 
 
 def _columns(counted: Counted, vocabulary: Vocabulary) -> sparse.csr_array:
@@ -153,23 +153,23 @@ def _ones(links: sparse.csr_array) -> sparse.csr_array:
 def vocabulary_from_json(saved: Any) -> Vocabulary:
     """What `to_json` wrote -> the vocabulary, checked. Messages name places, never words: those are of the notes."""
     if not isinstance(saved, Mapping) or set(saved) != set(_KEYS):
-        _refuse("it has other entries", ", ".join(_KEYS))
+        _refuse("its entries", ", ".join(_KEYS))
     if saved["style"] not in get_args(Style):
-        _refuse("its style is not known", ", ".join(get_args(Style)))
+        _refuse("its style", f"one of {', '.join(get_args(Style))}")
     if saved["recipe"] not in RECIPES:
-        _refuse("its recipe is not known", ", ".join(RECIPES))
+        _refuse("its recipe", f"one of {', '.join(RECIPES)}")
     words, weights, n_patients = (saved[name] for name in ("words", "weights", "n_patients"))
     if not all(isinstance(each, list) for each in (words, weights, n_patients)):
-        _refuse("words, weights or n_patients is not a list", "three lists")
+        _refuse("words, weights and n_patients", "three lists")
     if not len(words) == len(weights) == len(n_patients):
-        _refuse(f"it has {len(words):,} words, {len(weights):,} weights, {len(n_patients):,} numbers of patients",
-                "as many of each")  # fmt: skip
+        _refuse(f"{len(words):,} words, {len(weights):,} weights and {len(n_patients):,} numbers of patients",
+                "the same number of each")  # fmt: skip
     _each("words", words, _is_word, "text that is not empty")
     _each("weights", weights, _is_weight, "numbers above 0")
     _each("n_patients", n_patients, _is_number, "whole numbers from 1")
     for at in range(1, len(words)):
         if not words[at - 1] < words[at]:
-            _refuse(f"word {at + 1:,} does not follow the one before it", "each word once, in alphabetical order")
+            _refuse(f"word {at + 1:,}", "each word once, in alphabetical order")
     return Vocabulary(
         tuple(words),
         np.array(weights, dtype=np.float64),
@@ -194,12 +194,12 @@ def _is_number(value: object) -> bool:
 def _each(name: str, values: list[Any], good: Callable[[object], bool], allowed: str) -> None:
     wrong = next((at for at, value in enumerate(values) if not good(value)), None)
     if wrong is not None:
-        _refuse(f"entry {wrong + 1:,} of {name} is wrong", allowed)
+        _refuse(f"entry {wrong + 1:,} of {name}", allowed)
 
 
 def _refuse(what: str, allowed: str) -> NoReturn:
     raise RunError(
-        f"the vocabulary of a saved context model cannot be used: {what}",
+        f"the vocabulary of the saved context model is damaged ({what})",
         allowed=allowed,
         next_step="copy the run folder again, or fit again: cxrhf context fit BUILD",
     )

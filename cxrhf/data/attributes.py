@@ -16,6 +16,7 @@ from cxrhf.data.raw import header, read_csv
 from cxrhf.errors import SourceError
 from cxrhf.findings import snake_case
 from cxrhf.schema import ATTRIBUTE, check
+from cxrhf.tables.checks import quoted
 
 _IMAGE = (
     "image_id", "image_index", "image", "image_name", "image_path", "imageid", "dicom_id", "path", "path_to_image",
@@ -49,10 +50,10 @@ def read_attributes(path: Path, images: pl.DataFrame) -> tuple[pl.DataFrame, str
     image = next((named[name] for name in _IMAGE if name in named), None)
     if image is None:
         raise SourceError(
-            f"{path.name}: no column names the picture",
+            f"{path.name}: found no column with image names",
             got=f"columns {', '.join(columns)}",
-            allowed=", ".join(_IMAGE),
-            next_step="rename the column of the picture's name to image_id",
+            allowed=f"one of {', '.join(_IMAGE)}",
+            next_step="rename the column with image names to image_id",
         )
     label = next((named[name] for name in _NAME if name in named), None)
     if label is not None and "value" in named:
@@ -64,9 +65,10 @@ def read_attributes(path: Path, images: pl.DataFrame) -> tuple[pl.DataFrame, str
         wide = [column for name, column in named.items() if column != image and name not in _ASIDE][::-1]
         if not wide:
             raise SourceError(
-                f"{path.name}: no attribute beside the picture's name",
+                path.name,
                 got=f"columns {', '.join(columns)}",
-                next_step="add a column for each attribute, for example drain with 1 and 0",
+                allowed="a column for each attribute",
+                next_step="add columns, such as drain with 1 and 0",
             )
         raw = read_csv(path, [image, *wide])
         rows = raw.unpivot(wide, index=image, variable_name="name", value_name="value").select(
@@ -79,13 +81,13 @@ def read_attributes(path: Path, images: pl.DataFrame) -> tuple[pl.DataFrame, str
     elsewhere = pl.col("image_id").is_null() & ~blank
     strangers = rows.filter(elsewhere).get_column("picture").n_unique()
     note = noted(
-        (rows.filter(blank).height, "blank cells"),
-        (rows.filter(elsewhere).height, f"rows of pictures that are not in the set ({strangers:,} pictures)"),
+        (rows.filter(blank).height, "empty cells"),
+        (rows.filter(elsewhere).height, f"rows of images that are not in the dataset ({strangers:,} distinct)"),
     )
     kept = rows.filter(~blank & ~elsewhere).select(_COLUMNS).unique(maintain_order=True)
     _check_once(kept, path)
     said = f"{path.name}: {', '.join(kept.get_column('name').unique(maintain_order=True)) or 'nothing'}"
-    return kept, said + (f"; left out: {note}" if note else "")
+    return kept, said + (f"; excluded: {note}" if note else "")
 
 
 def _known(picture: pl.Expr, image_ids: pl.Series) -> pl.Expr:
@@ -114,7 +116,8 @@ def _check_once(rows: pl.DataFrame, path: Path) -> None:
         image, name = twice.row(0)[:2]
         values = twice.filter((pl.col("image_id") == image) & (pl.col("name") == name)).get_column("value")
         raise SourceError(
-            f"{path.name}: {name!r} of image {image!r} is annotated with different values",
+            f"{path.name}, attribute {quoted(name)}, image {quoted(image)}",
             got=" and ".join(values),
-            next_step="keep one row for each picture",
+            allowed="one value",
+            next_step="keep one row per image",
         )

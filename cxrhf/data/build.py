@@ -61,7 +61,9 @@ def build(config: BuildConfig) -> Built:
         layout.check_roots(config.root)
         apart(folder, config.root)  # before the folder is held: the lock is a file too
     elif config.dataset != "synthetic":
-        raise RunError("no folder with raw files was given", next_step=f"cxrhf build {config.dataset} --root FOLDER")
+        raise RunError(
+            "no folder with the published files is given", next_step=f"cxrhf build {config.dataset} --root FOLDER"
+        )
     with one_writer(folder, "build", what="build folder"), layout.one_walk():
         return _built(config, folder)
 
@@ -106,9 +108,11 @@ def _is_same(record: Mapping[str, Any], config: BuildConfig, inputs: list[dict[s
 
 def _as_it_is(folder: Path, record: dict[str, Any]) -> Built:
     steps = pl.read_parquet(folder / "attrition.parquet").to_dicts()
-    notes = ["this folder is finished; nothing was built again (--overwrite builds it anew)"]
+    notes = ["this build is already finished; --overwrite builds it again"]
     if record["quarantined"]:
-        notes.append(f"{record['quarantined']:,} pictures or notes are in its quarantine; mended ones need --overwrite")
+        notes.append(
+            f"{record['quarantined']:,} images or notes are in its quarantine; once they are fixed, pass --overwrite"
+        )
     return Built(folder, record, Steps(record["dataset"], steps).lines(), notes)
 
 
@@ -120,7 +124,7 @@ def sources(config: BuildConfig) -> list[Path]:
         return paths
     split_file = Path(config.split_file)
     if not split_file.is_file():
-        raise SourceError(f"split file {split_file} is not a file", next_step="check the path of --split-file")
+        raise SourceError(f"--split-file: {split_file} is not a file", next_step="check the path")
     return [*paths, split_file]
 
 
@@ -173,9 +177,9 @@ def write_images(
     if found and not sum(rows.values()):
         write_table(quarantine.to_arrow(), folder / "quarantine.parquet")
         raise SourceError(
-            f"{config.dataset}: none of the {prepared.images.height:,} pictures can be read",
-            got=f"for example {bad[1].row(0, named=True)['path']} ({bad[1].row(0, named=True)['kind']})",
-            next_step=f"cxrhf doctor {config.dataset}, or tables only: --no-pixels",
+            f"{config.dataset}: none of the {prepared.images.height:,} images can be read, for example "
+            f"{bad[1].row(0, named=True)['path']} ({bad[1].row(0, named=True)['kind']})",
+            next_step=f"build the tables only with --no-pixels, or check the files: cxrhf doctor {config.dataset}",
         )
     remove(folder / "images")  # of an earlier try
     for split, results in found.items():
@@ -187,7 +191,7 @@ def _without_notes(steps: Steps) -> list[str]:
     """How many images a build leaves out because they have no prior note: a user of a recipe may not expect it."""
     counted = [row for row in steps.rows if row["images"] is not None]
     return [
-        f"{before['images'] - after['images']:,} of {before['images']:,} images have no prior note and are left out "
+        f"{before['images'] - after['images']:,} of {before['images']:,} images have no prior note and are excluded "
         "(--keep-without-notes keeps them)"
         for before, after in itertools.pairwise(counted)
         if after["step"] == "images with a prior note" and after["images"] < before["images"]
@@ -208,10 +212,10 @@ def _finish(
     if lost:
         steps.add("images that could be read", images=sum(rows.values()), note=f"{lost:,} are in the quarantine")
         bad = quarantine.filter(~pl.col("kind").str.starts_with("note"))
-        notes.append(f"{lost:,} pictures are missing or damaged, all named in {folder}/quarantine.parquet")
+        notes.append(f"{lost:,} images are missing or damaged; {folder}/quarantine.parquet lists them")
         notes += [f"{kind}: {path}" for kind, path in bad.select("kind", "path").head(_EXAMPLES).iter_rows()]
     if prepared.quarantine.height:
-        notes.append(f"{prepared.quarantine.height:,} notes cannot be used: see {folder}/quarantine.parquet")
+        notes.append(f"{prepared.quarantine.height:,} notes cannot be used; {folder}/quarantine.parquet lists them")
     notes += _without_notes(steps)
     write_table(quarantine.to_arrow(), folder / "quarantine.parquet")
     if prepared.attributes is not None and prepared.attributes.height:

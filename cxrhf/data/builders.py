@@ -105,7 +105,8 @@ class CxrBuilder(datasets.ArrowBasedBuilder):
         known = settings(self.DATASET, self.config.name, self.config)
         if not known.root and not self._made_up:
             raise ConfigError(
-                f"{self.DATASET}: no folder with raw files", next_step=f'{type(self).__name__}(root="FOLDER", ...)'
+                f"{self.DATASET}: no folder with the published files is given",
+                next_step=f'pass root: {type(self).__name__}(root="FOLDER", ...)',
             )
         return known
 
@@ -147,8 +148,8 @@ class CxrBuilder(datasets.ArrowBasedBuilder):
             table, bad = fill(pq.read_table(path), size=size, threads=1)
             if bad.num_rows:
                 kinds = sorted(set(bad.column("kind").to_pylist()))
-                said = f"{self.DATASET}: {bad.num_rows} pictures of {Path(path).name} left out ({', '.join(kinds)})"
-                warnings.warn(f"{said}; `cxrhf build` names them in its quarantine", CxrhfWarning, stacklevel=2)
+                said = f"{self.DATASET}: excluded {bad.num_rows} images of {Path(path).name} ({', '.join(kinds)})"
+                warnings.warn(f"{said}; `cxrhf build` lists them in quarantine.parquet", CxrhfWarning, stacklevel=2)
             if table.num_rows:  # an empty table would end the reading of the whole set
                 yield datasets.builder.Key(number, 0), to_stored(table)
 

@@ -43,7 +43,7 @@ _PHYSIONET = (
     "PhysioNet Credentialed Health Data License: do not share or push this folder, do not send its notes to a remote "
     "service."
 )
-_ROWS = "A licence a row (attribute `licence`): CC BY, CC BY-NC-SA and others. Respect each before you share."
+_ROWS = "Each row has its own licence (attribute `licence`): CC BY, CC BY-NC-SA and others. Check it before you share."
 TERMS: Mapping[str, Terms] = {
     "mimic_cxr_context": Terms(
         "MIMIC-CXR with prior notes", "other", True, _PHYSIONET, "https://physionet.org/content/mimic-cxr-jpg/"
@@ -71,14 +71,14 @@ TERMS: Mapping[str, Terms] = {
         "https://github.com/ieee8023/covid-chestxray-dataset",
         "Joseph Paul Cohen, Paul Morrison, Lan Dao, Karsten Roth, Tim Q. Duong, Marzyeh Ghassemi. COVID-19 Image Data "
         "Collection: Prospective Predictions Are the Future. arXiv:2006.11988, 2020. Authors and source of each "
-        "picture: columns `doi` and `url` of metadata.csv in that repository, in the row whose `filename` is the "
+        "image: columns `doi` and `url` of metadata.csv in that repository, in the row whose `filename` is the "
         "`image_id` here.",
-        "Pictures come from publications: severe and unusual cases from many hospitals. Notes were written by people "
-        "who knew the outcome. Days are relative; the dates are made up.",
+        "The images come from publications and show severe and unusual cases from many hospitals. The authors of the "
+        "notes knew the outcome. Days are relative; the dates are synthetic.",
     ),
     "synthetic": Terms(
-        "Synthetic twin", "apache-2.0", False, "Made up: nobody is in it.", "", "",
-        "Films are drawn and texts are put together from sentences: results on it say whether code and audits work, "
+        "Synthetic twin", "apache-2.0", False, "No real patients are in the data.", "", "",
+        "The images are drawn and the texts are assembled from sentences. Results show whether code and audits work, "
         "and nothing about patients.",
     ),
 }  # fmt: skip
@@ -105,12 +105,12 @@ def card(
     settings = record["settings"]
     n_rows = sum(record["splits"].values()) or record["n_notes"]
     lines = front(dataset, terms.name, configs(record), n_rows, published.front if published else {})
-    files = "made-up files" if dataset == "synthetic" else "the published files"
+    files = "synthetic files" if dataset == "synthetic" else "the published files"
     lines += [f"# {terms.name}", "", f"Built by cxrhf from {files}. {terms.said}", ""]
     if terms.credentialed:
-        lines += ["**Credentialed data. `cxrhf push dataset` refuses this folder; with `--recipe` it publishes "
-                  "settings, ids and splits alone. `push_to_hub` of `datasets` does not know these terms: never use it "
-                  "on tables of this folder.**", ""]  # fmt: skip
+        lines += ["**Credentialed data. `cxrhf push dataset` refuses this folder; with `--recipe` it publishes only "
+                  "settings, ids and splits. `push_to_hub` of `datasets` does not check these terms: never use it "
+                  "on the tables of this folder.**", ""]  # fmt: skip
     for each in published.said if published is not None else ():
         lines += [each, ""]
     lines += ["## Load", "", "```python", "from datasets import load_dataset", ""]
@@ -118,8 +118,8 @@ def card(
     lines += ["```", "", *(_used(published.repo, dataset, terms) if published is not None else ())]
     lines += _labels(labels, settings)
     lines += ["## How it was made", "", *setting_lines(settings), ""]
-    picture = "Picture: `flow.svg`." if published is None else "![What each step left](flow.svg)"
-    lines += ["## Attrition", "", f"Published counts stand in brackets where there are any. {picture}", ""]
+    figure = "Figure: `flow.svg`." if published is None else "![Flow diagram of the exclusions](flow.svg)"
+    lines += ["## Attrition", "", f"Published counts, where they exist, are in brackets. {figure}", ""]
     lines += attrition_lines(steps)
     if record["checked"]:
         lines += ["", _checked_line(record["checked"])]
@@ -202,10 +202,10 @@ def counted_labels(images: pa.Table, findings: Sequence[str]) -> pl.DataFrame:
 
 def _used(repo: str, dataset: str, terms: Terms) -> list[str]:
     """What it is for and what not, and how cxrhf takes it."""
-    lines = ["A download is a build folder, which every verb of cxrhf reads:", "", "```bash",
+    lines = ["A download is a build folder that every cxrhf command can read:", "", "```bash",
              f"hf download {repo} --repo-type dataset --local-dir data/{dataset}",
              f"cxrhf train data/{dataset} --out runs/{dataset}", "```", ""]  # fmt: skip
-    return [*lines, "## Use and limits", "", "For research on how models are evaluated, not for the care of patients. "
+    return [*lines, "## Use and limits", "", "For research on the evaluation of models, not for patient care. "
             f"{terms.limits}", ""]  # fmt: skip
 
 
@@ -225,9 +225,9 @@ def _checked_line(checked: Mapping[str, int]) -> str:
     if "pairs" in checked:
         found.append("every linked note is strictly before its image")
         found.append(
-            "no linked note holds the image's own report"
+            "no linked note contains the image's own report"
             if "reports" in checked
-            else "whether a note holds the image's own report could not be checked, for the reports are not there"
+            else "whether a note contains the image's own report was not checked, because the reports are absent"
         )
     return f"Leakage: checked {', '.join(f'{n:,} {what}' for what, n in checked.items())}; {'; '.join(found)}."
 
@@ -235,8 +235,8 @@ def _checked_line(checked: Mapping[str, int]) -> str:
 def _labels(labels: pl.DataFrame | None, settings: Mapping[str, Any]) -> list[str]:
     if labels is None or not labels.height:
         return []
-    lines = ["## Labels", "", "Raw labels are stored: 1, 0, -1 (uncertain), null (blank). Recorded policy: "
-             f"`{settings['labels']}`, applied by `cxrhf.data.load.load_images`.", ""]  # fmt: skip
+    lines = ["## Labels", "", "The tables store raw labels: 1, 0, -1 (uncertain), null (blank). "
+             f"`cxrhf.data.load.load_images` applies the recorded policy, `{settings['labels']}`.", ""]  # fmt: skip
     lines += ["| finding | positive | negative | uncertain | blank |", "|---|---|---|---|---|"]
     for row in labels.iter_rows(named=True):
         counts = " | ".join(f"{row[name]:,}" for name in ("positive", "negative", "uncertain", "blank"))

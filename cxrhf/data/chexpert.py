@@ -74,7 +74,7 @@ def read(config: BuildConfig, steps: Steps) -> Source:
 def _read_table(path: Path, split: str, steps: Steps) -> pl.DataFrame:
     raw = read_csv(path, _COLUMNS)
     if not raw.height:
-        raise SourceError(f"{path.name} has a header and no rows", next_step=f"copy it again: {path}")
+        raise SourceError(f"{path.name} has no rows after the header", next_step=f"copy {path} again")
     age, nonsense = fields.ages(raw, "Age", path)
     images = raw.select(
         *names(raw, "Path", path),
@@ -88,10 +88,10 @@ def _read_table(path: Path, split: str, steps: Steps) -> pl.DataFrame:
     )
     odd = images.filter(pl.col("frontal") & ~pl.col("view").is_in(["PA", "AP"])).height
     note = fields.noted(
-        (int((age == 0).sum()), "age 0, kept as it is"),
-        (nonsense, "age above 120, left empty"),
+        (int((age == 0).sum()), "age 0, kept"),
+        (nonsense, "age above 120, set to missing"),
         (images.get_column("sex").null_count(), "sex unknown"),
-        (odd, "called frontal but neither PA nor AP"),
+        (odd, "frontal but neither PA nor AP"),
     )
     steps.add(path.name.removesuffix(".gz"), images, note=note)
     return images
@@ -105,10 +105,10 @@ def names(raw: pl.DataFrame, column: str, path: Path) -> list[pl.Series]:
     if tail.null_count():
         at = int(tail.is_null().arg_max() or 0)
         raise SourceError(
-            f"{path.name}, record {at + 1}: column {column!r} does not name a picture",
+            f'{path.name}, column "{column}", row {at + 1}',
             got=listed[at],
-            allowed="[CheXpert-v1.0/]train/patient00001/study1/view1_frontal.jpg",
-            next_step=f"correct or copy again: {path}",
+            allowed="the path of an image such as [CheXpert-v1.0/]train/patient00001/study1/view1_frontal.jpg",
+            next_step=f"fix the cell, or copy {path} again",
         )
     return [
         tail.str.replace(r"\.[A-Za-z]+$", "").alias("image_id"),
@@ -171,8 +171,8 @@ def _with_race(images: pl.DataFrame, demo: Path, steps: Steps) -> pl.DataFrame:
     joined = images.join(people, on="patient_id", how="left", maintain_order="left")
     absent = images.join(people, on="patient_id", how="anti").get_column("patient_id").n_unique()
     note = fields.noted(
-        (absent, "patients it lacks"),
-        (several, "further rows of a patient that differ, what differs left empty"),
+        (absent, "patients not in the workbook"),
+        (several, "rows that contradict another row of the patient, differing values set to missing"),
         (joined.get_column("race").null_count(), "images without race"),
         (joined.get_column("ethnicity").null_count(), "images without ethnicity"),
     )
@@ -193,25 +193,25 @@ def _encoding_sample(images: pl.DataFrame, demo: Path | None, config: BuildConfi
     """ENCODING's sample of train.csv, by the workbook or, where it is not there, by the rows of ENCODING's split."""
     if demo is not None:
         sample = images.filter(in_encoding_sample() & pl.col("source_row").is_not_null())
-        steps.add("sample encoding", sample, note=f"by {demo.name}")
+        steps.add("sample encoding", sample, note=f"from {demo.name}")
         return sample
     split_file = Path(config.split_file) if config.split_file else None
     if split_file is None or "index" not in header(split_file):
         wanted = layout.needed(DATASET, "demo")
         raise SourceError(
             f"sample encoding: {layout.missing(config.root, DATASET, 'demo')}",
-            allowed=f"{wanted.lies} ({wanted.project}), or ENCODING's split file with a column 'index'",
-            next_step="put the workbook below --root, or add --split-file chexpert_split_2021_08_20.csv",
+            next_step=f"get it from {wanted.project} and put it into the --root folder, or pass ENCODING's split file, "
+            'which has a column "index": --split-file chexpert_split_2021_08_20.csv',
         )
     listed = read_csv(split_file, ["index"])
     rows = numbers(listed, "index", pl.Int64, split_file)
     last = images.get_column("source_row").count() - 1
     if rows.null_count() or not rows.is_between(0, last).all():
         raise SourceError(
-            f"{split_file.name}: column 'index' names rows that the table does not have",
+            f'{split_file.name}, column "index": some rows are not in the table',
             allowed=f"0 to {last}",
-            next_step="it goes with CheXpert's train.csv of 223,414 rows",
+            next_step="use the split file with CheXpert's train.csv of 223,414 rows",
         )
     sample = images.filter(pl.col("source_row").is_in(rows.implode()))
-    steps.add("sample encoding", sample, note=f"the rows that {split_file.name} lists; no race without the workbook")
+    steps.add("sample encoding", sample, note=f"rows listed in {split_file.name}; race requires the workbook")
     return sample

@@ -22,6 +22,7 @@ from cxrhf.data.raw import open_bytes, read_csv
 from cxrhf.data.source import Source
 from cxrhf.errors import SourceError, did_you_mean
 from cxrhf.findings import CHEXPERT
+from cxrhf.tables.checks import quoted
 
 DATASET = "chexpert_plus"
 _COLUMNS = (
@@ -57,31 +58,31 @@ def read(config: BuildConfig, steps: Steps) -> Source:
     other = images.filter(pl.col("deid_patient_id") != pl.col("patient_id"))
     if other.height:
         raise SourceError(
-            f"{path.name}: the picture of image {other.get_column('image_id')[0]!r} lies with another patient",
+            f"{path.name}: the path of image {quoted(other.get_column('image_id')[0])} names a different patient",
             got=f"deid_patient_id {other.get_column('deid_patient_id')[0]}",
-            next_step=f"correct or copy again: {path}",
+            next_step=f"fix the row, or copy {path} again",
         )
     fields.check_ids(images, path)
     steps.add(
         "table",
         images,
         note=fields.noted(
-            (nonsense, "age above 120, left empty"),
+            (nonsense, "age above 120, set to missing"),
             (images.get_column("sex").null_count(), "sex unknown"),
             (images.get_column("race").null_count(), "race unknown"),
-            (images.get_column("impression").null_count(), "without an impression"),
+            (images.get_column("impression").null_count(), "no impression"),
         ),
     )
     images = _with_paths(images, folders(config.root, path))
     label_file = layout.find(config.root, DATASET, "labels")
     if label_file is None:
         images = images.with_columns(pl.lit(None, pl.Int8).alias(name) for name in CHEXPERT)
-        steps.add("labels", images, note=f"none: {layout.needed(DATASET, 'labels').lies} was not found")
+        steps.add("labels", images, note=f"no labels: {layout.needed(DATASET, 'labels').lies} was not found")
     else:
         images = _with_labels(images, label_file, steps)
     if config.sample == "encoding":
         images = images.filter(in_encoding_sample() & (pl.col("split") == "train"))
-        steps.add("sample encoding", images, note="by the table's race and ethnicity")
+        steps.add("sample encoding", images, note="from the table's race and ethnicity")
     return Source(DATASET, images.drop("frontal", "tail", "listed", "deid_patient_id"), CHEXPERT)
 
 
@@ -103,23 +104,25 @@ def _with_labels(images: pl.DataFrame, path: Path, steps: Steps) -> pl.DataFrame
     twice = labels.get_column("image_id").is_duplicated()
     if twice.any():
         first = labels.get_column("image_id")[int(twice.arg_max() or 0)]
-        raise SourceError(f"{path.name}: image {first!r} has several rows of labels", next_step=f"copy again: {path}")
+        raise SourceError(
+            f"{path.name}: image {quoted(first)} has several rows of labels", next_step=f"copy {path} again"
+        )
     values = labels.select(pl.exclude("image_id").is_in([-1.0, 0.0, 1.0]).fill_null(True).all())
     for name in values.columns:
         if not values.get_column(name)[0]:
             bad = labels.filter(~pl.col(name).is_in([-1.0, 0.0, 1.0])).row(0, named=True)
             raise SourceError(
-                f"{path.name}: {name!r} of image {bad['image_id']!r} is not a label",
+                f'{path.name}, "{name}" of image {quoted(bad["image_id"])}',
                 got=bad[name],
                 allowed="1, 0, -1 or null",
-                next_step=f"copy it again: {path}",
+                next_step=f"copy {path} again",
             )
     joined = images.join(
         labels.with_columns(pl.exclude("image_id").cast(pl.Int8)), on="image_id", how="left", maintain_order="left"
     )
     note = fields.noted(
         (images.join(labels, on="image_id", how="anti").height, "images without labels"),
-        (labels.join(images, on="image_id", how="anti").height, "labels of images that the table lacks"),
+        (labels.join(images, on="image_id", how="anti").height, "labels of images not in the table"),
     )
     steps.add("labels", joined, note="; ".join(filter(None, (f"from {path.name}", note))))
     return joined
@@ -130,23 +133,26 @@ def _read_labels(path: Path) -> pl.DataFrame:
     with open_bytes(path) as stream:
         line = stream.readline()
         text = line + stream.read()
-    again = f"copy it again: {path}"
+    again = f"copy {path} again"
     try:
         first = json.loads(line)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path.name}, line 1: not a JSON object a line ({error})", next_step=again) from None
+        raise SourceError(
+            f"{path.name}, line 1", got=str(error), allowed="one JSON object per line", next_step=again
+        ) from None
     for name in _LABEL_SCHEMA:
         if not isinstance(first, dict) or name not in first:
             there = list(first) if isinstance(first, dict) else []
             hint = did_you_mean(name, there)
             raise SourceError(
-                f"{path.name}, line 1: {name!r} is missing",
-                got=f"names {', '.join(there)}",
+                f"{path.name}, line 1",
+                allowed=f'a field "{name}"',
+                got=f"fields {', '.join(there)}",
                 next_step=(f"{hint} Was it renamed? " if hint else "") + again,
             )
     try:
         return pl.read_ndjson(text, schema=_LABEL_SCHEMA)
     except pl.exceptions.PolarsError as error:
         raise SourceError(
-            f"{path.name}: cannot be read as JSON lines ({str(error).splitlines()[0]})", next_step=again
+            f"{path.name}: the file cannot be read as JSON lines ({str(error).splitlines()[0]})", next_step=again
         ) from None

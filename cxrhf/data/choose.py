@@ -13,6 +13,7 @@ import polars as pl
 from cxrhf.config_build import ONE_IMAGE
 from cxrhf.data.labels import DEVICES, need_columns
 from cxrhf.errors import ConfigError, did_you_mean
+from cxrhf.tables.checks import quoted
 
 FRONTAL = ("PA", "AP")
 _ROW = "__row"
@@ -54,9 +55,9 @@ def one_per_patient(
     """
     if choice not in ONE_IMAGE:
         raise ConfigError(
-            "images per patient: no such choice",
-            got=choice,
-            allowed=", ".join(ONE_IMAGE),
+            "--images-per-patient",
+            got=quoted(choice),
+            allowed=f"one of {', '.join(ONE_IMAGE)}",
             next_step=did_you_mean(choice, ONE_IMAGE),
         )
     if choice == "all":
@@ -78,10 +79,10 @@ def _positive_first(
 ) -> pl.DataFrame:
     if finding is None or finding not in findings:
         raise ConfigError(
-            "positive_first needs a finding of this dataset",
+            "positive_first requires a finding of this dataset",
             got=finding,
-            allowed=", ".join(findings),
-            next_step=did_you_mean(finding or "", findings) or f"add --finding {next(iter(findings), 'FINDING')}",
+            allowed=f"one of {', '.join(findings)}",
+            next_step=did_you_mean(finding or "", findings) or f"--finding {next(iter(findings), 'FINDING')}",
         )
     need_columns(images, (finding,), "positive_first")
     row, positive = pl.col(_ROW), pl.col(finding) == 1

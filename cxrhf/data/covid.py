@@ -29,6 +29,7 @@ from cxrhf.data.picture_paths import below
 from cxrhf.data.raw import numbers, read_csv
 from cxrhf.data.source import Source
 from cxrhf.errors import SourceError
+from cxrhf.tables.checks import quoted
 
 DATASET = "covid_chestxray"
 EPOCH = datetime(2000, 1, 1)
@@ -106,16 +107,16 @@ def read(config: BuildConfig, steps: Steps) -> Source:
         pl.int_range(pl.len()).alias("row"),
     )  # fmt: skip
     fields.check_ids(rows, path)
-    steps.add("table", rows, note=fields.noted((nonsense, "age above 120, left empty")))
+    steps.add("table", rows, note=fields.noted((nonsense, "age above 120, set to missing")))
     images = rows.filter(pl.col("modality").str.to_lowercase().str.replace_all(r"[^a-z]", "") == "xray")
     others = rows.filter(~pl.col("image_id").is_in(images.get_column("image_id").implode()))
     steps.add(
         "X-rays",
         images,
         note=fields.noted(
-            *((count, f"left out, modality {kind or 'not said'}") for kind, count in _counts(others, "modality")),
-            (images.get_column("study_time").null_count(), "without a day"),
-            (images.get_column("pneumonia").null_count(), "without a diagnosis"),
+            *((count, f"excluded, modality {kind or 'not stated'}") for kind, count in _counts(others, "modality")),
+            (images.get_column("study_time").null_count(), "no day"),
+            (images.get_column("pneumonia").null_count(), "no diagnosis"),
         ),
     )
     notes = _notes(rows, config, steps)
@@ -159,10 +160,10 @@ def diagnosis_labels(finding: str, path: Path) -> dict[str, int | None]:
         return {**found, top.replace(" ", "_"): 1}
     if top != "pneumonia":
         raise SourceError(
-            f"{path.name}: column 'finding' holds a diagnosis outside the hierarchy",
-            got=finding,
-            allowed="Pneumonia/..., Tuberculosis, No Finding, Unknown, todo",
-            next_step="earlier tables have flat names: take the current metadata.csv",
+            f'{path.name}, column "finding"',
+            got=quoted(finding),
+            allowed="Pneumonia/..., Tuberculosis, No Finding, Unknown or todo",
+            next_step="use the current metadata.csv: earlier tables have no hierarchy of diagnoses",
         )
     cause = deeper[0] if deeper else None
     for each in _CAUSES:
@@ -200,7 +201,7 @@ def _notes(rows: pl.DataFrame, config: BuildConfig, steps: Steps) -> pl.DataFram
     kept = texts if config.keep_label_notes else texts.filter(~_names_diagnosis(rows))
     note = fields.noted(
         (rows.get_column("own_text").count() - texts.height, "repeats of a text"),
-        (named.height, f"texts that name the diagnosis, {'kept' if config.keep_label_notes else 'left out'}"),
+        (named.height, f"texts that name the diagnosis, {'kept' if config.keep_label_notes else 'excluded'}"),
         (kept.get_column("available_at").null_count(), "texts without a day"),
     )
     steps.add("notes", notes=kept.height, patients=kept.get_column("patient_id").n_unique(), note=note)

@@ -42,17 +42,17 @@ def _read(data: bytes) -> Any:
     try:
         dataset = pydicom.dcmread(io.BytesIO(data))
     except InvalidDicomError:
-        raise BadImage("not an image", "the name says DICOM, the content does not") from None
+        raise BadImage("not an image", "the name ends in .dcm, but the content is not DICOM") from None
     if "TransferSyntaxUID" not in dataset.file_meta:
-        raise BadImage("truncated", "the DICOM file ends within its header")
+        raise BadImage("truncated", "the DICOM file ends inside its header")
     if "Rows" not in dataset or "Columns" not in dataset:
-        raise BadImage("not an image", "a DICOM file without a picture, or cut before it")
+        raise BadImage("not an image", "the DICOM file has no pixels, or ends before them")
     if "PixelData" not in dataset:
         raise BadImage("truncated", "the DICOM file ends before its pixels")
     check_sides(int(dataset.Columns), int(dataset.Rows))
     frames = int(dataset.get("NumberOfFrames") or 1)
     if frames > 1:
-        raise BadImage("unreadable", f"{frames} frames; one is expected of a radiograph")
+        raise BadImage("unreadable", f"{frames} frames; a radiograph has one")
     return dataset
 
 
@@ -64,13 +64,13 @@ def _values(dataset: Any) -> NDArray[Any]:
     kind, bits = str(dataset.PhotometricInterpretation), int(dataset.BitsAllocated)
     colour = kind == "RGB" or kind.startswith("YBR")
     if not colour and kind not in {"MONOCHROME1", "MONOCHROME2"}:
-        raise BadImage("unreadable", f"photometric interpretation {kind}; grey and RGB are read")
+        raise BadImage("unreadable", f"photometric interpretation {kind}; cxrhf reads grey and RGB")
     if bits not in ({8} if colour else {8, 16}):
-        raise BadImage("unreadable", f"{bits} bits allocated; 8 and 16 are read, 8 in colour")
+        raise BadImage("unreadable", f"{bits} bits allocated; cxrhf reads 8 and 16, and 8 in colour")
     remedy = f"Install a decoder: pip install {_packages(syntax.name)}"
     try:
         if not get_decoder(syntax).is_available:
-            raise BadImage("unreadable", f"{syntax.name}: nothing here decodes it. {remedy}")
+            raise BadImage("unreadable", f"{syntax.name}: no installed package decodes it. {remedy}")
     except NotImplementedError:
         raise BadImage("unreadable", f"{syntax.name}: pydicom has no decoder for it") from None
     try:
@@ -79,7 +79,9 @@ def _values(dataset: Any) -> NDArray[Any]:
         if not syntax.is_encapsulated:
             raise
         said = " ".join(str(error).split())
-        raise BadImage("unreadable", f"{syntax.name}: damaged, or beyond this decoder ({said}). {remedy}") from None
+        raise BadImage(
+            "unreadable", f"{syntax.name}: damaged, or not supported by the decoder ({said}). {remedy}"
+        ) from None
 
 
 def _packages(syntax: str) -> str:
@@ -149,13 +151,13 @@ def _value_of_interest(dataset: Any, values: _Floats) -> _Floats | None:
         return None
     function = str(dataset.get("VOILUTFunction") or "LINEAR").upper()
     if width <= 0 or (function == "LINEAR" and width < 1):
-        raise BadImage("unreadable", f"a window of width {width:g}")
+        raise BadImage("unreadable", f"the window has width {width:g}")
     if function == "SIGMOID":
         return np.asarray(expit(4 * (values - centre) / width))
     if function == "LINEAR":  # the standard's half pixel: a window of width 1 is a threshold
         centre, width = centre - 0.5, width - 1
     elif function != "LINEAR_EXACT":
-        raise BadImage("unreadable", f"VOI LUT function {function}; LINEAR, LINEAR_EXACT and SIGMOID are read")
+        raise BadImage("unreadable", f"VOI LUT function {function}; cxrhf reads LINEAR, LINEAR_EXACT and SIGMOID")
     if width == 0:
         return (values > centre).astype(np.float64)
     return np.clip((values - centre) / width + 0.5, 0, 1)

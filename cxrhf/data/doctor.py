@@ -40,7 +40,7 @@ class Check:
 def examine(dataset: str, roots: Sequence[str]) -> list[Check]:
     """Everything a build would stumble over, the missing files first."""
     if dataset == "synthetic" and not roots:
-        return [Check("ok", "nothing", "the synthetic twin needs no files")]
+        return [Check("ok", "nothing", "the synthetic twin requires no files")]
     layout.check_roots(roots)
     with layout.one_walk():
         checks = [_file(dataset, each, roots) for each in layout.LAYOUTS[dataset]]
@@ -55,17 +55,17 @@ def ready(dataset: str, roots: Sequence[str], checks: Sequence[Check]) -> str:
     typed = [shlex.quote(str(root)) for root in roots]
     words = ["cxrhf build", dataset, *(["--root", *typed] if roots else []), "--out", f"data/{dataset}"]
     lists = [each for each in checks if each.what in ("train_list", "test_list") and each.verdict == "absent"]
-    blind = any(each.what == "pictures" and each.said.startswith("0 of") for each in checks)
+    blind = any(each.what == "images" and each.said.startswith("0 of") for each in checks)
     return " ".join([*words, *(["--split", "ratio"] if lists else []), *(["--no-pixels"] if blind else [])])
 
 
 def _file(dataset: str, wanted: Needed, roots: Sequence[str]) -> Check:
     found = layout.find(roots, dataset, wanted.key)
     if found is None:
-        lies = f"{wanted.lies}; from {wanted.project}"
         if wanted.optional:
-            return Check("absent", wanted.key, f"optional, adds {wanted.use}. Normally {lies}")
-        return Check("MISSING", wanted.key, f"{layout.missing(roots, dataset, wanted.key)}; from {wanted.project}")
+            lies = f"usually {wanted.lies}, from {wanted.project}"
+            return Check("absent", wanted.key, f"optional, adds {wanted.use}; {lies}")
+        return Check("MISSING", wanted.key, f"{layout.missing(roots, dataset, wanted.key)}, from {wanted.project}")
     if wanted.folder or not wanted.columns:
         return Check("ok", wanted.key, str(found))
     try:
@@ -96,21 +96,22 @@ def _tables(dataset: str, roots: Sequence[str]) -> Iterator[Check]:
     paths = images.get_column("path").drop_nulls()
     some = paths.gather_every(max(1, paths.len() // _LOOKS)).head(_LOOKS).to_list()
     there = sum(Path(each).is_file() for each in some)
-    said = f"{there} of {len(some)} pictures looked for are there"
+    said = f"{there} of {len(some)} sampled image files exist"
     if there == len(some) > 0:
-        yield Check("ok", "pictures", said)
+        yield Check("ok", "images", said)
     else:
-        lost = next((each for each in some if not Path(each).is_file()), "no path can be formed")
-        yield Check("absent", "pictures", f"{said}; not there: {lost}. A build leaves such images out, or: --no-pixels")
+        lost = next((each for each in some if not Path(each).is_file()), "the tables give no paths")
+        remedy = "a build excludes such images, or pass --no-pixels"
+        yield Check("absent", "images", f"{said}; missing: {lost}; {remedy}")
     yield from _differences(steps.rows)
 
 
 def _reports(folder: Path | None) -> Check:
     if folder is not None:
         return Check("ok", "reports", str(folder))
-    adds = "sections of the reports, and the check that no note holds its image's own report"
-    lies = "mimic-cxr/2.0.0/mimic-cxr-reports.zip, unpacked; from PhysioNet: mimic-cxr"
-    return Check("absent", "reports", f"optional, adds {adds}. Normally {lies}")
+    adds = "sections of the reports, and the check that no note contains its image's own report"
+    lies = "unpacked from mimic-cxr/2.0.0/mimic-cxr-reports.zip, from PhysioNet: mimic-cxr"
+    return Check("absent", "reports", f"optional, adds {adds}; {lies}")
 
 
 def _differences(rows: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
@@ -119,4 +120,4 @@ def _differences(rows: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
             here, public = row[name], row[f"expected_{name}"]
             if here is not None and public is not None and here != public:
                 said = f"{here:,} {name} in {row['step']}; the published release has {public:,}"
-                yield Check("note", "counts", said + ". Is it a part of it, or another version?")
+                yield Check("note", "counts", said + ". Is this a part of it, or another version?")

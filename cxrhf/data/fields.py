@@ -13,6 +13,7 @@ import polars as pl
 
 from cxrhf.data.raw import numbers
 from cxrhf.errors import SourceError
+from cxrhf.tables.checks import quoted
 
 OLDEST = 120.0  # years; NIH's first table has ages of 411 and the like
 _YEARS = {"": 1.0, "Y": 1.0, "M": 1 / 12, "W": 7 / 365.25, "D": 1 / 365.25}
@@ -88,10 +89,10 @@ def ages(frame: pl.DataFrame, column: str, path: Path) -> tuple[pl.Series, int]:
     if bad.any():
         at = int(bad.arg_max() or 0)
         raise SourceError(
-            f"{path.name}, record {at + 1}: column {column!r} is not an age",
-            got=cells[at],
-            allowed="58, 058Y, 018M, 012D or blank",
-            next_step=f"correct or copy again: {path}",
+            f'{path.name}, column "{column}", row {at + 1}',
+            got=quoted(cells[at]),
+            allowed="an age such as 58, 058Y, 018M or 012D, or empty",
+            next_step=f"fix the cell, or copy {path} again",
         )
     nonsense = years > OLDEST
     kept = pl.select(pl.when(nonsense).then(None).otherwise(years).alias("age")).to_series()
@@ -107,10 +108,10 @@ def labels(frame: pl.DataFrame, columns: Mapping[str, str], path: Path) -> list[
         if bad.any():
             at = int(bad.arg_max() or 0)
             raise SourceError(
-                f"{path.name}, record {at + 1}: column {column!r} is not a label",
+                f'{path.name}, column "{column}", row {at + 1}',
                 got=frame.get_column(column)[at],
-                allowed="1, 0, -1 or blank",
-                next_step=f"correct or copy again: {path}",
+                allowed="1, 0, -1 or empty",
+                next_step=f"fix the cell, or copy {path} again",
             )
         made.append(values.cast(pl.Int8).alias(name))
     return made
@@ -122,16 +123,16 @@ def check_ids(frame: pl.DataFrame, path: Path) -> None:
         empty = frame.get_column(name).is_null()
         if empty.any():
             raise SourceError(
-                f"{path.name}, record {int(empty.arg_max() or 0) + 1}: no {name} can be read",
-                next_step=f"correct or copy again: {path}",
+                f"{path.name}, row {int(empty.arg_max() or 0) + 1}: the row gives no {name}",
+                next_step=f"fix the row, or copy {path} again",
             )
     twice = frame.get_column("image_id").is_duplicated()
     if twice.any():
         first = frame.get_column("image_id")[int(twice.arg_max() or 0)]
         count = int((frame.get_column("image_id") == first).sum())
         raise SourceError(
-            f"{path.name}: image {first!r} stands {count} times ({int(twice.sum()):,} such rows in all)",
-            next_step=f"keep one row an image, or copy again: {path}",
+            f"{path.name}: image {quoted(first)} has {count} rows ({int(twice.sum()):,} such rows in total)",
+            next_step=f"keep one row per image, or copy {path} again",
         )
 
 
@@ -141,8 +142,9 @@ def check_once(frame: pl.DataFrame, key: str, path: Path) -> None:
     if twice.any():
         at = int(twice.arg_max() or 0)
         raise SourceError(
-            f"{path.name}: {key} {frame.get_column(key)[at]} stands there more than once ({int(twice.sum()):,})",
-            next_step=f"keep one row each, or copy again: {path}",
+            f"{path.name}: {key} {quoted(str(frame.get_column(key)[at]))} has several rows "
+            f"({int(twice.sum()):,} such rows in total)",
+            next_step=f"keep one row each, or copy {path} again",
         )
 
 

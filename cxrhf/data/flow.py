@@ -82,7 +82,7 @@ def _left_out(before: Mapping[str, Any] | None, row: Mapping[str, Any]) -> list[
             f"{n:,} {name if n != 1 else _one(name)}" for name, n in lost.items() if n > 0 and row[name] is not None
         ]
         if gone:
-            lines = ["Left out", *_wrapped(", ".join(gone))]
+            lines = ["Excluded", *_wrapped(", ".join(gone))]
     return [*lines, *_wrapped(row["note"] or "")]
 
 

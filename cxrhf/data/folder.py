@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cxrhf.errors import RunError
+from cxrhf.tables.checks import quoted
 from cxrhf.tables.files import write_atomically
 
 WORK, RECORD = ".build", "build.json"
@@ -36,16 +37,16 @@ def check_strange(folder: Path, *, overwrite: bool) -> None:
     if (record or begun or {}).get("fingerprint") is not None or not strange:
         return
     if not overwrite:
-        raise RunError(f"{folder} is not empty and holds no build", next_step=_other(folder))
+        raise RunError(f"{folder} is not empty and is not a build", next_step=_other(folder))
     if ours := [name for name in strange if name in _MADE]:
         raise RunError(
-            f"{folder} holds no build of ours but {ours[0]!r}, which a build would replace",
+            f"{folder} is not a cxrhf build, but contains {quoted(ours[0])}, which a build would replace",
             next_step="move it away, or choose another --out",
         )
 
 
 def _other(folder: Path) -> str:
-    return f"choose another --out, or say --overwrite to replace what is in {folder}"
+    return f"choose another --out, or pass --overwrite to replace the contents of {folder}"
 
 
 def outside(folder: Path, roots: Sequence[str], option: str = "--out") -> None:
@@ -55,7 +56,8 @@ def outside(folder: Path, roots: Sequence[str], option: str = "--out") -> None:
         source = Path(root).resolve()
         if inside == source or source in inside.parents:
             raise RunError(
-                f"{folder} lies in the source folder {root}, which is only read", next_step=f"choose another {option}"
+                f"{folder} is inside the source folder {root}, and cxrhf writes nothing there",
+                next_step=f"choose another {option}",
             )
 
 
@@ -67,7 +69,8 @@ def apart(folder: Path, roots: Sequence[str]) -> None:
         source = Path(root).resolve()
         if inside in source.parents and source != inside / "source":
             raise RunError(
-                f"the source folder {root} lies in {folder}, where the build goes", next_step="choose another --out"
+                f"the source folder {root} is inside {folder}, where the build would be written",
+                next_step="choose another --out",
             )
 
 
@@ -81,8 +84,10 @@ def opened(
         tidy(folder)
         return record
     if known is not None and known != fingerprint and not overwrite:
-        what = "a finished build" if record is not None else "a build that was begun"
-        raise RunError(f"{folder} holds {what} with other settings, sources or version", next_step=_other(folder))
+        what = "a finished build" if record is not None else "an unfinished build"
+        raise RunError(
+            f"{folder} contains {what} with different settings, sources or version", next_step=_other(folder)
+        )
     if record is not None or known != fingerprint or (begun or {}).get("clearing"):
         clear(folder, fingerprint)
     write_text(folder / WORK / "begun.json", json.dumps({"fingerprint": fingerprint}))

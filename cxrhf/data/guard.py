@@ -71,15 +71,15 @@ def check_push(data: Any) -> None:
     said = " ".join(str(part.info.license or "") for part in parts)
     if REFUSED in said:
         raise CxrhfError(
-            "this dataset holds credentialed data, or data that nobody can tell from it: push_to_hub would publish it. "
-            "Nothing was sent",
-            allowed="its recipe: settings, ids and splits, where your agreement lets you share ids",
-            next_step="cxrhf build DATASET --root FOLDER --out BUILD, then cxrhf push dataset BUILD --to USER/NAME "
+            "this dataset holds, or may hold, credentialed data, which push_to_hub would publish; nothing was sent",
+            next_step="if your agreement lets you share ids, publish the recipe (settings, ids and splits): "
+            "cxrhf build DATASET --root FOLDER --out BUILD, then cxrhf push dataset BUILD --to USER/NAME "
             "--recipe --dry-run",
         )
     if UNCHECKED in said:
         warnings.warn(
-            "push_to_hub publishes every row and checks no terms; cxrhf push dataset publishes what they allow",
+            "push_to_hub publishes every row and does not check the terms; cxrhf push dataset publishes only what they "
+            "allow",
             CxrhfWarning,
             stacklevel=3,
         )

@@ -13,6 +13,7 @@ from typing import Any
 from cxrhf.config_build import CONFIGURATIONS, DATASETS, WITH_NOTES, BuildConfig
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.findings import CHEXPERT, MIMIC, NIH
+from cxrhf.tables.checks import quoted
 
 # What a user sets on the builder itself, or not at all.
 ASIDE = ("dataset", "out", "configuration", "overwrite", "workers")
@@ -46,10 +47,10 @@ def findings_of(dataset: str) -> tuple[str, ...]:
         return FINDINGS
     if dataset not in _FINDINGS:
         raise ConfigError(
-            "the findings of this dataset are not known",
-            got=dataset,
-            allowed=", ".join(DATASETS),
-            next_step=did_you_mean(dataset, DATASETS) or "name them in cxrhf/data/hf.py",
+            "the findings of this dataset are unknown",
+            got=quoted(dataset),
+            allowed=f"one of {', '.join(DATASETS)}",
+            next_step=did_you_mean(dataset, DATASETS) or "add them to cxrhf/data/hf.py",
         )
     return _FINDINGS[dataset]
 
@@ -61,6 +62,9 @@ def builder_class(dataset: str) -> Any:
     name = dataset.replace("-", "_")
     if name not in BUILDERS:
         raise ConfigError(
-            "no such dataset", got=dataset, allowed=", ".join(BUILDERS), next_step=did_you_mean(name, BUILDERS)
+            "unknown dataset",
+            got=quoted(dataset),
+            allowed=f"one of {', '.join(BUILDERS)}",
+            next_step=did_you_mean(name, BUILDERS),
         )
     return BUILDERS[name]

@@ -75,7 +75,7 @@ def stored(path: Path, size: int) -> bytes:
 
 def check_packages() -> None:
     """Pictures need packages that the light core does not bring: said before any picture is called damaged."""
-    need_packages("pictures", ("PIL", "pydicom"), "data", ", or build tables only with --no-pixels")
+    need_packages("images", ("PIL", "pydicom"), "data", ", or build tables only with --no-pixels")
 
 
 def decoded(data: bytes, side: int | None = None) -> NDArray[np.uint8]:
@@ -99,7 +99,7 @@ def stretched(values: NDArray[Any], low: int, high: int) -> NDArray[np.uint8]:
 def check_sides(width: int, height: int) -> None:
     """Refuse a picture that would fill the memory, before any of it is decoded."""
     if max(width, height) > SIDE_LIMIT:
-        raise BadImage("too large", f"{width} x {height} pixels, at most {SIDE_LIMIT:,} x {SIDE_LIMIT:,} are read")
+        raise BadImage("too large", f"{width} x {height} pixels; cxrhf reads at most {SIDE_LIMIT:,} x {SIDE_LIMIT:,}")
 
 
 @contextmanager
@@ -123,13 +123,13 @@ def _read(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise BadImage("missing", "there is no such file") from None
+        raise BadImage("missing", "the file does not exist") from None
     except IsADirectoryError:
-        raise BadImage("not an image", "it is a folder") from None
+        raise BadImage("not an image", "the path is a folder") from None
     except OSError as error:
         raise BadImage("unreadable", error.strerror or str(error)) from None
     if not data:
-        raise BadImage("empty", "the file has no bytes")
+        raise BadImage("empty", "the file is empty")
     return data
 
 
@@ -152,7 +152,7 @@ def _opened(data: bytes) -> Any:
     elif data.startswith(_PNG):
         # Pillow accepts a PNG whose last rows are gone, as an interrupted copy leaves it.
         if data.rfind(b"IEND") < data.rfind(b"IDAT") or b"IDAT" not in data:
-            raise BadImage("truncated", "the PNG has no end")
+            raise BadImage("truncated", "the PNG file has no end marker")
         picture = PngImageFile(io.BytesIO(data))
     else:
         raise BadImage("not an image", f"neither JPEG, PNG nor DICOM; it starts with {data[:8]!r}")

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from cxrhf.errors import ConfigError, TableError, did_you_mean
+from cxrhf.tables.checks import quoted
 
 NO_FINDING, DEVICES = "no_finding", "support_devices"
 COUNTS = ("positive", "negative", "uncertain", "blank")
@@ -50,10 +51,10 @@ def check_policy(policy: str, *more: str) -> None:
     allowed = (*POLICIES, *more)
     if policy not in allowed:
         raise ConfigError(
-            "labels: no such policy",
-            got=policy,
-            allowed=", ".join(allowed),
-            next_step=did_you_mean(policy, allowed) or "cxrhf build --help says what each does",
+            "--labels",
+            got=quoted(policy),
+            allowed=f"one of {', '.join(allowed)}",
+            next_step=did_you_mean(policy, allowed) or "see the policies: cxrhf build --help",
         )
 
 
@@ -62,9 +63,10 @@ def need_columns(images: pl.DataFrame, names: Sequence[str], use: str) -> None:
     for name in names:
         if name not in images.columns:
             raise TableError(
-                f"{use}: the images have no column {name!r}",
+                use,
+                allowed=f"images with a column {quoted(name)}",
                 got=f"columns {', '.join(images.columns)}",
-                next_step=did_you_mean(name, images.columns) or f"leave this step out, or add {name!r}",
+                next_step=did_you_mean(name, images.columns) or f"omit this step, or add column {quoted(name)}",
             )
 
 

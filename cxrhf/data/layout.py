@@ -47,7 +47,7 @@ _MIMIC = (
     Needed("split", ("mimic-cxr-2.?.0-split.csv*",), "mimic-cxr-jpg/2.0.0/mimic-cxr-2.0.0-split.csv.gz", _JPG,
            ("dicom_id", "split"), optional=True, use="the official split"),
     Needed("files", ("files",), "mimic-cxr-jpg/2.0.0/files/p10/...", _JPG, optional=True, folder=True,
-           use="the pictures (without them: --no-pixels)"),
+           use="the images (without them, pass --no-pixels)"),
     Needed("admissions", ("hosp/admissions.csv*", "core/admissions.csv*", "admissions.csv*"),
            "mimiciv/3.0/hosp/admissions.csv.gz", _IV, ("subject_id", "hadm_id", "admittime", "dischtime")),
     Needed("patients", ("hosp/patients.csv*", "core/patients.csv*", "patients.csv*"),
@@ -67,8 +67,8 @@ LAYOUTS: Mapping[str, tuple[Needed, ...]] = {
                optional=True, use="the radiologists' validation set"),
         Needed("demo", ("CHEXPERT DEMO.xlsx", "CHEXPERT_DEMO.xlsx"), "CHEXPERT DEMO.xlsx",
                "Stanford AIMI: CheXpert demographic data", optional=True, use="race and ethnicity"),
-        Needed("attributes", ("*drain*.csv*", "*annotations*.csv*"), "drain annotations (CSV with the image's name)",
-               "e.g. the chest drain annotations of SLICES", optional=True, use="ATTRIBUTE rows"),
+        Needed("attributes", ("*drain*.csv*", "*annotations*.csv*"), "a CSV of drain annotations with image names",
+               "the chest drain annotations of SLICES, for example", optional=True, use="ATTRIBUTE rows"),
     ),
     "nih_chestxray14": (
         Needed("entries", ("Data_Entry_2017_v2020.csv*", "Data_Entry_2017.csv*"), "Data_Entry_2017_v2020.csv",
@@ -78,15 +78,15 @@ LAYOUTS: Mapping[str, tuple[Needed, ...]] = {
                optional=True, use="the official split"),
         Needed("test_list", ("test_list.txt",), "test_list.txt", "NIH Clinical Center: ChestX-ray14", optional=True,
                use="the official split"),
-        Needed("attributes", ("*drain*.csv*", "*annotations*.csv*"), "drain annotations (CSV with the image's name)",
-               "e.g. the chest drain annotations of SLICES", optional=True, use="ATTRIBUTE rows"),
+        Needed("attributes", ("*drain*.csv*", "*annotations*.csv*"), "a CSV of drain annotations with image names",
+               "the chest drain annotations of SLICES, for example", optional=True, use="ATTRIBUTE rows"),
     ),
     "covid_chestxray": (
         Needed("metadata", ("metadata.csv",), "covid-chestxray-dataset/metadata.csv",
                "GitHub: ieee8023/covid-chestxray-dataset",
                ("patientid", "offset", "finding", "view", "filename", "clinical_notes")),
         Needed("images", ("images",), "covid-chestxray-dataset/images/", "GitHub: ieee8023/covid-chestxray-dataset",
-               optional=True, folder=True, use="the pictures (without them: --no-pixels)"),
+               optional=True, folder=True, use="the images (without them, pass --no-pixels)"),
     ),
     "rexgradient": tuple(
         Needed(split, (f"{split}_metadata_view_position.json",), f"metadata/{split}_metadata_view_position.json",
@@ -141,7 +141,7 @@ def several(roots: Sequence[str | Path], dataset: str) -> list[str]:
         found = [] if each.folder else candidates(roots, dataset, each.key)
         if len(found) > 1:
             others = ", ".join(str(path) for path in found[1:4]) + (" and more" if len(found) > 4 else "")
-            said.append(f"several files may be {each.key}: {found[0]} is read, not {others}")
+            said.append(f"several files match {each.key}: cxrhf reads {found[0]}, not {others}")
     return said
 
 
@@ -154,7 +154,7 @@ def require(roots: Sequence[str | Path], dataset: str, key: str) -> Path:
     where = " ".join(shlex.quote(str(root)) for root in roots) or "FOLDER"
     raise SourceError(
         missing(roots, dataset, key),
-        next_step=f"it comes from {wanted.project}; what else is missing: cxrhf doctor {dataset} --root {where}",
+        next_step=f"get it from {wanted.project}, and check the other files: cxrhf doctor {dataset} --root {where}",
     )
 
 
@@ -163,9 +163,9 @@ def missing(roots: Sequence[str | Path], dataset: str, key: str) -> str:
     wanted = needed(dataset, key)
     there = {path.name for root in roots for _, path, _ in _entries(Path(root))}
     hint = did_you_mean(Path(wanted.lies).name, there, alike=0.8)  # files share endings, so less would be any file
-    looked = ", ".join(str(root) for root in roots) or "(no folder was given)"
+    looked = ", ".join(str(root) for root in roots) or "any folder, because --root is not given"
     named = f" ({hint})" if hint else ""
-    return f"{dataset}: {Path(wanted.lies).name} was not found below {looked}{named}; it normally lies at {wanted.lies}"
+    return f"{dataset}: {Path(wanted.lies).name} was not found in {looked}{named}; it is usually at {wanted.lies}"
 
 
 def check_roots(roots: Iterable[str | Path]) -> None:
@@ -175,7 +175,7 @@ def check_roots(roots: Iterable[str | Path]) -> None:
         if not folder.is_dir():
             beside = [each.name for each in folder.parent.iterdir()] if folder.parent.is_dir() else []
             raise SourceError(
-                f"{folder} is not a folder", next_step=did_you_mean(folder.name, beside) or "check the path of --root"
+                f"--root: {folder} is not a folder", next_step=did_you_mean(folder.name, beside) or "check the path"
             )
 
 

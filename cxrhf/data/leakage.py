@@ -23,7 +23,7 @@ KINDS = {
     "time": "note not strictly before its image",
     "patient": "note of another patient, or unknown",
     "split": "patient in several splits",
-    "report": "note holds the image's own report",
+    "report": "note contains the image's own report",
 }
 
 
@@ -60,7 +60,7 @@ def guard(
         counts = dict(leaks.group_by("kind", maintain_order=True).len().iter_rows())
         said = "; ".join(f"{n:,} x {KINDS[kind]}" for kind, n in counts.items())
         raise LeakageError(
-            f"the build would leak: {said}", counts=counts, next_step=f"look at the ids in {written} (local file)"
+            f"the build would leak: {said}", counts=counts, next_step=f"see the ids in {written} (a local file)"
         )
     return checked
 

@@ -20,6 +20,7 @@ from cxrhf.data.splits import NAMES
 from cxrhf.data.stored_times import from_stored
 from cxrhf.errors import RunError, TableError, did_you_mean
 from cxrhf.schema import NOTE
+from cxrhf.tables.checks import quoted
 from cxrhf.tables.json_files import read_object
 from cxrhf.tables.places import free, meant, what_is
 
@@ -31,13 +32,17 @@ def build_record(folder: str | Path) -> dict[str, Any]:
     """What build.json holds; a folder without it is no finished build."""
     path = Path(folder) / RECORD
     if not path.is_file():
-        what = "is not a folder" if not Path(folder).is_dir() else f"has no {RECORD}: no finished build"
         one = f"cxrhf build synthetic --out {free(folder, 'data/twin')}"
         how = f"name a folder that cxrhf build made, or make one: {one}"
-        raise RunError(f"{folder} {what}", got=what_is(folder), next_step=meant(folder, RECORD) or how)
+        raise RunError(
+            str(folder),
+            got=what_is(folder),
+            allowed=f"a finished build (a folder with {RECORD})",
+            next_step=meant(folder, RECORD) or how,
+        )
     record = read_object(path, next_step="build again with --overwrite")
     if "labels" not in record or not isinstance(record.get("findings"), list):
-        raise RunError(f"{path} does not say labels and findings", next_step="build again with --overwrite")
+        raise RunError(f"{path} names no labels or no findings", next_step="build again with --overwrite")
     return record
 
 
@@ -61,8 +66,8 @@ def load_images(
     for name in wanted:
         if name not in there:
             raise TableError(
-                f"images of {folder}: no column {name!r}",
-                allowed=", ".join(there),
+                f"images of {folder}: unknown column {quoted(name)}",
+                allowed=f"one of {', '.join(there)}",
                 next_step=did_you_mean(name, there),
             )
     findings = [name for name in record["findings"] if name in wanted]
@@ -87,8 +92,8 @@ def load_notes(folder: str | Path, *, columns: Sequence[str] | None = None) -> p
     for name in wanted:
         if name not in NOTE.names:
             raise TableError(
-                f"the NOTE table has no column {name!r}",
-                allowed=", ".join(NOTE.names),
+                f"unknown column {quoted(name)} in the NOTE table",
+                allowed=f"one of {', '.join(NOTE.names)}",
                 next_step=did_you_mean(name, NOTE.names),
             )
     return _read(_note_files(Path(folder)), wanted).select(wanted)
@@ -116,7 +121,9 @@ def _image_files(folder: Path, split: str | None) -> list[Path]:
     there = splits_of(folder)
     if split is not None and there:
         raise RunError(
-            f"{folder} has no split {split!r}", allowed=", ".join(there), next_step=did_you_mean(split, there)
+            f"{folder}: unknown split {quoted(split)}",
+            allowed=f"one of {', '.join(there)}",
+            next_step=did_you_mean(split, there),
         )
     raise RunError(f"{folder} has no images", next_step=f"cxrhf build DATASET --out {folder} --configuration images")
 
@@ -134,7 +141,7 @@ def _opened(path: Path) -> pq.ParquetFile:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         said = str(error).splitlines()[0]
-        raise TableError(f"{path.name}: not a readable Parquet file ({said})", next_step="build again") from None
+        raise TableError(f"{path.name}: the file cannot be read as Parquet ({said})", next_step="build again") from None
 
 
 def _schema(path: Path) -> pa.Schema:
@@ -149,7 +156,7 @@ def _read(files: Sequence[Path], columns: Sequence[str]) -> pa.Table:
             missing = [name for name in columns if name not in file.schema_arrow.names]
             if missing:
                 raise TableError(
-                    f"{path.name}: column {missing[0]!r} is missing, other files of the build have it",
+                    f"{path.name}: column {quoted(missing[0])} is missing, but other files of the build have it",
                     next_step="build again with --overwrite",
                 )
             tables.append(from_stored(file.read(columns=list(columns))))

@@ -52,7 +52,7 @@ def read(config: BuildConfig, steps: Steps, *, reports: bool = True) -> Mimic:
         patients=both.get_column("subject_id").n_unique(),
         studies=both.height,
         admissions=joined.get_column("hadm_id").n_unique(),
-        note="to compare with published counts",
+        note="for comparison with published counts",
     )
     images = images.join(labels, on=["subject_id", "study_id"], how="inner", maintain_order="left")
     images = images.rename({"subject_id": "patient_id", "dicom_id": "image_id"})
@@ -63,7 +63,7 @@ def read(config: BuildConfig, steps: Steps, *, reports: bool = True) -> Mimic:
     if config.sample == "encoding":
         images = images.filter(pl.col("view").is_in(["AP", "PA"]) & (pl.col("races") == 1))
         images = images.filter(pl.col("race").is_in(["white", "asian", "black"]))
-        steps.add("sample encoding", images, note="AP and PA, one race a patient: White, Asian or Black")
+        steps.add("sample encoding", images, note="AP and PA, one race per patient: White, Asian or Black")
     images = images.drop("races").with_columns(path=_paths(config, images))
     images = _reports(config, images) if reports else images
     wanted = config.configuration != "images"
@@ -77,7 +77,10 @@ def _admissions(config: BuildConfig, steps: Steps) -> pl.DataFrame:
     found = header(path)
     if "race" not in found and "ethnicity" not in found:
         raise SourceError(
-            f"{path.name}: neither 'race' (MIMIC-IV 2 and later) nor 'ethnicity' (1.0) is there", got=", ".join(found)
+            f"{path.name}: found no race column",
+            got=f"columns {', '.join(found)}",
+            allowed='"race" (MIMIC-IV 2 and later) or "ethnicity" (1.0)',
+            next_step=f"copy {path} again",
         )
     frame = frame.with_columns(times("dischtime"), pl.coalesce("race", "ethnicity").alias("race")).drop("ethnicity")
     fields.check_once(frame, "hadm_id", path)
@@ -102,7 +105,7 @@ def _metadata(config: BuildConfig, steps: Steps) -> pl.DataFrame:
     frame = frame.with_columns(study_time("StudyDate", "StudyTime"), fields.view("ViewPosition"))
     timeless = int(frame.get_column("study_time").is_null().sum())
     if timeless:
-        steps.rows[-1]["note"] = f"{timeless:,} images have no usable study time: no note can be shown to be prior"
+        steps.rows[-1]["note"] = f"{timeless:,} images have no usable study time, so no note counts as prior"
     return frame.select("dicom_id", "subject_id", "study_id", "view", "study_time")
 
 

@@ -20,6 +20,7 @@ from cxrhf.data.raw import open_bytes, read_csv
 from cxrhf.data.source import Source
 from cxrhf.errors import SourceError, did_you_mean
 from cxrhf.findings import NIH, finding_name
+from cxrhf.tables.checks import quoted
 
 DATASET = "nih_chestxray14"
 FINDINGS = (*NIH, "no_finding")
@@ -49,10 +50,10 @@ def read(config: BuildConfig, steps: Steps) -> Source:
         "entries",
         images,
         note=fields.noted(
-            (nonsense, "age above 120, left empty"),
+            (nonsense, "age above 120, set to missing"),
             (images.get_column("sex").null_count(), "sex unknown"),
-            (images.get_column("no_finding").null_count(), "no label at all"),
-            (both, "No Finding beside a finding"),
+            (images.get_column("no_finding").null_count(), "no label"),
+            (both, "No Finding together with a finding"),
         ),
     )
     images = _with_split(images, config, steps)
@@ -75,10 +76,10 @@ def _labels(cells: pl.Series, path: Path) -> list[pl.Series]:
             written = next(part for part in cell.split("|") if finding_name(part) == unknown[0])
             at = int((cells == cell).arg_max() or 0)
             raise SourceError(
-                f"{path.name}, record {at + 1}: column 'Finding Labels' holds a label that is not of ChestX-ray14",
-                got=written,
-                allowed=", ".join(FINDINGS),
-                next_step=did_you_mean(unknown[0], FINDINGS) or f"copy it again: {path}",
+                f'{path.name}, column "Finding Labels", row {at + 1}',
+                got=quoted(written),
+                allowed=f"labels of ChestX-ray14 ({', '.join(FINDINGS)})",
+                next_step=did_you_mean(unknown[0], FINDINGS) or f"copy {path} again",
             )
     return [
         cells.replace_strict(
@@ -105,16 +106,16 @@ def _with_split(images: pl.DataFrame, config: BuildConfig, steps: Steps) -> pl.D
     twice = official.get_column("image_id").is_duplicated()
     if twice.any():
         raise SourceError(
-            f"image {official.get_column('image_id')[int(twice.arg_max() or 0)]!r} is in train_val_list.txt "
-            "and in test_list.txt",
+            f"train_val_list.txt and test_list.txt: image "
+            f"{quoted(official.get_column('image_id')[int(twice.arg_max() or 0)])} is in both",
             next_step="copy both lists again",
         )
     images = images.join(official, on="image_id", how="left", maintain_order="left")
     strangers = official.join(images, on="image_id", how="anti").height
     one = "one of the two lists is missing" if len(parts) == 1 else ""
     note = fields.noted(
-        (images.get_column("split").null_count(), "images in no list"),
-        (strangers, "names in the lists that the table lacks"),
+        (images.get_column("split").null_count(), "images in neither list"),
+        (strangers, "listed names not in the table"),
     )
     steps.add("official split", images, note="; ".join(filter(None, (one, note))))
     return images
@@ -125,7 +126,9 @@ def _names(path: Path) -> pl.Series:
         try:
             names = pl.Series("image_id", stream.read().decode("utf-8-sig").split(), dtype=pl.String)
         except UnicodeDecodeError:
-            raise SourceError(f"{path.name}: not UTF-8 text", next_step=f"copy it again: {path}") from None
+            raise SourceError(
+                path.name, got="other bytes", allowed="UTF-8 text", next_step=f"copy {path} again"
+            ) from None
     return names.str.replace(r"(?i)\.(png|jpe?g)$", "")
 
 
@@ -140,6 +143,7 @@ def _with_paths(images: pl.DataFrame, places: list[Path], steps: Steps) -> pl.Da
     found = listed(inner)
     joined = images.join(found, left_on="image_id", right_on="stem", how="left", maintain_order="left")
     missing = joined.get_column("found").null_count()
-    steps.add("pictures", joined, note=f"{joined.height - missing:,} of {joined.height:,} are there" if missing else "")
+    note = f"{joined.height - missing:,} of {joined.height:,} image files exist" if missing else ""
+    steps.add("image files", joined, note=note)
     usual = below(places[0] / "images", pl.col("file"))
     return joined.with_columns(pl.coalesce("found", usual).alias("path")).drop("found")

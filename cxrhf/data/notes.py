@@ -29,6 +29,7 @@ from cxrhf.data.raw import stream_csv, times
 from cxrhf.data.stored_times import from_stored, stored_schema, to_stored
 from cxrhf.errors import SourceError
 from cxrhf.schema import NOTE
+from cxrhf.tables.checks import quoted
 
 ROW_GROUP, NOTES_PER_FILE = 1_000, 25_000
 COLUMNS = ("note_id", "subject_id", "hadm_id", "charttime", "text")
@@ -188,9 +189,9 @@ def _once(index: pl.DataFrame, path: Path) -> None:
     twice = index.filter(pl.col("note_id").is_duplicated())
     if twice.height:
         raise SourceError(
-            f"{path.name}: {twice.get_column('note_id').n_unique():,} note ids stand there more than once",
-            got=f"for example {twice.get_column('note_id')[0]}",
-            next_step=f"copy it again: {path}",
+            f"{path.name}: {twice.get_column('note_id').n_unique():,} note ids appear more than once, for example "
+            f"{quoted(str(twice.get_column('note_id')[0]))}",
+            next_step=f"copy {path} again",
         )
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from cxrhf.data.images import BadImage, decoded
 from cxrhf.data.stored_times import from_stored
 from cxrhf.errors import TableError
+from cxrhf.tables.checks import quoted
 
 CACHE_MEGABYTES = 256
 _SHARD = re.compile(r"^(?P<split>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.parquet$")
@@ -47,16 +48,16 @@ def open_shards(source: str | Path | Sequence[str | Path], split: str | None = N
             counts.setdefault(match["split"], []).append(int(match["count"]))
     if not counts or (split is not None and split not in counts):
         raise TableError(
-            f"{folder}: no shards" + (f" of split {split!r}" if split else ""),
-            got=", ".join(counts) or "no file named like train-00000-of-00012.parquet",
+            f"{folder}: found no shards" + (f" of split {quoted(split)}" if split else ""),
+            got=f"splits {', '.join(counts)}" if counts else "no file with a name such as train-00000-of-00012.parquet",
             next_step="build the dataset: cxrhf build DATASET --root FOLDER",
         )
     for name, found in counts.items():
         if (split is None or name == split) and found != [len(found)] * len(found):
             raise TableError(
-                f"{folder}: the shards of split {name!r} are not one complete set",
+                f"{folder}: the shards of split {quoted(name)} are incomplete",
                 got=f"{len(found)} files, of sets of {' and '.join(str(each) for each in sorted(set(found)))}",
-                next_step="run the build again, or remove the files of an older one",
+                next_step="build again, or remove the files of an older build",
             )
     return Pixels([each for each, match in named if match and (split is None or match["split"] == split)])
 
@@ -102,8 +103,8 @@ class Pixels:
         except BadImage as error:
             shard, within = self._place(row)
             raise TableError(
-                f"{shard.path.name}: the picture of row {within + 1} is damaged ({error.said})",
-                next_step="build again: damaged pictures are set aside there",
+                f"{shard.path.name}, row {within + 1}: the image is damaged ({error.said})",
+                next_step="build again: a build puts damaged images into its quarantine",
             ) from None
 
     def encoded(self, row: int) -> bytes:
@@ -119,7 +120,7 @@ class Pixels:
             file.seek(shard.offset[within])
             data = file.read(shard.length[within])
         if len(data) != shard.length[within]:
-            raise TableError(f"{shard.path.name}: the file changed while it was read", next_step="open it again")
+            raise TableError(f"{shard.path.name}: the file changed while it was being read", next_step="open it again")
         return data
 
     def _place(self, row: int) -> tuple[_Shard, int]:
@@ -145,7 +146,8 @@ class Pixels:
         data = values[within - shard.groups[group]].as_py()
         if data is None:
             raise TableError(
-                f"{shard.path.name}: row {within + 1} has no picture", next_step="build again without --no-pixels"
+                f"{shard.path.name}, row {within + 1}: the row has no image",
+                next_step="build again without --no-pixels",
             )
         return bytes(data)
 
@@ -163,11 +165,17 @@ class _Shard:
         try:
             self.metadata = pq.read_metadata(path)
         except pa.ArrowInvalid as error:
-            raise TableError(f"{path.name}: not a whole Parquet file ({error})", next_step="build it again") from None
+            raise TableError(
+                f"{path.name}: the Parquet file is incomplete or damaged ({error})", next_step="build again"
+            ) from None
         self.schema = self.metadata.schema.to_arrow_schema()
         leaves = [self.metadata.schema.column(i).path for i in range(self.metadata.num_columns)]
         if _BYTES not in leaves:
-            raise TableError(f"{path.name}: no column of pictures", got=self.schema.names, allowed="image, with bytes")
+            raise TableError(
+                f"{path.name}: found no column of images",
+                got=f"columns {', '.join(self.schema.names)}",
+                allowed='a column "image" with bytes',
+            )
         self.column = leaves.index(_BYTES)
         counts = [self.metadata.row_group(i).num_rows for i in range(self.metadata.num_row_groups)]
         self.groups = np.cumsum([0, *counts])

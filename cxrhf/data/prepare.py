@@ -67,11 +67,14 @@ def prepare(config: BuildConfig, work: Path, notes_to: Path, fingerprint: str) -
         images = choose.one_per_patient(
             images, source.findings, config.images_per_patient, config.finding, prefer=annotated
         )
-        steps.add(f"one image a patient: {config.images_per_patient}", images)
+        steps.add(f"one image per patient: {config.images_per_patient}", images)
     images = _split(config, images, source, annotated, steps)
     if not images.height:
         counted = "; ".join(f"{row['step']}: {row['images']:,}" for row in steps.rows if row["images"] is not None)
-        raise SourceError(f"{config.dataset}: no image is left. Images after each step: {counted}")
+        raise SourceError(
+            f"{config.dataset}: no images remain (images after each step: {counted})",
+            next_step="change the settings that exclude them",
+        )
     checked = guard(
         images,
         staged.index if staged else None,
@@ -129,7 +132,7 @@ def _chosen(config: BuildConfig, source: Source, steps: Steps) -> pl.DataFrame:
         steps.add("without support devices", images)
     if config.one_per_study:
         images = choose.first_of_study(images)
-        steps.add("one image a study", images)
+        steps.add("one image per study", images)
     return images
 
 
@@ -141,7 +144,7 @@ def _linked(
     if config.own_report == "drop" and can_hold_reports(images):
         own = own_report_pairs(images, read_notes(staged.folder), history)
         images = without_pairs(images, own)
-        note = f"{own.height:,} links to notes with the image's own text were left out" if own.height else ""
+        note = f"excluded {own.height:,} links to notes that contain the image's own text" if own.height else ""
     if not config.keep_without_notes:
         images = images.filter(pl.col("prior_note_ids").list.len() > 0)
     links = images.get_column("prior_note_ids")
@@ -166,8 +169,8 @@ def _withheld(
 ) -> pl.DataFrame:
     """Patients with any annotated image, kept or not, go to test: the others stay where they were dealt."""
     if annotated is None:
-        reason = "the twin describes every image" if config.dataset == "synthetic" else "no image is annotated"
-        steps.add("annotated patients withheld", images, note=f"nobody: {reason}")
+        reason = "the twin annotates every image" if config.dataset == "synthetic" else "no image is annotated"
+        steps.add("annotated patients withheld", images, note=f"none: {reason}")
         return images
     patients = source.images.filter(pl.col("image_id").is_in(annotated.implode())).get_column("patient_id").unique()
     those = pl.col("patient_id").is_in(patients.implode())
@@ -175,13 +178,13 @@ def _withheld(
     train = images.filter(pl.col("split") == "train")
     if not train.height:
         raise SourceError(
-            f"{config.dataset}: every training patient has an annotated image, so none is left to train on",
+            f"{config.dataset}: every training patient has an annotated image, so no patient remains for training",
             next_step="build without --withhold-annotated",
         )
     kept = images.filter(pl.col("image_id").is_in(annotated.implode())).height
     note = f"{images.filter(those).get_column('patient_id').n_unique():,} patients, {kept:,} annotated images, in test"
     if config.finding and not (train.get_column(config.finding) == 1).any():
-        note += f"; no image with {config.finding} is left to train on"
+        note += f"; no image with {config.finding} remains for training"
     steps.add("annotated patients withheld", images, note=note)
     return images
 
@@ -195,14 +198,14 @@ def _split(
     if config.split == "official":
         if official is None or official.null_count() == len(official):
             raise SourceError(
-                f"{config.dataset}: there is no official split in these files",
-                next_step=f"cxrhf doctor {config.dataset}, or build with --split ratio",
+                f"{config.dataset}: these files have no official split",
+                next_step=f"build with --split ratio, or check the files: cxrhf doctor {config.dataset}",
             )
         images = images.with_columns(official)
         if "validate" not in official.unique().to_list():
             share = config.shares()
             images = splits.validate_from_train(images, share[1] / max(share[0] + share[1], 1e-9), config.seed)
-            note = "a part of the official training patients serves as validate"
+            note = "validate is drawn from the official training patients"
     elif config.split == "file":
         images = splits.file_split(images, Path(str(config.split_file)))
     elif config.split == "ratio":
@@ -213,7 +216,7 @@ def _split(
     unlisted = int(images.get_column("split").is_null().sum())
     if unlisted:
         images = images.filter(pl.col("split").is_not_null())
-        steps.add("images in the split", images, note=f"{unlisted:,} images stand in no split")
+        steps.add("images in the split", images, note=f"{unlisted:,} images are in no split")
     if config.withhold_annotated:
         images = _withheld(config, images, source, annotated, steps)
     if config.female is not None:
@@ -221,7 +224,7 @@ def _split(
         steps.add(f"sample with {config.female:.0%} female images", images, note=_share_note(images, config.female))
     elif config.sample_size is not None:
         images = splits.take(images, config.sample_size, config.seed)
-        steps.add(f"at most {config.sample_size:,} images a split", images)
+        steps.add(f"at most {config.sample_size:,} images per split", images)
     published = has_published_split(config)
     for name in splits.NAMES:
         part = images.filter(pl.col("split") == name)
@@ -238,7 +241,7 @@ def _share_note(images: pl.DataFrame, female: float) -> str:
         for split, share, n in shares.sort("split").iter_rows()
         if abs(share - female) > max(0.01, 0.5 / n)
     ]
-    return f"too few of one sex, the share is {'; '.join(off)}" if off else ""
+    return f"too few images of one sex; the share is {'; '.join(off)}" if off else ""
 
 
 def _image_columns(images: pl.DataFrame, dataset: str) -> pl.DataFrame:

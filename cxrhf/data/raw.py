@@ -22,6 +22,7 @@ import pyarrow.csv as pcsv
 
 from cxrhf.data.quotes import BYTES, OPENED, closed, new_watch, record_count, watch_block
 from cxrhf.errors import SourceError, did_you_mean
+from cxrhf.tables.checks import quoted
 
 _BOM = b"\xef\xbb\xbf"  # a mark that some editors put before the first letter
 _BLOCK = 8 << 20  # bytes handed to the parser at a time; a cell must fit into one
@@ -69,9 +70,9 @@ class _Watched(io.RawIOBase):
             mark = len(_BOM) if self.watch[BYTES] == 0 and data.startswith(_BOM) else 0
             self.watch[BYTES] += mark
             if not watch_block(data[mark:] if mark else data, self.watch):
-                self.fail(f"line {self._line()}: a quotation mark is opened and not closed properly")
+                self.fail(f"line {self._line()}: a quotation mark is not closed")
         elif not closed(self.watch):
-            self.fail(f"line {self._line()}: a quotation mark is opened and never closed")
+            self.fail(f"line {self._line()}: a quotation mark is not closed before the end of the file")
         self.given = [*self.in_use(), data] if data else self.in_use()
         return data
 
@@ -88,7 +89,7 @@ class _Watched(io.RawIOBase):
         try:
             return self.stream.read(size)
         except (EOFError, zlib.error, OSError, ValueError) as error:
-            self.fail(f"the gzip file is cut or damaged ({error})")
+            self.fail(f"the gzip file is truncated or damaged ({error})")
             raise
 
     def fail(self, said: str) -> None:
@@ -113,14 +114,19 @@ def header(path: Path) -> list[str]:
             line = stream.readline(1 << 20)
     except (EOFError, zlib.error, OSError) as error:
         damaged = path.name.endswith(".gz") and path.is_file()
-        what = "the gzip file is cut or damaged" if damaged else "cannot be read"
-        raise SourceError(f"{path.name}: {what} ({error})", next_step=f"copy it again: {path}") from None
+        what = "the gzip file is truncated or damaged" if damaged else "the file cannot be read"
+        raise SourceError(f"{path.name}: {what} ({error})", next_step=f"copy {path} again") from None
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise SourceError(f"{path.name}, line 1: not UTF-8 text", next_step=f"copy it again: {path}") from None
+        raise SourceError(
+            f"{path.name}, line 1",
+            got="other bytes",
+            allowed="UTF-8 text",
+            next_step=f"copy {path} again",
+        ) from None
     if not text.strip():
-        raise SourceError(f"{path.name} is empty", next_step=f"copy it again: {path}")
+        raise SourceError(f"{path.name} is empty", next_step=f"copy {path} again")
     return next(csv.reader([text]))
 
 
@@ -131,13 +137,17 @@ def columns_of(path: Path, names: Sequence[str]) -> list[str]:
         if name not in found:
             hint = did_you_mean(name, found)
             raise SourceError(
-                f"{path.name}: column {name!r} is missing",
+                path.name,
+                allowed=f'a column "{name}"',
                 got=f"columns {', '.join(found)}",
-                next_step=(f"{hint} Was it renamed? " if hint else "") + f"download the file again: {path}",
+                next_step=(f"{hint} Was it renamed? " if hint else "") + f"download {path} again",
             )
     twice = [name for name in names if found.count(name) > 1]
     if twice:
-        raise SourceError(f"{path.name}: column {twice[0]!r} appears {found.count(twice[0])} times")
+        raise SourceError(
+            f"{path.name}: column {quoted(twice[0])} appears {found.count(twice[0])} times",
+            next_step=f"download {path} again",
+        )
     return found
 
 
@@ -202,7 +212,10 @@ def stream_csv(
         expected = record_count(source.watch) - 1  # without the header
         if rows != expected:
             raise SourceError(
-                f"{path.name}: {expected:,} records but {rows:,} were read", next_step=f"copy it again: {path}"
+                path.name,
+                allowed=f"{expected:,} rows",
+                got=f"{rows:,}",
+                next_step=f"copy {path} again",
             )
 
 
@@ -238,9 +251,10 @@ def numbers(frame: pl.DataFrame, column: str, kind: Any, path: Path) -> pl.Serie
     if bad.any():
         at = int(bad.arg_max() or 0)
         raise SourceError(
-            f"{path.name}, record {at + 1}: column {column!r} is not a number",
-            got=text[at],
-            next_step=f"correct or copy again: {path}",
+            f'{path.name}, column "{column}", row {at + 1}',
+            got=quoted(text[at]),
+            allowed="a number",
+            next_step=f"fix the cell, or copy {path} again",
         )
     return parsed.cast(kind)
 
@@ -253,18 +267,23 @@ def times(column: str) -> pl.Expr:
 
 
 def _explain(path: Path, source: _Watched, error: Exception, width: int) -> SourceError:
-    again = f"copy it again: {path}"
+    again = f"copy {path} again"
     if source.said:
         return SourceError(f"{path.name}{_place(source.said)}", next_step=again)
     said = str(error).splitlines()[0]
     if "UTF8" in said or "utf-8" in said.lower():
-        return SourceError(f"{path.name}, line {_not_utf8(path)}: not UTF-8 text", next_step=again)
+        return SourceError(
+            f"{path.name}, line {_not_utf8(path)}", got="other bytes", allowed="UTF-8 text", next_step=again
+        )
     line = _uneven_line(path, width)
     if line is not None:
         return SourceError(
-            f"{path.name}, line {line[0]}: {line[1]} cells where the header has {width} columns", next_step=again
+            f"{path.name}, line {line[0]}",
+            got=str(line[1]),
+            allowed=f"{width} cells, as in the header",
+            next_step=again,
         )
-    return SourceError(f"{path.name}: cannot be read as CSV ({said})", next_step=again)
+    return SourceError(f"{path.name}: the file cannot be read as CSV ({said})", next_step=again)
 
 
 def _not_utf8(path: Path) -> int:

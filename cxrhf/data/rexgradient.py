@@ -20,6 +20,7 @@ from cxrhf.data.attrition import Steps
 from cxrhf.data.picture_paths import below, folders, holding
 from cxrhf.data.source import Source
 from cxrhf.errors import SourceError, did_you_mean
+from cxrhf.tables.checks import quoted
 
 DATASET = "rexgradient"
 SPLITS = {"train": "train", "valid": "validate", "test": "test"}
@@ -48,13 +49,13 @@ def read(config: BuildConfig, steps: Steps) -> Source:
     fields.check_ids(images, next(iter(paths.values())))
     absent = [split for split in SPLITS if split not in paths]
     note = fields.noted(
-        (sum(uneven for _, uneven, _ in parts), "studies with fewer or more views than pictures, views left empty"),
-        (sum(nonsense for _, _, nonsense in parts), "age above 120, left empty"),
-        (bare, "studies without a picture, left out"),
-        (images.get_column("sex").null_count(), "images of unknown sex"),
-        (images.get_column("view").null_count(), "images without a view"),
+        (sum(uneven for _, uneven, _ in parts), "studies with fewer or more views than images, views set to missing"),
+        (sum(nonsense for _, _, nonsense in parts), "age above 120, set to missing"),
+        (bare, "studies without an image, excluded"),
+        (images.get_column("sex").null_count(), "images with unknown sex"),
+        (images.get_column("view").null_count(), "images with unknown view"),
     )
-    missing = f"files not there: {', '.join(absent)}" if absent else ""
+    missing = f"missing files: {', '.join(absent)}" if absent else ""
     steps.add("studies", images, note="; ".join(filter(None, (missing, note))))
     return Source(DATASET, images, ())
 
@@ -66,12 +67,17 @@ def _read_studies(path: Path) -> pl.DataFrame:
             loaded = json.load(stream, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise SourceError(
-            f"{path.name}, line {error.lineno}: not JSON ({error.msg})", next_step=f"copy it again: {path}"
+            f"{path.name}, line {error.lineno}: not valid JSON ({error.msg})", next_step=f"copy {path} again"
         ) from None
     except UnicodeDecodeError:
-        raise SourceError(f"{path.name}: not UTF-8 text", next_step=f"copy it again: {path}") from None
+        raise SourceError(path.name, got="other bytes", allowed="UTF-8 text", next_step=f"copy {path} again") from None
     if not isinstance(loaded, dict):
-        raise SourceError(f"{path.name}: not an object with a key a study", got=type(loaded).__name__)
+        raise SourceError(
+            path.name,
+            allowed="a JSON object with one key per study",
+            got=type(loaded).__name__,
+            next_step=f"copy {path} again",
+        )
     columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA}
     named = {name for study in loaded.values() if isinstance(study, Mapping) for name in study}
     for key, study in loaded.items():
@@ -92,7 +98,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise SourceError(
-            f"ReXGradient metadata: the key {twice!r} stands twice in one object", next_step="copy it again"
+            f"ReXGradient metadata: key {quoted(twice)} appears twice in one object", next_step="copy the file again"
         )
     return made
 
@@ -100,18 +106,29 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check_study(key: str, study: object, path: Path, named: set[str]) -> None:
     """A study needs a patient and pictures; another field may be blank, but not unknown to the whole file: renamed."""
     if not isinstance(study, Mapping):
-        raise SourceError(f"{path.name}: study {key!r} is not an object", got=type(study).__name__)
+        raise SourceError(
+            f"{path.name}, study {quoted(key)}",
+            allowed="a JSON object",
+            got=type(study).__name__,
+            next_step=f"copy {path} again",
+        )
     for name in (*_TEXTS, *_LISTS):
         if name not in study and (name in ("PatientID", "ImagePath") or name not in named):
             hint = did_you_mean(name, study)
             raise SourceError(
-                f"{path.name}: study {key!r} has no {name!r}",
+                f"{path.name}, study {quoted(key)}",
+                allowed=f'a field "{name}"',
                 got=f"fields {', '.join(study)}",
-                next_step=(f"{hint} Was it renamed? " if hint else "") + f"download the file again: {path}",
+                next_step=(f"{hint} Was it renamed? " if hint else "") + f"download {path} again",
             )
     for name in _LISTS:
         if not isinstance(study.get(name) or [], list):
-            raise SourceError(f"{path.name}: study {key!r}: {name!r} is not a list", got=study[name])
+            raise SourceError(
+                f'{path.name}, study {quoted(key)}, field "{name}"',
+                allowed="a list",
+                got=study[name],
+                next_step=f"copy {path} again",
+            )
 
 
 def _images(studies: pl.DataFrame, split: str, path: Path, places: list[Path]) -> tuple[pl.DataFrame, int, int]:
@@ -151,9 +168,9 @@ def _dates(rows: pl.DataFrame, path: Path) -> pl.Series:
     if bad.any():
         at = int(bad.arg_max() or 0)
         raise SourceError(
-            f"{path.name}: StudyDate of study {rows.get_column('study_id')[at]!r} is not a day",
-            got=cells[at],
-            allowed="20150102 or blank",
-            next_step=f"correct or copy again: {path}",
+            f'{path.name}, study {quoted(rows.get_column("study_id")[at])}, field "StudyDate"',
+            got=quoted(cells[at]),
+            allowed="a day such as 20150102, or empty",
+            next_step=f"fix the field, or copy {path} again",
         )
     return days.alias("study_time")

@@ -50,10 +50,14 @@ class ShardPlan:
 
     def __post_init__(self) -> None:
         if self.rows_per_shard < 1:
-            raise ValueError(f"rows_per_shard is {self.rows_per_shard}; at least 1")
+            raise ValueError(f"rows_per_shard: expected at least 1, got {self.rows_per_shard}")
         missing = [name for name in ("image_id", "patient_id", "path") if name not in self.rows.column_names]
         if missing:
-            raise TableError(f"{self.split}: the rows have no column {missing[0]!r}", got=self.rows.column_names)
+            raise TableError(
+                f"{self.split}, rows",
+                allowed=f'a column "{missing[0]}"',
+                got=f"columns {', '.join(self.rows.column_names)}",
+            )
 
     @property
     def names(self) -> list[str]:

@@ -20,6 +20,7 @@ from cxrhf.config import within
 from cxrhf.data.labels import need_columns
 from cxrhf.data.raw import header, numbers, read_csv
 from cxrhf.errors import ConfigError, SourceError
+from cxrhf.tables.checks import quoted
 
 NAMES = ("train", "validate", "test")
 SPELLINGS = {
@@ -50,7 +51,7 @@ def sizes(n: int, shares: Sequence[float]) -> list[int]:
     """
     total = math.fsum(shares)
     if min(shares) < 0 or total <= 0:
-        raise ConfigError("shares must be 0 or more, and not all 0", got=list(shares))
+        raise ConfigError("the shares of a split", allowed="shares of 0 or more, not all 0", got=list(shares))
     exact = [round(n * share / total, 9) for share in shares]  # 56.99999999999999 is 57
     found = [math.floor(each) for each in exact]
     first = sorted(range(len(exact)), key=lambda part: (round(found[part] - exact[part], 9), part))
@@ -62,7 +63,7 @@ def sizes(n: int, shares: Sequence[float]) -> list[int]:
 def ratio_split(patients: pl.Series | pl.DataFrame, shares: Sequence[float], seed: int) -> pl.DataFrame:
     """Each patient once, with his split: columns patient_id, split; sorted by patient."""
     if len(shares) != len(NAMES):
-        raise ConfigError("a split has three shares", got=list(shares), allowed="train, validate, test")
+        raise ConfigError("the shares of a split", allowed="three shares (train, validate, test)", got=list(shares))
     return _dealt(unique_patients(patients), shares, seed)
 
 
@@ -93,15 +94,15 @@ def file_split(images: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     """
     file = Path(path)
     if not file.is_file():
-        raise SourceError(f"split file {file} does not exist", next_step="check the path of --split-file")
+        raise SourceError(f"--split-file: {file} does not exist", next_step="check the path")
     names = header(file)
     key = next((name for name in KEYS if name in names), None)
     if key is None:
         raise SourceError(
-            f"{file.name}: no column says which image or patient a row is",
+            f"{file.name}: found no column with image or patient ids",
             got=f"columns {', '.join(names)}",
-            allowed=", ".join(KEYS),
-            next_step="name the column of ids patient_id",
+            allowed=f"one of {', '.join(KEYS)}",
+            next_step="rename the column with patient ids to patient_id",
         )
     column = KEYS[key]
     need_columns(images, (column,), f"{file.name}, column {key!r}")
@@ -113,14 +114,16 @@ def file_split(images: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     twice = given.height - given.get_column(column).n_unique()
     if twice:
         raise SourceError(
-            f"{file.name}: {twice:,} of the values of {key!r} stand in more than one split", next_step="keep one each"
+            f"{file.name}, column {quoted(key)}: {twice:,} values are in more than one split",
+            next_step="keep one row each",
         )
     rows = images.drop("split", strict=False).with_columns(pl.col(column).cast(ids.dtype))
     joined = rows.join(given, on=column, how="left", maintain_order="left")
     if images.height and joined.get_column("split").null_count() == joined.height:
         raise SourceError(
-            f"{file.name}: none of its {given.height:,} rows names one of the {images.height:,} images by {key!r}",
-            next_step=f"write {key!r} as the images have {column!r}",
+            f"{file.name}, column {quoted(key)}: none of the {given.height:,} rows matches any of the "
+            f"{images.height:,} images",
+            next_step=f"write {quoted(key)} in the same way as {quoted(column)} of the images",
         )
     _check_patients(images, file, key)
     return joined.with_columns(images.get_column(column))
@@ -136,8 +139,8 @@ def _check_patients(images: pl.DataFrame, file: Path, key: str) -> None:
     others = given.join(there, on="row").filter(pl.col("listed") != pl.col("patient_id")).height
     if others:
         raise SourceError(
-            f"{file.name}: in {others:,} records {key!r} is the row of another patient than {beside!r} says",
-            next_step=f"drop the column that is not meant: {key!r} or {beside!r}",
+            f"{file.name}: columns {quoted(key)} and {quoted(beside)} name different patients in {others:,} rows",
+            next_step="remove the column that you do not mean",
         )
 
 
@@ -148,7 +151,11 @@ def split_names(names: pl.Series, file: Path) -> pl.Series:
     bad = found.is_null() & plain.is_not_null()
     if bad.any():
         at = int(bad.arg_max() or 0)
-        raise SourceError(f"{file.name}, record {at + 1}: no such split", got=names[at], allowed=", ".join(SPELLINGS))
+        raise SourceError(
+            f'{file.name}, column "split", row {at + 1}',
+            got=quoted(names[at]),
+            allowed=f"one of {', '.join(SPELLINGS)}",
+        )
     return found.alias("split")
 
 
@@ -169,7 +176,9 @@ def sex_sample(images: pl.DataFrame, female: float, size: int | None, seed: int)
     within("female", female, 0, 1)
     known = images.filter(pl.col("sex").is_in(["F", "M"]))
     if known.is_empty():
-        raise ConfigError("a share of female images: sex is not known for any image", got=f"{images.height:,} images")
+        raise ConfigError(
+            f"a share of female images requires the sex of the images, and none of the {images.height:,} images has one"
+        )
     splits = [] if "split" not in images.columns else ["split"]
     there = known.group_by(splits or pl.lit(True)).agg(
         *((pl.col("sex") == sex).sum().cast(pl.Int64).alias(sex) for sex in ("F", "M"))

@@ -17,14 +17,14 @@ def read_xlsx(path: Path, columns: Sequence[str]) -> pl.DataFrame:
         import openpyxl
     except ImportError:
         raise SourceError(
-            f"{path.name} cannot be opened: the package openpyxl is not installed",
+            f"{path.name}: reading it requires the Python package openpyxl, which is not installed",
             next_step="pip install 'cxrhf[data]'",
         ) from None
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
         raise SourceError(
-            f"{path.name}: not a workbook that can be opened ({error})", next_step=f"copy it again: {path}"
+            f"{path.name}: the file cannot be read as a workbook ({error})", next_step=f"copy {path} again"
         ) from None
     try:
         rows = book.worksheets[0].iter_rows(values_only=True)
@@ -42,9 +42,10 @@ def _place(path: Path, header: list[str], name: str) -> int:
         return header.index(name)
     hint = did_you_mean(name, header)
     raise SourceError(
-        f"{path.name}: column {name!r} is {'there more than once' if name in header else 'missing'}",
-        got=f"columns {', '.join(header) or '(none)'}",
-        next_step=(f"{hint} Was it renamed? " if hint else "") + f"download the file again: {path}",
+        path.name,
+        allowed=f'one column "{name}"',
+        got=f"columns {', '.join(header)}" if header else "no columns",
+        next_step=(f"{hint} Was it renamed? " if hint else "") + f"download {path} again",
     )
 
 

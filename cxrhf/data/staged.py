@@ -59,9 +59,9 @@ def staged_notes(config: BuildConfig, mimic: Mimic, folder: Path, fingerprint: s
     everybody, labelled_ones = json.loads(marker.read_text())["counts"]
     staged = Staged(folder, pl.read_parquet(folder / "index.parquet"), pl.read_parquet(folder / "quarantine.parquet"))
     bad = staged.quarantine.height
-    steps.add("notes", **everybody, note=f"{bad:,} notes cannot be used: see quarantine" if bad else "")
+    steps.add("notes", **everybody, note=f"{bad:,} notes cannot be used, see the quarantine" if bad else "")
     if config.configuration != "notes":
-        steps.add("admissions with notes", **labelled_ones, note="of patients with labels")
+        steps.add("admissions with notes", **labelled_ones, note="patients with labels only")
     return staged
 
 

@@ -16,10 +16,10 @@ from cxrhf.data.fingerprint import FIRST, version_of
 from cxrhf.data.folder import WORK, read_json, remove, write_text
 from cxrhf.errors import RunError
 
-_SAID = """# Made-up files in the layout of MIMIC
+_SAID = """# Synthetic files in the layout of MIMIC
 
-Invented by cxrhf for the dataset in the folder above; no person is behind any of it. Of the films only those are here
-that this dataset keeps. All of them, elsewhere:
+cxrhf generated these files for the dataset in the parent folder. They contain no real patients, and only the images
+that this dataset keeps. To write all of them elsewhere:
 
     python -m cxrhf.data.synthetic mimic FOLDER --patients {n_patients} --seed {seed} --size {size}
 """
@@ -38,12 +38,12 @@ def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
         made = {"version": FIRST} | made
     if source.exists() and made != said and not config.overwrite:
         raise RunError(
-            f"{source} is there and is not the twin that these settings make",
-            next_step="choose another --out, or say --overwrite to replace a twin of ours",
+            f"{source} exists and is not the twin of these settings",
+            next_step="choose another --out, or pass --overwrite to replace the twin",
         )
     if made != said:
         if source.exists() and made is None:
-            raise RunError(f"{source} was not made by us", next_step="move it away, or choose another --out")
+            raise RunError(f"{source} was not made by cxrhf", next_step="move it away, or choose another --out")
         draft, old = folder / WORK / "source", folder / WORK / "old"
         for each in (draft, old):
             remove(each)
@@ -78,7 +78,7 @@ def draw_films(config: BuildConfig, images: pl.DataFrame) -> None:
     said = _settings(config)
     made = people(said["n_patients"], said["seed"])
     row = dict(mimic_names(made, said["seed"]).select("image_id", "image").iter_rows())
-    with tqdm(total=len(missing), unit=" pictures", disable=None) as bar:
+    with tqdm(total=len(missing), unit=" images", disable=None) as bar:
         save_films(made, {row[image_id]: path for image_id, path in missing}, said["size"], seed=said["seed"],
                    heard=bar.update)  # fmt: skip
 

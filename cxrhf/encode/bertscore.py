@@ -74,7 +74,11 @@ def bertscore(
     """
     wanted, made = ([each or "" for each in as_array(texts).to_pylist()] for texts in (references, generated))
     if len(wanted) != len(made):
-        raise TableError("references and generated reports differ", got=f"{len(wanted):,} and {len(made):,}")
+        raise TableError(
+            "references and generated reports",
+            allowed="the same number of each",
+            got=f"{len(wanted):,} and {len(made):,}",
+        )
     settings = replace(settings, pooling="tokens")
     encoder = open_encoder(settings)
     check_layer(encoder, layer)

@@ -23,7 +23,7 @@ from cxrhf.errors import CxrhfError
 
 _ROOM = 64 << 20  # bytes beside twice the model: small models with large heads
 _ZIP = b"PK\x03\x04"  # how torch knows its archives; files of torch before 1.6 are bare pickles
-_INSTEAD = "convert it to model.safetensors, or take another encoder"
+_INSTEAD = "convert it to model.safetensors, or use another encoder"
 
 
 def read_bin(files: Files, model: Any, name: str) -> dict[str, Any]:
@@ -35,17 +35,17 @@ def read_bin(files: Files, model: Any, name: str) -> dict[str, Any]:
     size = sum(map(_unpacked_size, files.weights))
     if size > limit:
         raise CxrhfError(
-            f"the weights of the encoder {name} are larger than the model in its config.json",
+            f"encoder {name}: the weights are larger than the model in its config.json",
             got=f"{size:,} bytes",
             allowed=f"up to {limit:,} bytes",
-            next_step="download it again, or take another encoder",
+            next_step="download it again, or use another encoder",
         )
     found: dict[str, Any] = {}
     for path in files.weights:
         held = unpickle(path, name)
         if not isinstance(held, dict) or not all(isinstance(key, str) and _is_dense(held[key]) for key in held):
             raise CxrhfError(
-                f"{path.name} of the encoder {name} holds something else than weights",
+                f"encoder {name}: {path.name} holds something other than weights",
                 allowed="a flat table of names and tensors",
                 next_step=_INSTEAD,
             )
@@ -61,7 +61,7 @@ def unpickle(path: Path, name: str) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:  # its text recommends to load the file without restrictions
         raise CxrhfError(
-            f"{path.name} of the encoder {name} is damaged, or holds something else than weights",
+            f"encoder {name}: {path.name} is damaged, or holds something other than weights",
             next_step=_INSTEAD,
         ) from None
 

@@ -88,12 +88,12 @@ def open_store(root: Path, key: Mapping[str, Any], about: Mapping[str, Any], dim
                 return Store(folder, dim, writable=os.access(folder, os.W_OK | os.X_OK))
             if not (root / f"{name}-{number + 1}").exists():
                 version = held.get("format")
-                why = f"was written in format {version}, this is {FORMAT}" if held else "has no readable manifest.json"
-                why = why if not held or version != FORMAT else "was made with other settings"
-                remark(f"cache: {folder.name} {why}; it is left aside and the notes are encoded anew")
+                why = f"has format {version}, not {FORMAT}" if held else "has no readable manifest.json"
+                why = why if not held or version != FORMAT else "was made with different settings"
+                remark(f"cache: {folder.name} {why}; cxrhf ignores it and encodes the notes again")
     except OSError as error:
         raise _unusable(root, error) from None
-    raise CxrhfError(f"{root} holds {_ASIDE} folders that cannot be used", next_step=f"delete {root}")
+    raise CxrhfError(f"{root} contains {_ASIDE} folders that cannot be used", next_step=f"delete {root}")
 
 
 @dataclass(slots=True)
@@ -187,7 +187,7 @@ class Store:
 
 def _damaged(path: Path, error: Exception) -> None:
     said = f"{path.parent.name}/{path.name} is damaged ({type(error).__name__})"
-    remark(f"cache: {said}; it is left aside, its notes are encoded again")
+    remark(f"cache: {said}; cxrhf ignores it and encodes its notes again")
 
 
 def _schema(dim: int) -> pa.Schema:
@@ -228,5 +228,5 @@ def _manifest(folder: Path) -> dict[str, Any]:
 def _unusable(folder: Path, error: OSError) -> CxrhfError:
     return CxrhfError(
         f"the cache folder {folder} cannot be written to ({error.strerror or type(error).__name__})",
-        next_step="--cache FOLDER or CXRHF_CACHE=FOLDER names another, CXRHF_CACHE=off does without",
+        next_step="name another with --cache FOLDER or CXRHF_CACHE=FOLDER, or set CXRHF_CACHE=off",
     )

@@ -36,8 +36,8 @@ def checkpoint_folder(checkpoint: Path, name: str, tokenizer: str | None, root: 
         import transformers  # noqa: F401
     if not checkpoint.is_file():
         raise CxrhfError(
-            f"the encoder {name} has no weights: {checkpoint} does not exist",
-            next_step=f"download the checkpoint, then --encoder {name}=PATH",
+            f"encoder {name} has no weights: {checkpoint} does not exist",
+            next_step=f"download the checkpoint, then pass --encoder {name}=PATH",
         )
     described = _tokenizer_folder(name, tokenizer)
     copied = [described / each for each in (CONFIG, *TOKENIZER) if (described / each).is_file()]
@@ -58,17 +58,17 @@ def _tokenizer_folder(name: str, tokenizer: str | None) -> Path:
             if (found := kept_folder(each)) is not None:
                 return found
         raise CxrhfError(
-            f"the encoder {name} is weights alone: it needs the config and tokenizer of bert-base-uncased",
-            next_step=f"--tokenizer FOLDER, or `hf download {_BERTS[0]}` on a machine with network",
+            f"encoder {name} consists of weights only and requires the config and tokenizer of bert-base-uncased",
+            next_step=f"--tokenizer FOLDER, or run `hf download {_BERTS[0]}` on a machine with network access",
         )
     folder = Path(tokenizer).expanduser()
     if not folder.is_dir():
-        raise ConfigError("the tokenizer is not a folder", got=f"--tokenizer {tokenizer}")
+        raise ConfigError("--tokenizer", allowed="a folder", got=str(tokenizer))
     if not (folder / CONFIG).is_file() or not any((folder / each).is_file() for each in TOKENIZER):
         lacks = CONFIG if not (folder / CONFIG).is_file() else "tokenizer"
         raise ConfigError(
-            f"the folder of the tokenizer has no {lacks}",
-            got=f"--tokenizer {tokenizer}",
+            "--tokenizer",
+            got=f"{tokenizer}, which has no {lacks}",
             allowed=f"a folder with {CONFIG} and tokenizer.json or vocab.txt",
         )
     return folder
@@ -101,7 +101,7 @@ def _write(checkpoint: Path, name: str, copied: list[Path], folder: Path) -> Non
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     if not folder.is_dir():
-        raise CxrhfError(f"the encoder {name} could not be written to {folder.parent}", next_step="--cache FOLDER")
+        raise CxrhfError(f"encoder {name}: {folder.parent} cannot be written to", next_step="--cache FOLDER")
 
 
 def _state(checkpoint: Path, name: str) -> dict[str, Any]:
@@ -125,8 +125,8 @@ def _state(checkpoint: Path, name: str) -> dict[str, Any]:
             break
     if not found:
         raise CxrhfError(
-            f"the checkpoint of the encoder {name} holds no BERT",
-            allowed=f"weights under {' or '.join(f'{each}*' for each in _PREFIXES)}, as chexbert.pth has them",
+            f"encoder {name}: the checkpoint holds no BERT",
+            allowed=f"weights under {' or '.join(f'{each}*' for each in _PREFIXES)}, as in chexbert.pth",
             next_step="download it again, or name a folder in transformers format",
         )
     return {key: value for key, value in found.items() if key not in _NOT_PARAMETERS}
@@ -138,11 +138,10 @@ def _check(state: Mapping[str, Any], wanted: Mapping[str, Any], name: str) -> No
     strange = sorted(set(state) - set(wanted))
     sizes = sorted(key for key in set(wanted) & set(state) if wanted[key].shape != state[key].shape)
     for keys, what in (
-        (absent, "lacks"), (strange, "has more than the config knows of:"), (sizes, "has another size of")
+        (absent, "lacks"), (strange, "has, in addition to the config,"), (sizes, "has a different size for")
     ):  # fmt: skip
         if keys:
             raise CxrhfError(
-                f"the checkpoint of the encoder {name} {what} {len(keys)} parts of the model",
-                got=f"for example {keys[0]}",
-                next_step="--tokenizer FOLDER must be of the BERT that it was trained from (bert-base-uncased)",
+                f"encoder {name}: the checkpoint {what} {len(keys)} parts of the model, for example {keys[0]}",
+                next_step="pass the --tokenizer FOLDER of the BERT that it was trained from (bert-base-uncased)",
             )

@@ -49,11 +49,11 @@ def hub_folder(place: Place, *, allow_bin: bool = False) -> Path:
         raise _refused(place, error) from None
     here = kept_folder(hub_id)
     if here is None:
-        raise CxrhfError(f"the encoder {_named(place)} has no {CONFIG} on the Hub", next_step="check its id")
+        raise CxrhfError(f"encoder {_named(place)} has no {CONFIG} on the Hub", next_step="check its id")
     if not any((here / each).is_file() for each in (*SAFE, *BIN)) and not allow_bin:
         raise CxrhfError(
-            f"the encoder {_named(place)} has no safetensors weights on the Hub",
-            next_step="--allow-bin reads .bin weights with torch's restricted reader, which runs nothing",
+            f"encoder {_named(place)} has no safetensors weights on the Hub",
+            next_step="pass --allow-bin to read .bin weights with torch's restricted reader, which runs no code",
         )
     return here
 
@@ -69,8 +69,8 @@ def check_kept(settings: EncodeConfig) -> None:
     ):
         return  # model_files says that .bin weights need a flag of their own
     raise CxrhfError(
-        f"the run reads notes with the encoder {_named(place)}, which is not on this machine",
-        next_step="--fetch (Python: fetch=True) gets it from the Hub, if you trust whoever made the run",
+        f"encoder {_named(place)}, which the run requires to read notes, is not on this machine",
+        next_step="if you trust whoever made the run, pass --fetch (Python: fetch=True) to get it from the Hub",
     )
 
 
@@ -83,7 +83,7 @@ def no_hub() -> str | None:
     given = os.environ.get("HF_ENDPOINT")
     if reachable(given or "https://huggingface.co"):
         return None
-    return "the Hub cannot be reached" + (f" at {given}, which HF_ENDPOINT names" if given else "")
+    return "the Hub cannot be reached" + (f" at {given} (set by HF_ENDPOINT)" if given else "")
 
 
 def reachable(address: str) -> bool:
@@ -130,10 +130,10 @@ def _named(place: Place) -> str:
 
 def _not_here(place: Place, why: str) -> CxrhfError:
     meant = did_you_mean(place.name, PRESETS) if "/" not in place.name and place.name not in PRESETS else None
-    fetch = f"`hf download {place.hub_id}` on a machine with network, or --encoders minilm, which needs none"
+    fetch = f"run `hf download {place.hub_id}` on a machine with network access, or pass --encoders minilm"
     return CxrhfError(
-        f"the encoder {_named(place)} is not on this machine, and {why}",
-        next_step=f"{meant} Otherwise: {fetch}" if meant else fetch,
+        f"encoder {_named(place)} is not on this machine, and {why}",
+        next_step=f"{meant} Otherwise, {fetch}" if meant else fetch,
     )
 
 
@@ -141,18 +141,17 @@ def _refused(place: Place, error: Exception) -> CxrhfError:
     cause = type(error.__cause__).__name__ if error.__cause__ is not None else ""
     if cause == "GatedRepoError" or "gated" in str(error):
         return CxrhfError(
-            f"the encoder {_named(place)} is given out only to those who accept its conditions",
-            next_step=f"accept them at huggingface.co/{place.hub_id}, then `hf auth login`; "
-            "or --encoders minilm, which needs no network",
+            f"the owners of encoder {_named(place)} require you to accept their conditions",
+            next_step=f"accept them at huggingface.co/{place.hub_id} and run `hf auth login`, or pass --encoders "
+            "minilm, which requires no network",
         )
     if cause == "RepositoryNotFoundError":
         return CxrhfError(
             f"the Hub has no model {place.hub_id}",
-            next_step=did_you_mean(place.name, PRESETS) or "check the id; a private model needs `hf auth login`",
+            next_step=did_you_mean(place.name, PRESETS) or "check the id; a private model requires `hf auth login`",
         )
     first = str(error).strip().splitlines()
     return CxrhfError(
-        f"the encoder {_named(place)} could not be fetched from the Hub",
-        got=first[0] if first else type(error).__name__,
-        next_step=f"try again, or `hf download {place.hub_id}`; --encoders minilm needs no network",
+        f"encoder {_named(place)} could not be downloaded from the Hub ({first[0] if first else type(error).__name__})",
+        next_step=f"try again, or run `hf download {place.hub_id}`; --encoders minilm requires no network",
     )

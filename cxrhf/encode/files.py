@@ -48,15 +48,13 @@ class Files(NamedTuple):
 def model_files(folder: Path, name: str, *, allow_bin: bool = False) -> Files:
     """The files of a model; a CxrhfError if something is missing or only .bin weights are there."""
     if not (folder / CONFIG).is_file():
-        raise CxrhfError(
-            f"the encoder {name} has no {CONFIG}", next_step="name the folder that holds the model's files"
-        )
+        raise CxrhfError(f"encoder {name} has no {CONFIG}", next_step="name the folder with the model's files")
     described = tuple(folder / each for each in (CONFIG, *TOKENIZER) if (folder / each).is_file())
     if len(described) == 1:
         raise CxrhfError(
-            f"the encoder {name} has no tokenizer",
+            f"encoder {name} has no tokenizer",
             allowed=f"a folder with one of {', '.join(TOKENIZER)}",
-            next_step="copy the tokenizer's files beside the weights",
+            next_step="copy the tokenizer's files into the folder with the weights",
         )
     for kinds, safe in ((SAFE, True), (BIN, False)):
         weights = _weights(folder, kinds, name)
@@ -64,12 +62,12 @@ def model_files(folder: Path, name: str, *, allow_bin: bool = False) -> Files:
             return Files(folder, described, weights, safe)
         if weights:
             raise CxrhfError(
-                f"the encoder {name} has only .bin weights, a format that can hold programs",
+                f"encoder {name} has only .bin weights, a format that can contain code",
                 allowed="model.safetensors",
-                next_step="--allow-bin reads them with torch's restricted reader, which runs nothing",
+                next_step="pass --allow-bin to read them with torch's restricted reader, which runs no code",
             )
     raise CxrhfError(
-        f"the encoder {name} has no weights",
+        f"encoder {name} has no weights",
         allowed=" or ".join((*SAFE, *BIN) if allow_bin else SAFE),
         next_step="download or copy it again",
     )
@@ -84,12 +82,11 @@ def _weights(folder: Path, kinds: tuple[str, str], name: str) -> tuple[Path, ...
     try:
         parts = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (ValueError, KeyError, AttributeError, TypeError):
-        raise CxrhfError(f"{index.name} of the encoder {name} is damaged", next_step="download it again") from None
+        raise CxrhfError(f"encoder {name}: {index.name} is damaged", next_step="download it again") from None
     missing = [part for part in parts if not (folder / part).is_file()]
     if missing:
         raise CxrhfError(
-            f"the encoder {name} lacks {len(missing)} of {len(parts)} weight files",
-            got=f"no {missing[0]}",
+            f"encoder {name}: {len(missing)} of {len(parts)} weight files are missing, for example {missing[0]}",
             next_step="download or copy it again",
         )
     return tuple(folder / part for part in parts)

@@ -19,8 +19,8 @@ _LIBRARIES = ("cxrhf", "torch", "transformers", "tokenizers")
 _MATTERS = {
     "model_hash": "weights, tokenizer or config",
     "tokenizer_hash": "tokenizer",
-    "dim": "length of the vectors",
-    "window": "tokens of a window",
+    "dim": "length of the embeddings",
+    "window": "tokens per window",
     "overlap": "shared tokens",
     "pooling": "pooling",
     "special_tokens": "special tokens",
@@ -46,18 +46,18 @@ def same_encoder(saved: Mapping[str, Any], settings: EncodeConfig) -> None:
     other = [name for name in _MATTERS if name in saved and saved[name] != now[name]]
     if other:
         shown = ", ".join(
-            _MATTERS[name] if name.endswith("hash") else f"{_MATTERS[name]} {now[name]}, fitted with {saved[name]}"
+            _MATTERS[name] if name.endswith("hash") else f"{_MATTERS[name]} {now[name]} instead of {saved[name]}"
             for name in other
         )
         raise RunError(
-            f"the encoder {settings.encoder} is not the one that the run was fitted with ({saved.get('encoder')})",
-            got=f"different: {shown}",
-            next_step="give it the same encoder, or fit again: cxrhf context fit BUILD",
+            f"encoder {settings.encoder} differs from the encoder of the fit ({saved.get('encoder')})",
+            got=f"different {shown}",
+            next_step="use the same encoder, or fit again: cxrhf context fit BUILD",
         )
     if "dtype" in saved and saved["dtype"] != now["dtype"]:
         warnings.warn(
-            f"the encoder runs in {now['dtype']}, the run was fitted in {saved['dtype']}: vectors differ a little; "
-            f"--dtype {saved['dtype']} makes them alike",
+            f"the encoder runs in {now['dtype']} and the run was fitted in {saved['dtype']}: embeddings differ "
+            f"slightly; pass --dtype {saved['dtype']} to match them",
             CxrhfWarning,
             stacklevel=2,
         )

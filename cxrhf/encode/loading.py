@@ -126,8 +126,8 @@ def _with_weights(encoder: Encoder, **more: Any) -> Any:
     absent = sorted(key for key in found["missing_keys"] if not any(word in key for word in _UNUSED))
     if absent:
         raise CxrhfError(
-            f"the weights of the encoder {encoder.name} lack {len(absent)} parts of the model, which would be random",
-            got=f"no {absent[0]}",
+            f"encoder {encoder.name}: the weights lack {len(absent)} parts of the model, which would be random, for "
+            f"example {absent[0]}",
             next_step="name a folder or an id with the whole model",
         )
     return model
@@ -158,9 +158,9 @@ def choose_device(device: str) -> str:
     kind = next(name for name, usable in there.items() if usable) if device == "auto" else device
     if not there[kind]:
         raise ConfigError(
-            f"this machine has no {kind} device, or this torch cannot use it",
-            got=f"--device {device}",
-            allowed="auto, " + ", ".join(name for name, usable in there.items() if usable),
+            f"--device: this machine has no {kind} device, or this installation of torch cannot use it",
+            got=device,
+            allowed="one of auto, " + ", ".join(name for name, usable in there.items() if usable),
         )
     return device_of_process(kind)
 
@@ -182,8 +182,8 @@ def needed() -> Iterator[None]:
         yield
     except ImportError as error:
         raise CxrhfError(
-            f"encoders need the Python package {error.name or 'torch'}, which cannot be imported ({error})",
-            next_step='pip install "cxrhf[context]", or --features words, which needs none',
+            f"encoders require the Python package {error.name or 'torch'}, which cannot be imported ({error})",
+            next_step="pip install 'cxrhf[context]', or pass --features words, which requires no encoder",
         ) from None
 
 
@@ -197,12 +197,11 @@ def explained(name: str, noun: str = "encoder") -> Iterator[None]:
     except Exception as error:  # of many kinds: damaged files, unknown architectures, missing tokenizer packages
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
         if "trust_remote_code" in str(error):
-            what = f"the {noun} {name} comes with code of its own, which is never run here"
-            raise CxrhfError(what, next_step=f"take another {noun}, one that transformers knows") from None
+            what = f"{noun} {name} comes with its own code, which cxrhf never runs"
+            raise CxrhfError(what, next_step=f"use another {noun}, one that transformers supports") from None
         raise CxrhfError(
-            f"the {noun} {name} cannot be read",
-            got=f"{type(error).__name__}: {shorten(said, 200)}",
-            next_step=f"download or copy its folder again, or take another {noun}",
+            f"{noun} {name} cannot be read ({type(error).__name__}: {shorten(said, 200)})",
+            next_step=f"download or copy its folder again, or use another {noun}",
         ) from None
 
 

@@ -59,7 +59,7 @@ def encode_sets(
     """
     column = as_array(texts)
     if sets.shape[1] != len(column):
-        raise TableError("sets and texts differ", got=f"{sets.shape[1]:,} columns, {len(column):,} texts")
+        raise TableError("sets", allowed=f"{len(column):,} columns, as many as texts", got=f"{sets.shape[1]:,}")
     belongs = members(sets)
     if settings.pooling == "code":
         return _encode(joined(reader(column), belongs), belongs.shape[0], settings, cache, progress)
@@ -93,7 +93,7 @@ def _encode(read: Read, n: int, settings: EncodeConfig, cache: str | Path | None
     encoded = vectors[found.content]
     empty = int((~encoded.any(axis=1)).sum())
     if empty:
-        remark(f"{empty:,} of {n:,} texts hold no word; their vectors are zero")
+        remark(f"{empty:,} of {n:,} texts contain no word; their embeddings are zero")
     return encoded
 
 
@@ -152,7 +152,7 @@ def _best_effort() -> Iterator[None]:
     except CxrhfError as error:
         if n_processes() > 1:
             raise
-        remark(f"{error} The encoding goes on; vectors are not kept.")
+        remark(f"{error} The encoding continues; embeddings are not cached.")
 
 
 def _collect(store: Store, found: Distinct, vectors: Vectors, there: NDArray[np.bool_]) -> None:
@@ -167,8 +167,8 @@ def _collect(store: Store, found: Distinct, vectors: Vectors, there: NDArray[np.
         there[wanted[seen]] = True
         if not there.all() and time.monotonic() > end:
             raise CxrhfError(
-                f"{int((~there).sum()):,} vectors of other processes are not in {store.folder}",
-                next_step="--cache FOLDER on a disk that all machines share",
+                f"{int((~there).sum()):,} embeddings of other processes are not in {store.folder}",
+                next_step="pass --cache FOLDER with a folder on a disk that all machines share",
             )
         time.sleep(0.0 if there.all() else 0.5)
 
@@ -182,7 +182,7 @@ def _store(cache: str | Path | None, encoder: Encoder, settings: EncodeConfig) -
         try:
             chosen = open_store(root, cache_key(encoder, settings), cache_about(encoder), encoder.dim)
             if not chosen.writable:
-                remark(f"the cache folder {chosen.folder} is read only: its vectors are used, new ones are not kept")
+                remark(f"the cache folder {chosen.folder} is read-only: new embeddings are not cached")
         except CxrhfError as error:
             remark(f"{error} Notes are encoded without a cache.")
     if n_processes() == 1:
@@ -200,4 +200,4 @@ def _store(cache: str | Path | None, encoder: Encoder, settings: EncodeConfig) -
 
 def _same_everywhere(found: Distinct) -> None:
     if not agree(hashlib.sha256(b"".join(found.digests)).digest()):
-        raise CxrhfError("the processes were given different texts", next_step="start all with the same command")
+        raise CxrhfError("the processes have different texts", next_step="start all of them with the same command")

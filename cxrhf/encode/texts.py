@@ -39,14 +39,14 @@ def as_array(texts: Texts) -> pa.ChunkedArray:
         try:
             found = pa.chunked_array([pa.array(list(texts), pa.large_string())])
         except (pa.ArrowException, UnicodeError) as error:
-            said = f"the texts are not a list of Unicode text ({type(error).__name__})"
+            said = f"the texts cannot be read as Unicode ({type(error).__name__})"
             raise TableError(said, next_step="save the notes as UTF-8") from None
     if pa.types.is_null(found.type):
         return found.cast(pa.large_string())
     if pa.types.is_dictionary(found.type):
         found = found.cast(found.type.value_type)
     if not (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
-        raise TableError("the texts are not text", got=found.type, allowed="strings")
+        raise TableError("the texts", got=found.type, allowed="strings")
     return found
 
 

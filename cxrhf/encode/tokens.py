@@ -79,9 +79,9 @@ def check_layer(encoder: Encoder, layer: int | None) -> None:
     layers = int(encoder.config.get_text_config().num_hidden_layers)
     if layer is not None and not 0 <= layer <= layers:
         raise ConfigError(
-            f"the encoder {encoder.name} has {layers} layers",
-            got=f"--layer {layer}",
-            allowed=f"0 (the embeddings) to {layers}; the last one if not given",
+            f"encoder {encoder.name}, --layer",
+            got=str(layer),
+            allowed=f"0 (the embeddings) to {layers} (the last layer, which is the default)",
         )
 
 

@@ -57,10 +57,11 @@ def frame(config: Any, tokenizer: Any, folder: Path, settings: EncodeConfig) -> 
     if settings.max_length is not None:
         if limit is not None and settings.max_length > limit:
             raise ConfigError(
-                f"the encoder {settings.encoder} reads {limit:,} tokens at a time",
-                got=f"--max-length {settings.max_length}",
-                next_step=f"--max-length {min(limit, LONGEST)}; a fit with several encoders takes --max-length "
-                f"{settings.encoder}={min(limit, LONGEST)} for this one alone",
+                f"encoder {settings.encoder}, --max-length",
+                allowed=f"at most {limit:,} tokens",
+                got=str(settings.max_length),
+                next_step=f"--max-length {min(limit, LONGEST)}; in a fit with several encoders, --max-length "
+                f"{settings.encoder}={min(limit, LONGEST)} sets it for this one only",
             )
         length = settings.max_length
     else:
@@ -69,10 +70,9 @@ def frame(config: Any, tokenizer: Any, folder: Path, settings: EncodeConfig) -> 
     window = length - room
     if settings.overlap >= window:
         raise ConfigError(
-            f"a window of the encoder {settings.encoder} holds {max(window, 0):,} tokens of the text, and neighbours "
-            "cannot share all of them",
-            got=f"--overlap {settings.overlap}",
-            allowed=f"0 to {window - 1}" if window > 0 else "nothing: --max-length is too small",
+            f"encoder {settings.encoder}, --overlap, with windows of {max(window, 0):,} tokens",
+            got=str(settings.overlap),
+            allowed=f"0 to {window - 1}" if window > 0 else "a larger --max-length",
         )
     return Frame(window, settings.overlap, before, after)
 

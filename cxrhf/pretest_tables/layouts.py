@@ -54,7 +54,7 @@ CALIBRATION = (
 def paper_table(results: pa.Table | Sequence[Mapping[str, Any]], choices: Mapping[str, Any], name: str) -> Layout:
     """Header and rows of one of TABLES, as text; no rows where its models were not fitted."""
     if name not in TABLES:
-        raise ConfigError("no such table", got=name, allowed=", ".join(TABLES))
+        raise ConfigError("unknown table", got=name, allowed=f"one of {', '.join(TABLES)}")
     rows = pretest_rows(results)
     cells = cells_of(rows)
     if name == "A.12":

@@ -72,7 +72,7 @@ def pretest_results(
     `choices` is what context.json holds. Families are compared on the same draws of patients.
     """
     if scored.num_rows == 0 and not choices.get("findings"):
-        raise TableError("nothing was fitted and nothing is scored", next_step="cxrhf context fit BUILD")
+        raise TableError("the context run has no fits and no scores", next_step="cxrhf context fit BUILD")
     described = choices.get("findings", {})
     rows, notes = _tested(scored)
     rows = _in_order(rows, list(described))
@@ -130,7 +130,7 @@ def _tested(scored: pa.Table) -> tuple[pa.Table, list[str]]:
     others = sorted(str(each) for each in pc.unique(scored["split"]).to_pylist() if each is not None and each != SPLIT)
     left = len(pc.unique(scored["image_id"])) - len(pc.unique(rows["image_id"]))
     if not rows.num_rows:
-        return rows, [f"no image of the split {SPLIT} has a pre-test probability, so nothing could be measured"]
+        return rows, [f"no image of the split {SPLIT} has a pre-test probability, so nothing can be measured"]
     return rows, [
         f"only the split {SPLIT} is evaluated; {left:,} images of {', '.join(others)} are not"
     ] if left else []
@@ -199,7 +199,7 @@ def _chosen(base: Row, finding: str, family: str, choice: Mapping[str, Any], fit
     is_chosen = float(choice.get("chosen") == family)
     rows = [made | {"metric": "chosen", "value": is_chosen, "method": "1 = chosen", "note": said}]
     numbers = (
-        ("cv_auroc", "mean over grouped folds of the learning images"),
+        ("cv_auroc", "mean over grouped folds of the training images"),
         ("validation_auroc", "validation images, which chose the classifier"),
     )
     for metric, how in numbers:
@@ -217,13 +217,13 @@ def _features(base: Row, finding: str, family: str, choice: Mapping[str, Any], f
     """A word's weight or importance, and its effect, as rows."""
     metric = "feature_weight" if fitted.get("signed") else "feature_importance"
     made = base | _counts(choice, learned=True) | {"model": family, "finding": finding}
-    how = "of the final model, fitted to the learning images"
+    how = "of the final model, fitted to the training images"
     rows = []
     for each in (fitted.get("features") or [])[:TOP]:
         own = made | {"slice": f"word={each['word']}", "note": f"rank {each['rank']}, Table A.12"}
         rows.append(own | {"metric": metric, "value": each["value"], "method": how})
         if each.get("effect") is not None:
-            rows.append(own | {"metric": "feature_effect", "value": each["effect"], "method": f"{how}; what ranks it"})
+            rows.append(own | {"metric": "feature_effect", "value": each["effect"], "method": f"{how}; ranks words"})
     return rows
 
 
@@ -231,8 +231,8 @@ def _without_notes(base: Row, about: Mapping[str, Any] | None) -> list[Row]:
     if not about:
         return []
     how = {
-        "exclude": "left out of everything",
-        "stratum": "a group of their own, whose pre-test probability is the share of positives among them in learning",
+        "exclude": "excluded from all results",
+        "stratum": "their own stratum, whose pre-test probability is the share of positives among them in training",
     }
     count = int(about.get("images") or 0)
     note = how.get(str(about.get("how")), str(about.get("how")))

@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cxrhf.errors import TableError
-from cxrhf.tables.checks import MOST_GROUP, MOST_ID, MOST_NAME, as_text, one_spelling
+from cxrhf.tables.checks import MOST_GROUP, MOST_ID, MOST_NAME, as_text, one_spelling, quoted
 from cxrhf.tables.delimited import MISSING
 
 _TRUE = ("1", "true", "t", "yes", "y", "positive", "pos", "present")
 _FALSE = ("0", "false", "f", "no", "n", "negative", "neg", "absent")
 _SEX = {"m": "M", "male": "M", "man": "M", "f": "F", "female": "F", "woman": "F"}
+EMPTY = "an empty cell"
+_LABELS = "1, 0, -1 (uncertain) or empty"
 _AGE_UNITS = {"Y": 1.0, "M": 1 / 12, "W": 7 / 365.25, "D": 1 / 365.25}
 
 
@@ -30,14 +32,15 @@ class Where:
     column: str
     place: Callable[[int], str]
 
-    def error(self, row: int, what: str, got: object, allowed: str, next_step: str = "correct the cell") -> TableError:
-        """The error for one cell of this column."""
-        return TableError(
-            f"{self.source}: column {self.column!r}, {self.place(row)}: {what}",
-            got=got,
-            allowed=allowed,
-            next_step=next_step,
-        )
+    def error(
+        self, row: int, what: str | None, got: object, allowed: str | None, next_step: str = "fix the cell"
+    ) -> TableError:
+        """The error for one cell of this column; `what` where `got` and `allowed` do not tell."""
+        cell = f"{self}, {self.place(row)}"
+        return TableError(f"{cell}: {what}" if what else cell, got=got, allowed=allowed, next_step=next_step)
+
+    def __str__(self) -> str:
+        return f"{self.source}, column {quoted(self.column)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +82,19 @@ def _distinct(column: pa.ChunkedArray, where: Where) -> _Distinct:
         large = np.flatnonzero(np.abs(values) > 2.0**53)
         if large.size:
             row = int(large[0])
-            raise where.error(row, "this number is too long to be kept exactly", values[row], "ids written as text")
+            raise where.error(
+                row, None, values[row], "ids as text, because long numbers lose digits", "write the column as text"
+            )
         raw = pc.if_else(pc.is_nan(raw), pa.scalar(None, raw.type), raw)
     try:
         coded = as_text(raw).dictionary_encode()
         words = pc.utf8_trim_whitespace(coded.dictionary)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TableError(
-            f"{where.source}: column {where.column!r} is not text",
+            str(where),
             got=f"{raw.type} ({str(error).splitlines()[0]})",
-            allowed="text, numbers",
+            allowed="text or numbers",
+            next_step="name another column, or convert this one",
         ) from None
     return _Distinct(_missing_is_null(words), coded.indices)
 
@@ -114,18 +120,18 @@ def names(column: pa.ChunkedArray, where: Where, most: int = MOST_NAME, notes: l
         long = pc.index(pc.greater(length, most), True).as_py()
         raise where.error(
             pc.index(distinct.indices, long).as_py(),
-            "too long for a name or an id",
-            f"{length[long].as_py():,} letters",
-            f"at most {most:,}",
+            f"the text is too long for a name or an id ({length[long].as_py():,} characters)",
+            None,
+            f"at most {most:,} characters",
             "is this the right column? Shorten the cell, or name another column",
         )
     broken = pc.index(pc.match_substring_regex(distinct.words, "[\r\n]"), True).as_py()
     if broken >= 0:
         raise where.error(
             pc.index(distinct.indices, broken).as_py(),
-            "a line break inside a name",
-            distinct.words[broken].as_py(),
-            "one name a cell",
+            None,
+            quoted(distinct.words[broken].as_py()),
+            "a name without line breaks",
             "look for a quotation mark that is not closed",
         )
     return distinct.words.take(distinct.indices)
@@ -136,8 +142,8 @@ def _one_spelling(distinct: _Distinct, where: Where, notes: list[str]) -> _Disti
     words = one_spelling(distinct.words)
     if seen := pc.sum(pc.not_equal(words, distinct.words)).as_py():
         notes.append(
-            f"column {where.column!r}: {seen:,} value{'s' * (seen != 1)} with invisible characters, or letters "
-            "composed in another way: read as they look"
+            f"column {quoted(where.column)}: removed invisible characters, or normalized accented letters, in "
+            f"{seen:,} value{'s' * (seen != 1)}"
         )
     words = _missing_is_null(words)
     # Tools that know no blank whole number write 12 as 12.0 once a cell is blank. Only where all are such numbers.
@@ -145,7 +151,7 @@ def _one_spelling(distinct: _Distinct, where: Where, notes: list[str]) -> _Disti
     decimal = pc.sum(pc.match_substring_regex(given, r"\.0+$")).as_py() or 0
     if decimal and pc.all(pc.match_substring_regex(given, r"^-?(0|[1-9][0-9]*)(\.0+)?$")).as_py():
         words = pc.replace_substring_regex(words, r"\.0+$", "")
-        notes.append(f"column {where.column!r}: whole numbers written as 12.0 are read as 12")
+        notes.append(f"column {quoted(where.column)}: read whole numbers such as 12.0 as 12")
     return _Distinct(words, distinct.indices)
 
 
@@ -154,7 +160,7 @@ def identifiers(column: pa.ChunkedArray, where: Where, most: int = MOST_ID, note
     ids = names(column, where, most, notes)
     if ids.null_count:
         row = pc.index(pc.is_null(ids), True).as_py()
-        raise where.error(row, "the cell is blank", "blank", f"every row needs its {where.column}")
+        raise where.error(row, None, EMPTY, "a value in every row", "fill in the cell, or remove the row")
     return ids
 
 
@@ -170,10 +176,15 @@ def numbers(column: pa.ChunkedArray, where: Where, *, allowed: str = "a number")
             raw = words.cast(pa.float64())
         except pa.ArrowInvalid:
             row, value = next((at, cell) for at, cell in enumerate(words.to_pylist()) if not _is_number(cell))
-            hints = ["write 0.35 for 35% and a point for a decimal comma"] if re.search("[%,]", value) else []
-            raise where.error(row, "not a number", value, allowed, *hints) from None
+            hints = ["write 0.35 for 35%, and a decimal point, not a comma"] if re.search("[%,]", value) else []
+            raise where.error(row, None, quoted(value), allowed, *hints) from None
     elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
-        raise TableError(f"{where.source}: column {where.column!r} holds no numbers", got=str(kind), allowed=allowed)
+        raise TableError(
+            str(where),
+            got=f"a column of type {kind}",
+            allowed=allowed,
+            next_step="name another column, or convert this one",
+        )
     return np.asarray(raw.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
@@ -199,7 +210,7 @@ def labels(column: pa.ChunkedArray, where: Where) -> Labels:
         codes = coded.indices.fill_null(len(meaning) - 1).to_numpy(zero_copy_only=False)
         values = meaning[codes]
     else:
-        values = numbers(column, where, allowed="1, 0, -1 (uncertain) or blank")
+        values = numbers(column, where, allowed=_LABELS)
     bad = np.flatnonzero(~np.isin(values, (0.0, 1.0, -1.0)) & ~np.isnan(values))
     if bad.size:
         row = int(bad[0])
@@ -207,12 +218,13 @@ def labels(column: pa.ChunkedArray, where: Where) -> Labels:
         scores = isinstance(got, float) or (isinstance(got, str) and _is_number(got) and "." in got)
         raise where.error(
             row,
-            "not a label",
-            got,
-            "1, 0, -1 (uncertain) or blank; True, False, yes, no, positive, negative, present, absent",
+            None,
+            quoted(got) if isinstance(got, str) else got,
+            _LABELS,
             "is this the score column? Name the label column: --label COLUMN"
             if scores
-            else "write 1 where the finding is there, 0 where it is not",
+            else "write 1 (or yes, true, positive, present) where the finding is present and 0 (or no, false, "
+            "negative, absent) where it is not",
         )
     uncertain = values == -1.0
     masked = np.isnan(values) | uncertain
@@ -240,7 +252,7 @@ def flags(column: pa.ChunkedArray, where: Where) -> pa.Array:
     true, false = (pc.is_in(words, value_set=pa.array(each)) for each in (_TRUE, _FALSE))
     row = pc.index(pc.or_(pc.or_(true, false), pc.is_null(words)), False).as_py()
     if row >= 0:
-        raise where.error(row, "neither yes nor no", words[row].as_py(), "1, 0, True, False or blank")
+        raise where.error(row, None, quoted(words[row].as_py()), "1, 0, True, False or empty")
     return pc.if_else(pc.is_null(words), pa.scalar(None, pa.bool_()), true)
 
 
@@ -248,7 +260,7 @@ def bounded(values: np.ndarray, where: Where, low: float, high: float, *, allowe
     """The same numbers if each is missing or finite within the bounds."""
     bad = np.flatnonzero(np.isinf(values) | (values < low) | (values > high))
     if bad.size:
-        raise where.error(int(bad[0]), "out of range", values[int(bad[0])], allowed)
+        raise where.error(int(bad[0]), None, values[int(bad[0])], allowed)
     return values
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cxrhf.errors import TableError, did_you_mean
+from cxrhf.errors import TableError, did_you_mean, shorten
 from cxrhf.schema import IMAGE, image_schema
 
 # Letters of an id, of a model or finding, and of a group. Longer ones are texts in the wrong column, and would fill
@@ -31,7 +32,9 @@ def check(table: pa.Table, schema: pa.Schema, *, source: str = "table") -> pa.Ta
     names = table.column_names
     twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
-        raise TableError(f"{source}: column {twice[0]!r} appears {names.count(twice[0])} times", next_step="keep one")
+        raise TableError(
+            f"{source}: column {quoted(twice[0])} appears {names.count(twice[0])} times", next_step="keep one of them"
+        )
     unknown = [name for name in names if name not in schema.names]
     if b"extra" in schema.metadata:
         findings = [name for name in unknown if pa.types.is_integer(table.schema.field(name).type)]
@@ -41,11 +44,20 @@ def check(table: pa.Table, schema: pa.Schema, *, source: str = "table") -> pa.Ta
     if unknown:
         hint = did_you_mean(unknown[0], schema.names)
         raise TableError(
-            f"{source}: the {kind} table has no column {unknown[0]!r}",
-            allowed=", ".join(schema.names),
+            f"{source}: unknown column {quoted(unknown[0])} in the {kind} table",
+            allowed=f"one of {', '.join(schema.names)}",
             next_step=hint or f"drop it: table.drop_columns([{unknown[0]!r}])",
         )
     return pa.Table.from_arrays([_column(table, field, kind, source) for field in schema], schema=schema)
+
+
+def quoted(name: str) -> str:
+    """A name from the user's data for a message: in double quotes, on one line.
+
+    >>> quoted("Edema"), quoted("two\\nlines")
+    ('"Edema"', '"two\\\\nlines"')
+    """
+    return f'"{shorten(name)}"'
 
 
 def as_text(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -70,9 +82,10 @@ def _column(table: pa.Table, field: pa.Field, kind: str, source: str) -> pa.Chun
         if field.nullable:
             return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
         raise TableError(
-            f"{source}: column {field.name!r} of the {kind} table is missing",
-            got=f"columns {', '.join(table.column_names) or '(none)'}",
-            next_step=f"add {field.name!r} ({field.type})",
+            f"{source}, {kind} table",
+            allowed=f'a column "{field.name}"',
+            got=f"columns {', '.join(table.column_names)}" if table.column_names else "no columns",
+            next_step=f'add column "{field.name}" ({field.type})',
         )
     column = table.column(field.name)
     try:
@@ -81,21 +94,23 @@ def _column(table: pa.Table, field: pa.Field, kind: str, source: str) -> pa.Chun
             column = one_spelling(column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TableError(
-            f"{source}: column {field.name!r} cannot be read as {field.type}", got=f"{column.type}: {error}"
+            f'{source}, column "{field.name}"', allowed=str(field.type), got=f"{column.type} ({error})"
         ) from None
     if not field.nullable and column.null_count:
         row = pc.index(pc.is_null(column), True).as_py()
         raise TableError(
-            f"{source}: column {field.name!r}, row {row + 1} is empty", next_step=f"every row needs {field.name!r}"
+            f'{source}, column "{field.name}", row {row + 1}: the cell is empty, and every row requires a value',
+            next_step="fill in the cell, or remove the row",
         )
     _check_values(column, field, source)
     most = MOST_LETTERS.get(field.name)
     if most is not None and pa.types.is_string(field.type) and (pc.max(pc.utf8_length(column)).as_py() or 0) > most:
         row = pc.index(pc.greater(pc.utf8_length(column), most), True).as_py()
         raise TableError(
-            f"{source}: column {field.name!r}, row {row + 1} is too long",
-            got=f"{len(column[row].as_py()):,} letters",
-            allowed=f"at most {most:,}",
+            f'{source}, column "{field.name}", row {row + 1}',
+            got=f"{len(column[row].as_py()):,}",
+            allowed=f"at most {most:,} characters",
+            next_step="shorten the cell",
         )
     return column
 
@@ -105,7 +120,7 @@ def _check_values(column: pa.ChunkedArray, field: pa.Field, source: str) -> None
     if "range" in rules:
         low, high = (float(end) for end in rules["range"].split())
         good = pc.and_(pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)), pc.is_finite(column))
-        allowed = f"finite, from {low:g} to {high:g}, or null"
+        allowed = _range(low, high)
     elif "values" in rules:
         good = pc.is_in(column, value_set=pa.array([int(each) for each in rules["values"].split()], column.type))
         good = pc.or_(good, pc.is_null(column))
@@ -114,9 +129,13 @@ def _check_values(column: pa.ChunkedArray, field: pa.Field, source: str) -> None
         return
     row = pc.index(good, False).as_py()
     if row >= 0:
-        raise TableError(
-            f"{source}: column {field.name!r}, row {row + 1} is out of range", got=column[row].as_py(), allowed=allowed
-        )
+        raise TableError(f'{source}, column "{field.name}", row {row + 1}', got=column[row].as_py(), allowed=allowed)
+
+
+def _range(low: float, high: float) -> str:
+    if low == -math.inf:
+        return "a finite number or null"
+    return f"a number from {low:g} to {high:g} or null" if high < math.inf else f"a finite number >= {low:g} or null"
 
 
 def table_of(rows: Iterable[Mapping[str, Any]], schema: pa.Schema, *, source: str = "rows") -> pa.Table:
@@ -126,8 +145,8 @@ def table_of(rows: Iterable[Mapping[str, Any]], schema: pa.Schema, *, source: st
     for row in listed:
         if unknown := [key for key in row if key not in known]:
             raise TableError(
-                f"{source}: the {schema.metadata[b'table'].decode()} table has no column {unknown[0]!r}",
-                allowed=", ".join(schema.names),
+                f"{source}: unknown column {quoted(unknown[0])} in the {schema.metadata[b'table'].decode()} table",
+                allowed=f"one of {', '.join(schema.names)}",
                 next_step=did_you_mean(unknown[0], known),
             )
     columns = {}
@@ -136,7 +155,5 @@ def table_of(rows: Iterable[Mapping[str, Any]], schema: pa.Schema, *, source: st
         try:
             columns[field.name] = pa.array(values, field.type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            raise TableError(
-                f"{source}: column {field.name!r} cannot be read as {field.type}", got=str(error)
-            ) from None
+            raise TableError(f'{source}, column "{field.name}"', allowed=str(field.type), got=str(error)) from None
     return check(pa.table(columns), schema, source=source)

@@ -15,6 +15,7 @@ from typing import Literal
 
 from cxrhf.errors import ConfigError, TableError, did_you_mean
 from cxrhf.findings import finding_name
+from cxrhf.tables.checks import quoted
 
 # Role -> names it goes by, best first. Left out on purpose: vendor (often of the scanner), fold (not a test split),
 # timestamp and created_at (often of the prediction, not of the image).
@@ -81,7 +82,9 @@ class Columns:
         for role in given:
             if role not in known:
                 raise TableError(
-                    f"no such column role {role!r}", allowed=", ".join(known), next_step=did_you_mean(role, known)
+                    f"unknown column role {quoted(role)}",
+                    allowed=f"one of {', '.join(known)}",
+                    next_step=did_you_mean(role, known),
                 )
         return Columns(**given)
 
@@ -96,13 +99,15 @@ def pretest_sources(text: str) -> tuple[str, ...] | None:
     for name in given:
         if name not in PRETEST_SOURCES:
             raise ConfigError(
-                "pretest: nothing can be fitted from this",
-                got=name,
-                allowed=every,
+                "--pretest",
+                got=quoted(name),
+                allowed=f"from: and any of {every}",
                 next_step=did_you_mean(name, PRETEST_SOURCES) or "--pretest from:age,sex",
             )
     if not given:
-        raise ConfigError("pretest: from what?", got=text, allowed=every, next_step="--pretest from:age,sex")
+        raise ConfigError(
+            "--pretest", got=quoted(text), allowed=f"from: and any of {every}", next_step="--pretest from:age,sex"
+        )
     return tuple(name for name in PRETEST_SOURCES if name in given)
 
 
@@ -150,7 +155,7 @@ def plan_columns(names: Sequence[str], columns: Columns, source: str) -> Plan:
         pairs, constants = _only(pairs, names, columns.finding, constants, source)
         if len(pairs) > 1:
             notes += [
-                f"column {names[shared[role]]!r} is used for all {len(pairs)} findings"
+                f"column {quoted(names[shared[role]])} is used for all {len(pairs)} findings"
                 for role in ("pretest", "mention")
                 if role in shared
             ]
@@ -174,15 +179,15 @@ def _missing(
 ) -> TableError:
     """The error for a file without labels or scores; columns that the user gave another role are marked."""
     named = {at: role for role, at in roles.items() if getattr(columns, role, None)}
-    shown = [name + (f" (named as {named[at]})" if at in named else "") for at, name in enumerate(names)]
+    shown = [name + (f" (your --{named[at]})" if at in named else "") for at, name in enumerate(names)]
     flags = " ".join(f"--{role} COLUMN" for role in missing)
     # A header of numbers is a row; a single column means that its names are apart by something else.
     header = len(names) == 1 or any(re.fullmatch(r"[-+.\de]+", name.strip().lower()) for name in names)
     return TableError(
-        f"{source}: no {' and no '.join(missing)} column found",
-        got=f"columns {', '.join(shown) or '(none)'}",
-        allowed="label_<finding> or <finding> with prob_<finding>; or finding, label, score; or label, score",
-        next_step="the first line must name the columns, apart by comma, semicolon, tab or |"
+        f"{source}: found no {' and no '.join(missing)} column",
+        got=f"columns {', '.join(shown)}" if shown else "no columns",
+        allowed="label and score; or finding, label and score; or label_<finding> (or <finding>) and prob_<finding>",
+        next_step="write the column names on the first line, separated by comma, semicolon, tab or |"
         if header
         else f"name the columns: {flags} ({missing[0]}=... in Python)",
     )
@@ -199,7 +204,8 @@ def find_column(names: Sequence[str], wanted: str, source: str) -> int | None:
         hits = [at for at, name in enumerate(names) if same(name) == same(wanted) and same(wanted)]
         if len(hits) > 1:
             raise TableError(
-                f"{source}: {len(hits)} columns are called {names[hits[0]]!r}", next_step="rename or drop one of them"
+                f"{source}: {len(hits)} columns have the name {quoted(names[hits[0]])}",
+                next_step="rename or remove all but one",
             )
         if hits:
             return hits[0]
@@ -233,9 +239,10 @@ def _roles(names: Sequence[str], columns: Columns, source: str) -> tuple[dict[st
             constants[role] = wanted
         else:
             raise TableError(
-                f"{source}: no column {wanted!r} for {role}",
+                source,
+                allowed=f"a column {quoted(wanted)} for {role}",
                 got=f"columns {', '.join(names)}",
-                next_step=did_you_mean(wanted, names) or f"give one of them to --{role}",
+                next_step=did_you_mean(wanted, names) or f"pass one of them to --{role}",
             )
     keys = [column_key(name) for name in names]
     taken = set(roles.values())
@@ -275,9 +282,9 @@ def _wide(names: Sequence[str], roles: Mapping[str, int], source: str) -> tuple[
             mark = mark_of or parts[0]
             if mark in slot:
                 raise TableError(
-                    f"{source}: columns {names[slot[mark]]!r} and {name!r} are both the {mark} of "
-                    f"{finding_name(parts[1])!r}",
-                    next_step="rename or drop one of them",
+                    f"{source}: columns {quoted(names[slot[mark]])} and {quoted(name)} both hold the {mark} of "
+                    f"{quoted(finding_name(parts[1]))}",
+                    next_step="rename or remove one of them",
                 )
             slot[mark] = at
     scored = {finding for finding, slot in found.items() if any(mark in slot for mark in _SCORES)}
@@ -285,10 +292,10 @@ def _wide(names: Sequence[str], roles: Mapping[str, int], source: str) -> tuple[
         finding = finding_name(name)
         if at not in reserved and finding in scored and _split_name(name, _SCORES) is None:
             if "label" in found[finding]:
-                twins = f"{names[found[finding]['label']]!r} and {name!r}"
+                twins = f"{quoted(names[found[finding]['label']])} and {quoted(name)}"
                 raise TableError(
-                    f"{source}: columns {twins} are both the label of {finding!r}",
-                    next_step="rename or drop one of them",
+                    f"{source}: columns {twins} both hold the label of {quoted(finding)}",
+                    next_step="rename or remove one of them",
                 )
             found[finding]["label"] = at
     pairs, notes = [], []
@@ -300,7 +307,7 @@ def _wide(names: Sequence[str], roles: Mapping[str, int], source: str) -> tuple[
             pairs.append(FindingColumns(finding, slot["label"], score, *optional))
         else:
             lonely = names[score if score is not None else slot["logit"]]
-            notes.append(f"column {lonely!r} has no label column ({finding} or label_{finding}): left out")
+            notes.append(f"column {quoted(lonely)} is not used: it has no label column ({finding} or label_{finding})")
     return pairs, notes
 
 
@@ -314,5 +321,7 @@ def _only(
     if not kept:
         known = [each.finding for each in pairs]
         hint = did_you_mean(finding_name(wanted), known)
-        raise TableError(f"{source}: no finding {wanted!r}", allowed=", ".join(known), next_step=hint)
+        raise TableError(
+            f"{source}: unknown finding {quoted(wanted)}", allowed=f"one of {', '.join(known)}", next_step=hint
+        )
     return kept, {role: value for role, value in constants.items() if role != "finding"}

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from cxrhf.errors import TableError
+from cxrhf.tables.checks import quoted
 from cxrhf.tables.files import Kind, RawTable, iconv, not_utf8, read_bytes
 
 MISSING = ("", "nan", "NaN", "NAN", "NA", "N/A", "n/a", "#N/A", "None", "none", "null", "NULL", "<NA>")
@@ -56,7 +57,10 @@ def read_csv(path: Path, schema: pa.Schema | None) -> pa.Table:
     types = {} if schema is None else {field.name: field.type for field in schema}
     nested = [name for name, kind in types.items() if pa.types.is_nested(kind) and name in text.header]
     if nested:
-        raise TableError(f"{path.name}: CSV cannot hold column {nested[0]!r}", next_step="write .parquet or .jsonl")
+        raise TableError(
+            f"{path.name}: CSV cannot hold lists or structs (column {quoted(nested[0])})",
+            next_step="write the table as .parquet or .jsonl",
+        )
     convert = pcsv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
     convert.quoted_strings_can_be_null = False
     try:
@@ -91,15 +95,17 @@ def _convert(text: _Text, wanted: list[int], numbers: set[int], decimal: str) ->
 def _open(path: Path) -> _Text:
     data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise TableError(f"{path.name}: UTF-16 text", allowed="UTF-8", next_step=f"convert it: {iconv(path, 'utf-16')}")
+        raise TableError(
+            path.name, got="UTF-16", allowed="UTF-8 text", next_step=f"convert the file with `{iconv(path, 'utf-16')}`"
+        )
     body = data.lstrip(b"\r\n")
     skipped = data[: len(data) - len(body)].replace(b"\r\n", b"\n").count(b"\n")
     if not body or body.isspace():
-        raise TableError(f"{path.name}: the file is empty", next_step="check how it was written")
+        raise TableError(f"{path.name}: the file is empty", next_step="check how the file was made")
     if not body.endswith((b"\n", b"\r")):
         body += b"\n"  # Arrow does not see the end of a lone header otherwise
     if b"\0" in body[:4096]:
-        raise TableError(f"{path.name}: not a text file", next_step="check the file's kind and ending")
+        raise TableError(path.name, allowed="text", got="binary data", next_step="check the file and its ending")
     try:
         line = body[: body.find(b"\n")].decode("utf-8")
     except UnicodeDecodeError as error:
@@ -109,7 +115,9 @@ def _open(path: Path) -> _Text:
     try:
         header = next(row for _, row in _records(text, strict=False))
     except (csv.Error, StopIteration) as error:
-        raise TableError(f"{path.name}, line {skipped + 1}: the header cannot be read ({error})") from None
+        raise TableError(
+            f"{path.name}, line {skipped + 1}: the header cannot be read as CSV ({error})", next_step="fix the header"
+        ) from None
     # Every proper file has an even number of quotes; an odd one may still be an inch mark, so look closely.
     if body.count(b'"') % 2 and (line_number := _broken_quote(text)):
         raise _quote_error(text, line_number)
@@ -139,8 +147,8 @@ def _broken_quote(text: _Text) -> int | None:
 
 def _quote_error(text: _Text, line: int) -> TableError:
     return TableError(
-        f"{text.path.name}, line {line}: a quotation mark is opened and not closed properly",
-        next_step='close it, or double it inside a cell (")',
+        f"{text.path.name}, line {line}: a quotation mark is not closed",
+        next_step='close it, or double a quotation mark inside a cell ("")',
     )
 
 
@@ -168,9 +176,11 @@ def _explain(text: _Text, error: Exception) -> TableError:
         for start, row in _records(text, strict=False):
             if len(row) != len(text.header):
                 return TableError(
-                    f"{name}, line {start}: {len(row)} cells where the header has {len(text.header)} columns",
-                    next_step="correct that line; a cell with a separator inside needs quotation marks",
+                    f"{name}, line {start}",
+                    allowed=f"{len(text.header)} cells, as in the header",
+                    got=str(len(row)),
+                    next_step="fix the line: a cell that contains a separator requires quotation marks",
                 )
     except csv.Error:
         pass
-    return TableError(f"{name}: cannot be read as CSV ({said})", next_step="check the file")
+    return TableError(f"{name}: the file cannot be read as CSV ({said})", next_step="check how the file was made")

@@ -65,15 +65,15 @@ def file_format(path: Path) -> Format:
     hints = {
         ".xlsx": sheet,
         ".xls": sheet,
-        ".json": "write one object a line, .jsonl",
+        ".json": "write one object per line and name the file .jsonl",
         ".zip": "unzip it",
-        ".txt": "rename it to .csv or, with tabs, to .tsv",
-        ".pkl": "write it as Parquet: pandas.DataFrame.to_parquet",
+        ".txt": "rename it to .csv, or to .tsv if the separators are tabs",
+        ".pkl": "write the table as Parquet with pandas.DataFrame.to_parquet",
     }
     raise TableError(
-        f"{path.name}: unknown kind of file",
-        got=path.suffix or "no ending",
-        allowed=" ".join(ENDINGS),
+        f"{path.name}: unknown file type",
+        got=path.suffix or "a name without an ending",
+        allowed=f"a name that ends in {', '.join(ENDINGS)}",
         next_step=hints.get(path.suffix.lower(), "convert or rename the file"),
     )
 
@@ -81,10 +81,11 @@ def file_format(path: Path) -> Format:
 def existing_file(path: Path) -> Path:
     """The path itself if it is a file that can be read."""
     if path.is_dir():
-        raise TableError(f"{path} is a folder, not a table", next_step="name a file in it")
+        raise TableError(str(path), got="a folder", allowed="a file", next_step="name a file in the folder")
     if str(path) == "-" or path.is_fifo() or path.is_char_device():
         raise TableError(
-            "standard input is not read", got=path, next_step="write it to a file first: > predictions.csv"
+            f"{path}: cxrhf does not read standard input or pipes",
+            next_step="write the table to a file and name that file",
         )
     if not path.exists():
         folder = path.parent
@@ -106,7 +107,9 @@ def read_bytes(path: Path) -> bytes:
         existing_file(path)
         return _inflated(path) if path.name.lower().endswith(".gz") else path.read_bytes()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TableError(f"{path.name}: the gzip file is cut or damaged ({error})", next_step="copy it again") from None
+        raise TableError(
+            f"{path.name}: the gzip file is truncated or damaged ({error})", next_step="copy or download it again"
+        ) from None
     except OSError as error:
         said = error.strerror or error
         raise TableError(f"{path} cannot be read ({said})", next_step="check the path and its permissions") from None
@@ -121,11 +124,11 @@ def _inflated(path: Path) -> bytes:
             made, used = out.tell(), packed.tell()
             if made > MOST_INFLATED or (made > SMALL and made > MOST_RATIO * used):
                 raise TableError(
-                    f"{path.name}: the gzip file holds more than a table of its size would",
-                    got=f"{made >> 20:,} MB in its first {used:,} bytes",
-                    allowed=f"{MOST_INFLATED >> 20:,} MB in all, and {MOST_RATIO} times what it takes on the disk",
-                    next_step="if you trust it, unzip it and give the file that makes: "
-                    f"gunzip -k {shlex.quote(str(path))}",
+                    f"{path.name}: the gzip file expands to more than a table of its size would",
+                    got=f"{made >> 20:,} MB from its first {used:,} bytes",
+                    allowed=f"at most {MOST_INFLATED >> 20:,} MB, and at most {MOST_RATIO} times its size on disk",
+                    next_step="if you trust the file, unzip it and pass the result: "
+                    f"`gunzip -k {shlex.quote(str(path))}`",
                 )
     return out.getvalue()
 
@@ -192,9 +195,9 @@ def _as_table(source: Any) -> pa.Table:
         return pa.table(source)
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise TableError(
-            "these predictions cannot be read as a table",
-            got=f"{type(source).__name__}: {error}",
-            allowed="a path, an Arrow table, a DataFrame, a dictionary of columns, a list of rows",
+            "the input cannot be read as a table",
+            got=f"{type(source).__name__} ({error})",
+            allowed="a path, an Arrow table, a DataFrame, a dictionary of columns or a list of rows",
         ) from None
 
 
@@ -204,7 +207,8 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TableError(
-            f"{path.name}: not a readable Parquet file ({str(error).splitlines()[0]})", next_step="write it again"
+            f"{path.name}: the file cannot be read as Parquet ({str(error).splitlines()[0]})",
+            next_step="write or copy it again",
         ) from None
 
 
@@ -222,7 +226,7 @@ def _read_jsonl(path: Path, schema: pa.Schema | None) -> pa.Table:
 
     data = read_bytes(path)
     if not data.strip():
-        raise TableError(f"{path.name}: the file is empty", next_step="check how it was written")
+        raise TableError(f"{path.name}: the file is empty", next_step="check how the file was made")
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -240,9 +244,10 @@ def _read_jsonl(path: Path, schema: pa.Schema | None) -> pa.Table:
         head, _, row = said.rpartition(" in row ")
         where = f", line {int(row) + 1}" if head and row.isdigit() else ""
         raise TableError(
-            f"{path.name}{where}: not JSON lines ({(head or said).rstrip('.')})",
-            allowed="one object a line, one type a column",
-            next_step="correct that line",
+            f"{path.name}{where}",
+            got=(head or said).rstrip("."),
+            allowed="JSON lines, with one object per line and one type per column",
+            next_step="fix the line",
         ) from None
     return table
 
@@ -251,9 +256,10 @@ def not_utf8(path: Path, data: bytes, position: int) -> TableError:
     """The error for bytes that are not UTF-8, with the line they stand on."""
     line = data.count(b"\n", 0, position) + 1
     return TableError(
-        f"{path.name}, line {line}: not UTF-8 text",
-        got=f"byte 0x{data[position]:02x}" if position < len(data) else None,
-        next_step=f"convert it: {iconv(path, 'latin1')}",
+        f"{path.name}, line {line}",
+        got=f"byte 0x{data[position]:02x}" if position < len(data) else "other bytes",
+        allowed="UTF-8 text",
+        next_step=f"convert the file with `{iconv(path, 'latin1')}`",
     )
 
 
@@ -286,8 +292,8 @@ def write_table(table: pa.Table, path: str | os.PathLike[str]) -> Path:
         nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
         if nested:
             raise TableError(
-                f"{target.name}: CSV cannot hold column {nested[0]!r} ({table.schema.field(nested[0]).type})",
-                next_step="write .parquet or .jsonl",
+                f'{target.name}: CSV cannot hold column "{nested[0]}" ({table.schema.field(nested[0]).type})',
+                next_step="write the table as .parquet or .jsonl",
             )
     return write_atomically(target, lambda file: _write(table, file, form, target.name.lower()))
 
@@ -344,5 +350,5 @@ def _without_nan(column: pa.Array) -> pa.Array:
 
 def _plain(value: object) -> str:
     if isinstance(value, bytes):
-        raise TableError("JSON lines cannot hold bytes", next_step="write .parquet")
+        raise TableError("JSON lines cannot hold bytes", next_step="write the table as .parquet")
     return str(value)

@@ -47,13 +47,12 @@ def one_writer(folder: str | Path, verb: str, what: str = RUN) -> Iterator[None]
         lock.acquire()
     except Timeout:
         raise RunError(
-            f"{folder} is being written by another process",
-            got=_holder(file),
-            next_step="wait until it has ended, or choose another --out",
+            f"{folder} is being written by another process ({_holder(file)})",
+            next_step="wait until that process ends, or choose another --out",
         ) from None
     except OSError as error:
         raise RunError(
-            f"{file} cannot be locked ({error.strerror or error})", next_step="remove it, or choose another --out"
+            f"cannot lock {file} ({error.strerror or error})", next_step="remove that file, or choose another --out"
         ) from None
     try:
         _HELD[path] = thread
@@ -112,7 +111,7 @@ def replacing(folder: Path, mark: str, what: str, next_step: str = "move it away
     A folder with files but none of the name `mark` holds something else than a `what`, and stays.
     """
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / mark).is_file())):
-        raise RunError(f"{folder} is in the way: it holds no {what}", next_step=next_step)
+        raise RunError(f"{folder} exists and holds no {what}", next_step=next_step)
     own = f"{os.getpid()}-{secrets.token_hex(4)}"
     fresh, old = (folder.parent / f".{folder.name}-{own}.{end}" for end in ("part", "old"))
     try:
@@ -126,7 +125,10 @@ def replacing(folder: Path, mark: str, what: str, next_step: str = "move it away
             folder.rename(old)
         fresh.rename(folder)
     except OSError as error:
-        raise RunError(f"{folder} cannot be written ({error.strerror or error})") from error
+        raise RunError(
+            f"cannot write {folder} ({error.strerror or error})",
+            next_step="check its permissions and the free disk space",
+        ) from error
     finally:
         if old.exists() and not folder.exists():
             old.rename(folder)

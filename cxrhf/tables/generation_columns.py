@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from cxrhf.errors import TableError, did_you_mean
+from cxrhf.tables.checks import quoted
 from cxrhf.tables.columns import SYNONYMS as OF_PREDICTIONS
 from cxrhf.tables.columns import column_key, find_column, usual_column
 
@@ -136,9 +137,10 @@ def plan_generations(names: Sequence[str], columns: GenerationColumns, source: s
     _refuse_missing(names, generated, reference, source)
     if None not in generated and ("strategy" in roles or "strategy" in constants):
         raise TableError(
-            f"{source}: several generated columns and a strategy beside them",
+            f"{source}: several generated columns cannot be combined with a strategy",
             got=f"columns {', '.join(names[at] for at in generated.values())}",
-            next_step="name the one generated column (--generated COLUMN), or leave the strategy to the columns' names",
+            next_step="name one generated column with --generated COLUMN, or remove the strategy: the column names "
+            "give it",
         )
     return GenerationPlan(roles, generated, reference, constants)
 
@@ -150,10 +152,10 @@ def _refuse_missing(
     if missing:
         flags = " ".join(f"--{role} COLUMN" for role in missing)
         raise TableError(
-            f"{source}: no column with the {' and none with the '.join(missing)} reports found",
+            f"{source}: found no column with the {' and none with the '.join(missing)} reports",
             got=f"columns {', '.join(names)}",
-            allowed="generated and reference; generated_<strategy>; findings and impression as the reference",
-            next_step=f"name them: {flags}",
+            allowed="generated (or generated_<strategy>) and reference (or findings and impression)",
+            next_step=f"name the columns: {flags}",
         )
 
 
@@ -174,9 +176,9 @@ def _given_generated(names: Sequence[str], wanted: str | None, source: str) -> d
         name = strategy.strip() if equals else _strategy_of(names[at], _PREFIXES) or names[at].strip()
         if not name or name in found or at in found.values():
             raise TableError(
-                f"{source}: generated: a strategy or a column is named twice or not at all",
+                f"{source}: --generated",
                 got=wanted,
-                allowed="greedy=COLUMN,rich=COLUMN",
+                allowed="each strategy and each column once, such as greedy=COLUMN,rich=COLUMN",
             )
         found[name] = at
     return found
@@ -206,7 +208,8 @@ def _strategy_of(name: str, prefixes: Sequence[str]) -> str | None:
 
 def _no_column(names: Sequence[str], wanted: str, role: str, source: str) -> TableError:
     return TableError(
-        f"{source}: no column {wanted!r} for {role}",
+        source,
+        allowed=f"a column {quoted(wanted)} for {role}",
         got=f"columns {', '.join(names)}",
-        next_step=did_you_mean(wanted, names) or f"give one of them to --{role}",
+        next_step=did_you_mean(wanted, names) or f"pass one of them to --{role}",
     )

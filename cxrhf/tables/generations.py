@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from cxrhf.errors import TableError
 from cxrhf.schema import GENERATION, check
 from cxrhf.tables import cells
-from cxrhf.tables.checks import MOST_GROUP, MOST_ID
+from cxrhf.tables.checks import MOST_GROUP, MOST_ID, quoted
 from cxrhf.tables.files import Kind, RawTable, open_raw
 from cxrhf.tables.generation_columns import GenerationColumns, GenerationPlan, is_generations, plan_generations
 from cxrhf.tables.generation_reading import GenerationReading, LoadedGenerations
@@ -54,8 +54,8 @@ def load_generations(
         ends = np.cumsum([part.num_rows for part, _ in parts])
         names = [readings[int(np.searchsorted(ends, row, side="right"))].source for row in pair]
         raise TableError(
-            f"{names[0]} and {names[1]} both hold a report of one image, model and strategy",
-            next_step="give each file its model column, or read them one by one with --model NAME",
+            f"{names[0]} and {names[1]} hold a report for the same image, model and strategy",
+            next_step="add a model column to each file, or read the files one by one with --model NAME",
         )
     return LoadedGenerations(check(table, GENERATION, source="generations"), readings)
 
@@ -68,7 +68,7 @@ def _columns_of(named: Mapping[str, str | None]) -> GenerationColumns:
 
         known = [each.name for each in fields(GenerationColumns)]
         unknown = next(name for name in named if name not in known)
-        raise TableError(f"no such column role {unknown!r}", allowed=", ".join(known)) from None
+        raise TableError(f"unknown column role {quoted(unknown)}", allowed=f"one of {', '.join(known)}") from None
 
 
 def _sources(source: Any) -> list[Any]:
@@ -76,12 +76,12 @@ def _sources(source: Any) -> list[Any]:
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         if path.is_dir() and not (path / "generations.parquet").is_file():
-            raise TableError(f"{path} is a folder without generations.parquet", next_step="name a file with reports")
+            raise TableError(f"{path} has no generations.parquet", next_step="name a file with reports")
         return [path / "generations.parquet" if path.is_dir() else path]
     if isinstance(source, Sequence) and source and all(isinstance(each, (str, os.PathLike)) for each in source):
         return [found for each in source for found in _sources(each)]
     if isinstance(source, Sequence) and not source:
-        raise TableError("no reports were given", next_step="cxrhf generate --from reports.csv")
+        raise TableError("no file with reports is given", next_step="cxrhf generate --from reports.csv")
     return [source]
 
 
@@ -109,15 +109,15 @@ def _load_one(source: Any, columns: GenerationColumns) -> tuple[pa.Table, Genera
     _refuse_repeated(blocks[0], raw)
     table = pa.concat_tables(blocks)
     if n_empty:
-        notes.append(f"{n_empty:,} of {table.num_rows:,} generated reports are empty: kept as empty reports")
+        notes.append(f"{n_empty:,} of {table.num_rows:,} generated reports are empty and are kept")
     table = table.filter(pc.not_equal(table["reference"], ""))
     if missing := pc.sum(pc.equal(reference, "")).as_py() or 0:
-        notes.append(f"{missing:,} of {cols.n_rows:,} rows have no reference report: left out")
+        notes.append(f"excluded {missing:,} of {cols.n_rows:,} rows without a reference report")
     if not table.num_rows:
         raise TableError(f"{raw.name}: no row has a reference report", next_step="name the column: --reference COLUMN")
     if table["sex"].null_count and "sex" in plan.roles:
         n_images = _n(table.filter(pc.is_null(table["sex"])), "image_id")
-        notes.append(f"{n_images:,} of {_n(table, 'image_id'):,} images without a known sex: sex left blank")
+        notes.append(f"no known sex for {n_images:,} of {_n(table, 'image_id'):,} images")
     if several := _several_references(table):
         notes.append(f"{several:,} images have different references in different rows")
     return table, GenerationReading(
@@ -154,8 +154,8 @@ class _Cells:
         kind = cells.plain(column).type
         if not (pa.types.is_string(kind) or pa.types.is_null(kind)):
             raise TableError(
-                f"{where.source}: column {where.column!r} holds no text", got=str(kind), allowed="reports as text",
-                next_step="name the right column: --generated COLUMN, --reference COLUMN",
+                str(where), got=f"a column of type {kind}", allowed="reports as text",
+                next_step="name the columns: --generated COLUMN, --reference COLUMN",
             )  # fmt: skip
         words = cells.text(column, where)
         filled = words.drop_null()
@@ -164,9 +164,9 @@ class _Cells:
             and pc.all(pc.match_substring_regex(filled, r"^[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?$")).as_py()
         ):
             raise TableError(
-                f"{where.source}: column {where.column!r} holds numbers, not reports", allowed="reports as text",
-                next_step="name the right column: --generated COLUMN, --reference COLUMN; predictions of findings "
-                "are read by cxrhf audit",
+                str(where), got="numbers", allowed="reports as text",
+                next_step="name the columns with --generated COLUMN and --reference COLUMN; for predictions of "
+                "findings, run cxrhf audit",
             )  # fmt: skip
         return words
 
@@ -188,7 +188,7 @@ def _shared(cols: _Cells, plan: GenerationPlan, model: str) -> tuple[dict[str, p
         out["image_id"] = cells.identifiers(*cols.at(roles["image"]), notes=notes)
     else:
         out["image_id"] = pc.binary_join_element_wise("row", pa.array(np.arange(1, n + 1)).cast(pa.string()), "-")
-        notes.append("no image column: rows are numbered, each is one image")
+        notes.append("no image column: each row counts as one image, and rows are numbered")
     patients = pa.nulls(n, pa.string())
     if "patient" in roles:
         patients = cells.names(*cols.at(roles["patient"]), MOST_ID, notes)
@@ -196,10 +196,11 @@ def _shared(cols: _Cells, plan: GenerationPlan, model: str) -> tuple[dict[str, p
     if "patient" not in roles:
         notes.append(
             "NO PATIENT COLUMN: each image counts as its own patient, so intervals are too narrow if patients have "
-            "several reports. Name it: --patient COLUMN"
+            "several reports. Name the column: --patient COLUMN"
         )
     elif patients.null_count:
-        notes.append(f"{patients.null_count:,} rows without a patient id: each such image is its own patient")
+        rows = f"{patients.null_count:,} row{'s' * (patients.null_count != 1)}"
+        notes.append(f"no patient id in {rows}: each such image counts as its own patient")
     out["patient_id"] = pc.coalesce(patients, pc.binary_join_element_wise("image", out["image_id"], ":"))
     for role, default in (("model", model), ("strategy", AS_GIVEN), ("dataset", None)):
         if role in roles:
@@ -216,7 +217,10 @@ def _shared(cols: _Cells, plan: GenerationPlan, model: str) -> tuple[dict[str, p
     if "age" in roles:
         ages = cells.ages(*cols.at(roles["age"]))
         if ages.n_unknown:
-            notes.append(f"{ages.n_unknown:,} ages not understood (first: {ages.example!r}): left blank")
+            several = "s" * (ages.n_unknown != 1)
+            notes.append(
+                f"{ages.n_unknown:,} age{several} could not be read (first: {ages.example!r}): treated as missing"
+            )
         out["age"] = pa.array(ages.values, from_pandas=True)
     return out, notes
 
@@ -226,7 +230,7 @@ def _sexes(column: pa.ChunkedArray, where: cells.Where) -> tuple[pa.Array, list[
     coded = cells.sexes(column, where).dictionary_encode()
     meaning = [None if word.lower() in _UNKNOWN else word for word in coded.dictionary.to_pylist()]
     other = [word for word in meaning if word not in (None, "M", "F")]
-    notes = [f"column {where.column!r}: {some(other, 6)} kept as groups beside M and F"] if other else []
+    notes = [f"column {quoted(where.column)}: {some(other, 6)} are kept as groups, with M and F"] if other else []
     return pa.array(meaning, pa.string()).take(coded.indices), notes
 
 
@@ -234,15 +238,17 @@ def _refuse_repeated(table: pa.Table, raw: RawTable) -> None:
     """One report for each image, model and way of decoding; one patient for each image. Rows are named, ids are not."""
     if pair := first_repeated([table[name] for name in SAME]):
         raise TableError(
-            f"{raw.name}: an image is there twice for one model and strategy: {raw.place(pair.first)} and "
-            f"{raw.place(pair.second)}",
-            allowed="one row for each image, model and strategy",
-            next_step="drop one, or name the column that tells them apart: --image, --model or --strategy",
+            f"{raw.name}, {raw.place(pair.first)} and {raw.place(pair.second)}",
+            got="the same image, model and strategy twice",
+            allowed="one row per image, model and strategy",
+            next_step="remove one row, or name the column that distinguishes them: --image, --model or --strategy",
         )
     if pair := two_patients(table["image_id"], table["patient_id"]):
         raise TableError(
-            f"{raw.name}: an image has two patients: {raw.place(pair.first)} and {raw.place(pair.second)}",
-            allowed="one patient for each image",
+            f"{raw.name}, {raw.place(pair.first)} and {raw.place(pair.second)}",
+            got="one image with two patients",
+            allowed="one patient per image",
+            next_step="fix the patient id, or name the right columns: --image COLUMN --patient COLUMN",
         )
 
 

@@ -30,9 +30,9 @@ def read_object(path: Path, *, next_step: str, error: type[CxrhfError] = RunErro
     except FileNotFoundError:
         raise error(f"{path.parent} has no {path.name}", next_step=next_step) from None
     except RecursionError:
-        raise error(f"{path} is damaged (nested too deep)", next_step=next_step) from None
+        raise error(f"{path} is damaged (nested too deeply)", next_step=next_step) from None
     except UnicodeEncodeError:
-        raise error(f"{path} is damaged (half of a character)", next_step=next_step) from None
+        raise error(f"{path} is damaged (incomplete character)", next_step=next_step) from None
     except (OSError, ValueError) as wrong:
         raise error(f"{path} is damaged ({wrong})", next_step=next_step) from None
     return found

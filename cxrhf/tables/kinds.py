@@ -19,11 +19,11 @@ _STARTS: tuple[tuple[bytes, str, str | None], ...] = (
     (b"\xd0\xcf\x11\xe0", "an old spreadsheet (.xls)", _SHEET),
     (b"\x1f\x8b", "gzipped", None),
     (b"PAR1", "a Parquet file", None),
-    (b"version https://git-lfs", "a pointer of git LFS", "git lfs pull"),
-    (b"<!doctype", "a web page", "download it again; where it lies one may have to log in"),
-    (b"<html", "a web page", "download it again; where it lies one may have to log in"),
-    (b"\x80\x04", "a Python pickle", "write the table as Parquet: pandas.DataFrame.to_parquet"),
-    (b"\x80\x05", "a Python pickle", "write the table as Parquet: pandas.DataFrame.to_parquet"),
+    (b"version https://git-lfs", "a git LFS pointer", "run `git lfs pull`"),
+    (b"<!doctype", "a web page", "download it again; the site may require a login"),
+    (b"<html", "a web page", "download it again; the site may require a login"),
+    (b"\x80\x04", "a Python pickle", "write the table as Parquet with pandas.DataFrame.to_parquet"),
+    (b"\x80\x05", "a Python pickle", "write the table as Parquet with pandas.DataFrame.to_parquet"),
 )
 _KINDS = {"parquet": "a readable Parquet file", "csv": "a CSV file", "jsonl": "JSON lines"}
 
@@ -46,7 +46,7 @@ def check_kind(path: Path, form: str) -> Path:
         return path
     what, remedy = found[1:] if found else ("text", None) if _is_text(head) else ("something else", "make it again")
     if remedy is None:
-        remedy = f"name it by what it is: mv {shlex.quote(str(path))} {shlex.quote(str(_named(path, what, form)))}"
+        remedy = f"rename the file with `mv {shlex.quote(str(path))} {shlex.quote(str(_named(path, what, form)))}`"
     wanted = "gzipped" if expected == b"\x1f\x8b" else _KINDS[form]
     raise TableError(f"{path.name} is {what}, not {wanted}", next_step=remedy)
 

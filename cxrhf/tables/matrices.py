@@ -56,7 +56,8 @@ def arrays(predictions: pa.Table, model: str | None = None, *, seed: int | None 
     cell = image.codes * k + finding.codes
     if np.bincount(cell).max() > 1:
         raise TableError(
-            "an image and finding appear twice for one model", next_step="read the file with cxrhf.read_predictions"
+            "the predictions have two rows for one image, finding and model",
+            next_step="read the file with cxrhf.read_predictions, which names the rows",
         )
 
     def matrix(name: str) -> np.ndarray:
@@ -106,14 +107,17 @@ def _choose(table: pa.Table, name: str, wanted: str | int | None) -> pa.Table:
     there = pc.unique(table[name]).to_pylist()
     if wanted is None and len(there) > 1:
         raise TableError(
-            f"the predictions hold {len(there)} {name}s",
-            got=", ".join(str(each) for each in there[:10]),
+            "the predictions",
+            allowed=f"one {name}",
+            got=f"{len(there)} ({', '.join(str(each) for each in there[:10])})",
             next_step=f"choose one: arrays(predictions, {name}={there[0]!r})",
         )
     if wanted is None or there == [wanted]:
         return table
     if wanted not in there:
-        raise TableError(f"the predictions hold no {name} {wanted!r}", allowed=", ".join(map(str, there[:10])))
+        raise TableError(
+            f'the predictions have no {name} "{wanted}"', allowed=f"one of {', '.join(map(str, there[:10]))}"
+        )
     return table.filter(pc.equal(table[name], wanted))
 
 

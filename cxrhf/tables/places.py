@@ -20,8 +20,8 @@ _MARKS = {
     "adapter": "a run with a fine-tuned model",
     "generations.parquet": "a run with generated reports",
     "predictions.parquet": "a run with predictions",
-    "run.json": "a run without tables yet",
-    ".build": "a build that is not finished",
+    "run.json": "a run without tables",
+    ".build": "an unfinished build",
 }
 # What verbs write into a run folder, or remove from it.
 RUN_PLACES = (
@@ -39,11 +39,11 @@ def what_is(path: str | Path) -> str:
     """In words, for the `Got:` of a message."""
     place = Path(path)
     if not place.is_dir():
-        return "a file" if place.exists() else "nothing of that name"
+        return "a file" if place.exists() else "no such file or folder"
     for mark, what in _MARKS.items():
         if (place / mark).exists():
             return what
-    return "a folder with other things" if any(place.iterdir()) else "an empty folder"
+    return "a folder with other files" if any(place.iterdir()) else "an empty folder"
 
 
 def meant(path: str | Path, mark: str) -> str | None:
@@ -70,9 +70,7 @@ def check_writable(folder: Path, what: str) -> None:
             if not part.is_dir():
                 raise RunError(f"{part} is a file, not a {what}", next_step="choose another --out")
             if not os.access(part, os.W_OK | os.X_OK):
-                raise RunError(
-                    f"{part} may not be written to", next_step="choose another --out, or change its permissions"
-                )
+                raise RunError(f"{part} is not writable", next_step="choose another --out, or change its permissions")
             return
 
 
@@ -84,8 +82,8 @@ def check_links(folder: Path, places: Iterable[str] = RUN_PLACES) -> None:
     for entry in run_entries(folder, places):
         if entry.is_symlink():
             raise RunError(
-                f"{entry.path} is a symbolic link where cxrhf keeps its own files",
-                next_step="remove the link, or put a copy of what it points to in its place",
+                f"{entry.path} is a symbolic link in a place where cxrhf writes its own files",
+                next_step="remove the link, or replace it with a copy of its target",
             )
 
 
@@ -118,7 +116,7 @@ def check_inside(folder: Path, paths: Iterable[Path]) -> None:
             if link.is_symlink():
                 raise RunError(
                     f"{link} is a symbolic link, and cxrhf does not follow links out of {folder}",
-                    next_step="remove the link, or put a copy of what it points to in its place",
+                    next_step="remove the link, or replace it with a copy of its target",
                 )
 
 

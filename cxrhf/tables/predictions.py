@@ -25,7 +25,7 @@ from cxrhf.errors import CxrhfWarning, TableError, did_you_mean
 from cxrhf.findings import finding_name
 from cxrhf.schema import PREDICTION
 from cxrhf.tables import cells
-from cxrhf.tables.checks import MOST_GROUP, MOST_ID, MOST_NAME
+from cxrhf.tables.checks import MOST_GROUP, MOST_ID, MOST_NAME, quoted
 from cxrhf.tables.columns import Columns, FindingColumns, Plan, plan_columns
 from cxrhf.tables.files import Kind, RawTable, open_raw
 from cxrhf.tables.reading import Loaded, Reading, score_notes
@@ -82,7 +82,7 @@ def load_predictions(
         readings = (replace(readings[0], notes=(*readings[0].notes, *alike)), *readings[1:])
     times = merge_times([part.times for part in parts], names)
     if times is None and (times := nih_times(table)) is not None:
-        said = "no time column: the order of a patient's images is the follow-up number in NIH's file names"
+        said = "no time column: the follow-up number in NIH's file names gives the order of a patient's images"
         readings = (replace(readings[0], notes=(*readings[0].notes, said)), *readings[1:])
     pa.default_memory_pool().release_unused()
     return Loaded(table, readings, times)
@@ -169,27 +169,29 @@ def _shared(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], 
         out["image_id"] = cells.identifiers(*cols[roles["image"]], notes=notes)
     elif "study" in roles:
         out["image_id"] = cells.identifiers(*cols[roles["study"]], notes=notes)
-        notes.append("no image column: the study id stands for the image")
+        notes.append("no image column: each study counts as one image")
     elif plan.form == "long":
         raise TableError(
-            f"{cols.raw.name}: a long file needs an image column to bring the findings of one image together",
+            cols.raw.name,
+            allowed="an image column, which links the findings of an image in long form",
             got=f"columns {', '.join(cols.raw.columns)}",
-            next_step="name it: --image COLUMN",
+            next_step="name the column: --image COLUMN",
         )
     else:
         out["image_id"] = pc.binary_join_element_wise("row", pa.array(np.arange(1, n + 1)).cast(pa.string()), "-")
-        notes.append("no image column: rows are numbered, each is one image")
+        notes.append("no image column: each row counts as one image, and rows are numbered")
     if "study" in roles:
         out["study_id"] = cells.names(*cols[roles["study"]], MOST_ID)
     patients = pa.nulls(n, pa.string())
     if "patient" in roles:
         patients = cells.names(*cols[roles["patient"]], MOST_ID, notes)
         if patients.null_count:
-            notes.append(f"{patients.null_count:,} rows without a patient id: each such image is its own patient")
+            rows = f"{patients.null_count:,} row{'s' * (patients.null_count != 1)}"
+            notes.append(f"no patient id in {rows}: each such image counts as its own patient")
     else:
         notes.append(
             "NO PATIENT COLUMN: each image counts as its own patient, so intervals are too narrow if patients have "
-            "several images. Name it: --patient COLUMN"
+            "several images. Name the column: --patient COLUMN"
         )
     if patients.null_count:
         patients = pc.coalesce(patients, pc.binary_join_element_wise("image", out["image_id"], ":"))
@@ -207,17 +209,20 @@ def _shared(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], 
         seeds = cells.numbers(column, where, allowed="a whole number")
         odd = np.flatnonzero(~np.isnan(seeds) & ((seeds != np.round(seeds)) | (np.abs(seeds) > 2**53)))
         if odd.size:
-            raise where.error(int(odd[0]), "not a seed", seeds[odd[0]], "a whole number or blank")
+            raise where.error(int(odd[0]), None, seeds[odd[0]], "a whole number or empty")
         out["seed"] = pa.array(seeds, from_pandas=True).cast(pa.int64())
     if "age" in roles:
         ages = cells.ages(*cols[roles["age"]])
         if ages.n_unknown:
-            notes.append(f"{ages.n_unknown:,} ages not understood (first: {ages.example!r}): left blank")
+            several = "s" * (ages.n_unknown != 1)
+            notes.append(
+                f"{ages.n_unknown:,} age{several} could not be read (first: {ages.example!r}): treated as missing"
+            )
         out["age"] = pa.array(ages.values, from_pandas=True)
     if "weight" in roles:
         out["weight"] = _weight(cols, roles["weight"], codes(out["model"]))
         if pc.count_distinct(out["weight"]).as_py() > 1:  # might be the patient's weight in kg: let people see it
-            notes.append(f"rows count by their weight in column {cols.raw.columns[roles['weight']]!r}")
+            notes.append(f"rows are weighted by column {quoted(cols.raw.columns[roles['weight']])}")
     if "pretest" in roles:
         out["pretest"] = _pretest(cols, roles["pretest"])
     if "mention" in roles:
@@ -232,13 +237,14 @@ def _weight(cols: _Cells, at: int, model: np.ndarray) -> pa.Array:
     blank = np.isnan(weight)
     gaps = blank & (np.bincount(model[~blank], minlength=int(model.max()) + 1) > 0)[model]
     if gaps.any():
-        raise where.error(int(np.argmax(gaps)), "no weight", "blank", "every row needs its weight")
+        allowed = "a weight in every row of a model that has weights"
+        raise where.error(int(np.argmax(gaps)), None, cells.EMPTY, allowed, "fill in the cell")
     return pa.array(weight, from_pandas=True)
 
 
 def _pretest(cols: _Cells, at: int) -> pa.Array:
     column, where = cols[at]
-    allowed = "a probability from 0 to 1, or blank"
+    allowed = "a probability from 0 to 1, or empty"
     values = cells.bounded(cells.numbers(column, where, allowed=allowed), where, 0, 1, allowed=allowed)
     return pa.array(values, from_pandas=True)
 
@@ -295,5 +301,7 @@ def _known(wanted: Sequence[str], known: Sequence[str], source: str) -> None:
     for name in wanted:
         if name not in known:
             raise TableError(
-                f"{source}: no finding {name!r}", allowed=", ".join(known), next_step=did_you_mean(name, known)
+                f"{source}: unknown finding {quoted(name)}",
+                allowed=f"one of {', '.join(known)}",
+                next_step=did_you_mean(name, known),
             )

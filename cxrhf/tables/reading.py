@@ -61,20 +61,21 @@ def score_notes(
     """What should be said about labels and scores; `findings` names the parts, None where a part names its own."""
     notes = []
     if uncertain:
-        notes.append(f"{uncertain:,} uncertain labels (-1) are masked (null), not counted as positive or negative")
+        several = "s" * (uncertain != 1)
+        notes.append(f"masked {uncertain:,} uncertain label{several} (-1): neither positive nor negative")
         if not pc.any(pc.equal(labels, 0)).as_py():
-            notes.append("NO LABEL IS 0: if -1 means negative in this file, write 0")
+            notes.append("NO LABEL IS 0: if -1 means negative in this file, replace it with 0")
     elif labels.null_count == len(labels):
-        notes.append("NO LABELS: every cell of the label column is blank, so nothing can be said of right and wrong")
+        notes.append("NO LABELS: every cell of the label column is empty, so no metric can be computed")
     ranked = [part for part in parts if part.not_probabilities]
     if ranked:
         low, high = min(part.low for part in ranked), max(part.high for part in ranked)
         names = _names([part.not_probabilities for part in parts], findings)
-        spread = f"scores up to {high:.3g} (from {low:.3g})"
+        spread = f"scores from {low:.3g} to {high:.3g}"
         percent = " (if they are percentages, divide them by 100)" if low >= 0 and 50 < high <= 100 else ""
-        notes.append(f"{some(names, 3)}: {spread} are no probabilities: ranking metrics only{percent}")
+        notes.append(f"{some(names, 3)}: {spread} are not probabilities: ranking metrics only{percent}")
     if two := _names([part.two_valued for part in parts], findings):
-        notes.append(f"{some(two, 3)}: scores take at most two values; AUROC needs the score before the threshold")
+        notes.append(f"{some(two, 3)}: scores take at most two values; AUROC requires the score before the threshold")
     return notes
 
 

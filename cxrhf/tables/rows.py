@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cxrhf.errors import TableError
-from cxrhf.tables.checks import MOST_NAME
+from cxrhf.tables.checks import MOST_NAME, quoted
 from cxrhf.tables.files import RawTable
 
 # What tells one prediction from another.
@@ -71,9 +71,10 @@ def refuse_ids(column: pa.ChunkedArray, name: str, role: str, source: str, flag:
     values = len(pc.unique(column))  # count_distinct knows no column that is null throughout
     if values > MANY and 3 * values > len(column):
         raise TableError(
-            f"{source}: column {name!r} cannot be the {role}",
-            got=f"{values:,} different values in {len(column):,} rows, as an id has",
-            next_step=f"name the right column: --{flag} COLUMN, or rename this one",
+            f"{source}, column {quoted(name)}",
+            allowed=f"the {role} of each row",
+            got=f"{values:,} different values in {len(column):,} rows, as in a column of ids",
+            next_step=f"name the right column with --{flag} COLUMN, or rename this one",
         )
 
 
@@ -89,8 +90,8 @@ def alike_notes(column: pa.Array | pa.ChunkedArray, what: str) -> list[str]:
     ):
         if again := len(written) - len(pc.unique(same)):
             notes.append(
-                f"{again:,} {what} id{'s differ' if again != 1 else ' differs'} from another only {how}: "
-                f"counted as different {what}s. If they are the same, write them alike"
+                f"{again:,} {what} id{'s differ' if again != 1 else ' differs'} from another only {how}, and "
+                f"count as different {what}s. If they are the same, write them in the same way"
             )
     return notes
 
@@ -100,10 +101,10 @@ def refuse_long(raw: RawTable) -> None:
     for at, name in enumerate(raw.columns, start=1):
         if len(name) > MOST_NAME:
             raise TableError(
-                f"{raw.name}: the name of column {at} is too long",
-                got=f"{len(name):,} letters",
-                allowed=f"at most {MOST_NAME:,}",
-                next_step="the first line must name the columns: shorten this name, or drop the column",
+                f"{raw.name}, name of column {at}",
+                got=f"{len(name):,}",
+                allowed=f"at most {MOST_NAME:,} characters",
+                next_step="check that the first line names the columns, shorten this name, or remove the column",
             )
 
 
@@ -127,13 +128,14 @@ def refuse_repeated(
     pair = first_repeated(columns)
     if pair is None:
         return
-    what = f"image {image[pair.second].as_py()!r}"
+    what = f"image {quoted(image[pair.second].as_py())}"
     if finding is not None:
-        what += f", finding {finding[pair.second].as_py()!r}"
+        what += f", finding {quoted(finding[pair.second].as_py())}"
     raise TableError(
-        f"{source}: {what} is there twice: {place(pair.first)} and {place(pair.second)}",
-        allowed="one row for each image, finding, model and seed",
-        next_step="drop one, or name the column that tells them apart: --image, --model or --seed-column",
+        f"{source}, {place(pair.first)} and {place(pair.second)}",
+        got=f"{what} twice",
+        allowed="one row per image, finding, model and seed",
+        next_step="remove one row, or name the column that distinguishes them: --image, --model or --seed-column",
     )
 
 
@@ -141,10 +143,10 @@ def refuse_two_patients(image: pa.Array, patient: pa.Array, source: str, place: 
     """The rows of one image, of several findings or models, must agree on its patient."""
     if pair := two_patients(image, patient):
         raise TableError(
-            f"{source}: image {image[pair.second].as_py()!r} has two patients: {place(pair.first)} and "
-            f"{place(pair.second)}",
-            got=f"{patient[pair.first].as_py()} and {patient[pair.second].as_py()}",
-            allowed="one patient for each image",
+            f"{source}, {place(pair.first)} and {place(pair.second)}: image {quoted(image[pair.second].as_py())}",
+            got=f"{quoted(patient[pair.first].as_py())} and {quoted(patient[pair.second].as_py())}",
+            allowed="one patient per image",
+            next_step="fix the patient id, or name the right columns: --image COLUMN --patient COLUMN",
         )
 
 
@@ -157,8 +159,8 @@ def refuse_shared(table: pa.Table, sources: Sequence[str], lengths: Sequence[int
     names = [sources[int(np.searchsorted(ends, row, side="right"))] for row in pair]
     row = {name: table[name][pair.second].as_py() for name in ("image_id", "finding", "model")}
     raise TableError(
-        f"{names[0]} and {names[1]} both hold image {row['image_id']!r}, finding {row['finding']!r}",
-        got=f"model {row['model']!r} in both",
-        allowed="one row for each image, finding, model and seed",
-        next_step="give each file its model column, or leave --model out so that each file is one model",
+        f"{names[0]} and {names[1]}",
+        got=f"image {quoted(row['image_id'])}, finding {quoted(row['finding'])}, model {quoted(row['model'])} in both",
+        allowed="one row per image, finding, model and seed",
+        next_step="add a model column to each file, or omit --model so that each file is one model",
     )

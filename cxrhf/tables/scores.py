@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cxrhf.tables import cells
 
-_NEXT = "give every labelled row a score, or leave its label blank so that it is left out"
+_NEXT = "give every labelled row a score, or empty its label to exclude it"
 Column = tuple[pa.ChunkedArray, cells.Where]
 
 
@@ -42,7 +42,8 @@ def split_scores(score: Column | None, logit: Column | None, label: pa.Array, by
         if values is not None:
             missing &= np.isnan(values)
     if missing.any():
-        raise where.error(int(np.argmax(missing)), "a label without a score", "blank or NaN", "a finite number", _NEXT)
+        row = int(np.argmax(missing))
+        raise where.error(row, None, "an empty cell or NaN in a row with a label", "a finite number", _NEXT)
     group, names = _groups(by, len(label))
     if given is None:
         assert logits is not None
@@ -57,7 +58,7 @@ def split_scores(score: Column | None, logit: Column | None, label: pa.Array, by
             given = np.where(moved, np.nan, given)
         else:
             outside = np.zeros(len(names), dtype=bool)
-            cells.bounded(given, where, 0, 1, allowed="a probability from 0 to 1, beside its logit")
+            cells.bounded(given, where, 0, 1, allowed="a probability from 0 to 1, because the file also has logits")
     used = np.where(np.isnan(given), logits, given)
     known = ~np.isnan(used)
     return Scores(
@@ -75,7 +76,7 @@ def _finite(column: Column) -> np.ndarray:
     infinite = np.isinf(values)
     if infinite.any():
         row = int(np.argmax(infinite))
-        raise column[1].error(row, "not finite", values[row], "a finite number")
+        raise column[1].error(row, None, values[row], "a finite number")
     return values
 
 

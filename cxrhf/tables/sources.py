@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cxrhf.errors import TableError
+from cxrhf.tables.checks import quoted
 from cxrhf.tables.places import meant, what_is
 from cxrhf.tables.reading import Loaded
 from cxrhf.tables.rows import SAME, first_repeated
@@ -29,11 +30,11 @@ def listed_sources(source: Any) -> list[Any]:
             raise TableError(
                 "the same predictions file is given twice",
                 got=", ".join(map(str, paths)),
-                next_step="give each file once; several files are several models",
+                next_step="pass each file once; several files are read as several models",
             )
         return list(paths)
     if isinstance(source, Sequence) and not source:
-        raise TableError("no predictions were given", next_step="give a file: cxrhf audit predictions.csv")
+        raise TableError("no predictions are given", next_step="pass a file: cxrhf audit predictions.csv")
     return [source]
 
 
@@ -48,7 +49,8 @@ def _run_table(path: Path) -> Path:
         return found
     if path.is_dir():
         raise TableError(
-            f"{path} is a folder without predictions.parquet",
+            str(path),
+            allowed="a folder with predictions.parquet",
             got=what_is(path),
             next_step=meant(path, "predictions.parquet") or _before(path) or "name a predictions file",
         )
@@ -59,7 +61,7 @@ def _before(folder: Path) -> str | None:
     """What has to be done to a folder before there are predictions in it."""
     typed = shlex.quote(str(folder))
     if (folder / "build.json").is_file():
-        return f"make predictions first: cxrhf train {typed} --config quick --out runs/quick, cxrhf predict runs/quick"
+        return f"train and predict first: cxrhf train {typed} --config quick --out runs/quick, cxrhf predict runs/quick"
     return f"cxrhf predict {typed}" if (folder / "models").is_dir() else None
 
 
@@ -83,11 +85,11 @@ def as_runs(parts: Sequence[Loaded], sources: Sequence[Any], model: str | None) 
     if unnamed or whole["seed"].null_count < len(whole) or first_repeated([whole[name] for name in SAME]) is None:
         return list(parts)
     seeds, by_name = run_seeds([os.path.abspath(each) for each in sources])
-    how = "by the number in its name" if by_name else "by the order of the files"
+    how = "from the number in its name" if by_name else "from the order of the files"
     at = whole.schema.get_field_index("seed")
     out = []
     for part, seed in zip(parts, seeds, strict=True):
-        said = f"shares images with other files of model {model!r}: read as its run with seed {seed}, {how}"
+        said = f"shares images with other files of model {quoted(str(model))}: read as its run with seed {seed}, {how}"
         column = pa.repeat(pa.scalar(seed, pa.int64()), part.table.num_rows)
         readings = tuple(replace(each, notes=(*each.notes, said)) for each in part.readings)
         out.append(replace(part, table=part.table.set_column(at, whole.schema.field(at), column), readings=readings))

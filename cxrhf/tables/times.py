@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 from cxrhf.errors import TableError
 from cxrhf.tables import cells
 from cxrhf.tables.cells import Where
+from cxrhf.tables.checks import quoted
 from cxrhf.tables.rows import codes
 
 Column = tuple[pa.ChunkedArray, Where]
 DAYS, NUMBERS = "days since 1970", "numbers as given"
-_ALLOWED = "a number, 2019-03-31, 2019-03-31 14:05, 20190331"
+_ALLOWED = "a number, or a date such as 2019-03-31, 2019-03-31 14:05 or 20190331"
 _NEXT = "write dates as 2019-03-31, or name another column: --time COLUMN"
 _NIH = r"(?:^|/)(?P<who>[0-9]{8})_(?P<number>[0-9]{3})\.png$"
 
@@ -50,20 +51,23 @@ def image_times(
         moments = _moments(time, clock, named)
         row = _one_time(images, moments.values, where)
         if named and np.isnan(moments.values).all():
-            raise TableError(f"{where.source}: column {where.column!r} is blank", allowed=_ALLOWED, next_step=_NEXT)
+            raise TableError(str(where), got="only empty cells", allowed=_ALLOWED, next_step=_NEXT)
     except TableError:
         if named:
             raise
         # Without the cell that is odd: notes stand on the page, and a date or an id may tell who it is.
-        said = f"column {where.column!r} does not look like the time of the images: not used. If it is, or to see why"
-        return None, [f"{said}: --time {where.column!r}"]
+        said = f"column {quoted(where.column)} is not used: it does not look like the time of the images. To use it"
+        return None, [f"{said}, or to see why: --time {where.column!r}"]
     if np.isnan(moments.values).all():
         return None, []
     values = pa.array(moments.values[row], from_pandas=True)
     at = pa.array(row)
     about = {"unit": moments.unit} | ({"zone": "UTC"} if moments.zoned else {})
     table = _table(images.take(at), patients.take(at), values, about)
-    blank = f"{values.null_count:,} images without a time in column {where.column!r}: never earlier than another"
+    blank = (
+        f"column {quoted(where.column)} has no time for {values.null_count:,} "
+        f"image{'s' * (values.null_count != 1)}: never counted as earlier than another"
+    )
     return table, moments.notes + [blank] * bool(values.null_count)
 
 
@@ -85,8 +89,8 @@ def _one_time(images: pa.Array, values: np.ndarray, where: Where) -> np.ndarray:
     if odd.size:
         bad = int(odd[0])
         first = where.place(int(row[image[bad]]))
-        what = f"image {images[bad].as_py()!r} has another time than in {first}"
-        raise where.error(bad, what, f"{values[bad]:.12g}", "one time for each image", "correct one of them")
+        what = f"image {quoted(images[bad].as_py())} has a different time in {first}"
+        raise where.error(bad, what, f"{values[bad]:.12g} here", "one time per image", "fix one of them")
     return row
 
 
@@ -98,7 +102,7 @@ def _moments(time: Column, clock: Column | None, named: bool) -> Moments:
         zoned = pa.types.is_timestamp(kind) and kind.tz is not None
         return _with_clock(Moments(_stamped(raw, where), DAYS, [], zoned), clock)
     if pa.types.is_boolean(kind):
-        raise TableError(f"{where.source}: column {where.column!r} holds no times", got=str(kind), allowed=_ALLOWED)
+        raise TableError(str(where), got=f"a column of type {kind}", allowed=_ALLOWED, next_step=_NEXT)
     if pa.types.is_string(kind):
         words = cells.text(column, where).dictionary_encode()
         if not _are_numbers(words.dictionary):
@@ -108,15 +112,15 @@ def _moments(time: Column, clock: Column | None, named: bool) -> Moments:
     values = cells.numbers(column, where, allowed=_ALLOWED)
     infinite = np.flatnonzero(np.isinf(values))
     if infinite.size:
-        raise where.error(int(infinite[0]), "not a time", values[infinite[0]], _ALLOWED, _NEXT)
+        raise where.error(int(infinite[0]), None, values[infinite[0]], _ALLOWED, _NEXT)
     known = ~np.isnan(values)
     days = calendar_days(values)
     dated = known & ~np.isnan(days)
     if dated.any() and 2 * dated.sum() > known.sum():
         if (known & ~dated).any():
             row = int(np.argmax(known & ~dated))
-            raise where.error(row, "no date among dates", f"{values[row]:.12g}", "20190331", _NEXT)
-        said = f"column {where.column!r}: its 8-digit numbers are read as dates (YYYYMMDD)"
+            raise where.error(row, None, f"{values[row]:.12g}", "a date such as 20190331, as in other rows", _NEXT)
+        said = f"column {quoted(where.column)}: its 8-digit numbers are read as dates (YYYYMMDD)"
         return _with_clock(Moments(days, DAYS, [said]), clock)
     _refuse_durations(values[known], where, named)
     return Moments(values, NUMBERS, [])
@@ -127,16 +131,17 @@ def _refuse_durations(values: np.ndarray, where: Where, named: bool) -> None:
     key = re.sub(r"[\W_]+", "", where.column).lower()
     if key.endswith("time") and values.size and values.max() >= 10_000 and not np.isnan(_day_part(values)).any():
         raise TableError(
-            f"{where.source}: column {where.column!r} holds times of day without their date",
-            got=f"{values[0]:.12g}",
+            str(where),
+            got=f"a time of day without a date ({values[0]:.12g})",
             allowed=_ALLOWED,
             next_step="name the date column: --time COLUMN",
         )
     if key == "time" and not named and (values != np.round(values)).any():
         raise TableError(
-            f"{where.source}: column {where.column!r} may hold how long something took",
-            got=f"{values[values != np.round(values)][0]:.12g}",
-            next_step=f"if it is the time of the image, say so: --time {where.column}",
+            str(where),
+            got=f"what may be a duration ({values[values != np.round(values)][0]:.12g})",
+            allowed=_ALLOWED,
+            next_step=f"if it is the time of the image, pass --time {where.column}",
         )
 
 
@@ -146,7 +151,7 @@ def _stamped(raw: pa.Array, where: Where) -> np.ndarray:
         micro = raw.cast(pa.timestamp("us", zone), safe=not pa.types.is_timestamp(raw.type) or raw.type.unit != "ns")
     except pa.ArrowInvalid as error:
         raise TableError(
-            f"{where.source}: column {where.column!r} holds times that cannot be kept", got=str(error).splitlines()[0]
+            f"{where}: these times are outside the range of microseconds", got=str(error).splitlines()[0]
         ) from None
     whole = micro.cast(pa.int64())
     blank = np.asarray(whole.is_null())
@@ -160,9 +165,10 @@ def _written(words: pa.DictionaryArray, where: Where) -> np.ndarray:
         if each is None or each.zoned != found[0].zoned:  # type: ignore[union-attr]  # the first was looked at first
             word = words.dictionary[at]
             row = pc.index(words.indices, pa.scalar(at, words.indices.type)).as_py()
-            what = "a number among dates" if _are_numbers(pa.array([word.as_py()])) else "not a time"
-            what = what if each is None else "a time zone in some cells and none in others"
-            raise where.error(row, what, word.as_py(), _ALLOWED, _NEXT)
+            what = None if each is None else "some cells have a time zone and others do not"
+            number = each is None and _are_numbers(pa.array([word.as_py()]))
+            allowed = "a date, as in other rows" if number else _ALLOWED
+            raise where.error(row, what, quoted(word.as_py()), allowed, _NEXT)
     days = np.array([each.days for each in found if each is not None] + [np.nan])
     return np.asarray(days[words.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)])
 
@@ -213,9 +219,9 @@ def _with_clock(dates: Moments, clock: Column | None) -> Moments:
     dated = ~np.isnan(dates.values)
     part = _clock(column, where)
     if part is None or np.isnan(part[dated]).any():
-        why = "holds other things than times of day" if part is None else "has blanks"
+        why = "has cells that are not times of day" if part is None else "has empty cells"
         return dates._replace(
-            notes=[*dates.notes, f"column {where.column!r} {why}: images of one day count as simultaneous"]
+            notes=[*dates.notes, f"column {quoted(where.column)} {why}: images of one day count as simultaneous"]
         )
     return dates._replace(values=dates.values + np.where(dated, part, 0.0))
 
@@ -261,10 +267,10 @@ def merge_times(parts: Sequence[pa.Table | None], sources: Sequence[str]) -> pa.
         ]
         if units[0] != units[1]:
             raise TableError(
-                f"{first[1]} and {source} count time in two ways",
-                got=f"{units[0]}; {units[1]}",
-                allowed="dates in all files, or numbers in all",
-                next_step="name one kind of column: --time COLUMN",
+                f"{first[1]} and {source}, times of the images",
+                got=f"{units[0]} and {units[1]}",
+                allowed="dates in all files or numbers in all files",
+                next_step="name a column of the same kind in each file: --time COLUMN",
             )
     names = pa.array([source for table, source in given for _ in range(table.num_rows)])
     table = pa.concat_tables([each for each, _ in given]).combine_chunks()

@@ -199,8 +199,8 @@ def test_association_counts_patients():
 def test_too_few():
     patients = np.repeat(np.arange(60), 5)
     y = (patients < ENOUGH - 1).astype(float)
-    assert too_few(y, patients) == "19 patients with it have prior notes, 20 are needed"
-    assert too_few(1 - y, patients) == "19 patients without it have prior notes, 20 are needed"
+    assert too_few(y, patients) == "prior notes exist for 19 patients with the finding; at least 20 are required"
+    assert too_few(1 - y, patients) == "prior notes exist for 19 patients without the finding; at least 20 are required"
     assert too_few((patients < ENOUGH).astype(float), patients) is None
     assert too_few(y, patients, 19) is None
     y, links, texts, patients, _ = chart(2, n_patients=120)

@@ -18,6 +18,7 @@ from cxrhf.context.grids import candidates
 from cxrhf.context.parts import Candidate
 from cxrhf.errors import ConfigError, CxrhfError, TableError
 from cxrhf.metrics import auroc
+from tests.refusals import refused
 
 
 class Problem(NamedTuple):
@@ -184,16 +185,16 @@ def test_boosted_trees_take_stored_zeros_as_absent():
 
 def test_missing_xgboost(monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(CxrhfError, match=r'XGBoost is not installed.*pip install "cxrhf\[context\]"'):
+    with refused(CxrhfError, "XGBoost", fix="pip install 'cxrhf[context]'"):
         fit(candidates("boosted", "default", draws=1, seed=0)[0], *problem(0, "words"), 0)
 
 
 def test_bad_input():
     learn = problem(0, "words")
-    with pytest.raises(ConfigError, match=r"no such classifier. Got: LinearSVM.*LinearSVC"):
+    with refused(ConfigError, "LinearSVC", got="LinearSVM"):
         fit(Candidate("LinearSVM", {}), *learn, 0)
     for y in (np.zeros(200), np.ones(200), np.where(learn.y == 1, 2.0, 0.0), np.where(learn.y == 1, np.nan, 0.0)):
-        with pytest.raises(TableError, match="with and without the finding"):
+        with refused(TableError, "with and without the finding", got="with label 1"):
             fit(Candidate("LinearSVC", {}), *learn._replace(y=y), 0)
     assert scores(fit(Candidate("LinearSVC", {}), *learn, 0), learn.features[:0]).shape == (0,)
 

@@ -18,6 +18,7 @@ from cxrhf.context.parts import Calibration, Candidate, Family, Labelled, Tried
 from cxrhf.context.sweep import best_of_each_kind, sweep
 from cxrhf.errors import LeakageError, TableError
 from cxrhf.metrics import auroc, calibration_line
+from tests.refusals import refused
 from tests.thinned import thinned
 
 SVC = Candidate("LinearSVC", {"C": 0.3})
@@ -234,11 +235,11 @@ def test_small_validation_does_not_choose():
     found = fitted(family, data._replace(validate=few))
     assert len(found.reasons) == 1
     assert "cross-validation chose the classifier" in found.reasons[0]
-    assert "10 are needed" in found.reasons[0]
+    assert "10 are required" in found.reasons[0]
     assert np.isnan(found.validation_auroc)
     assert found.candidate == best_of_each_kind(sweep(family, data, seed=0, workers=1))[0].candidate
     none = fitted(family, data._replace(validate=np.zeros(len(few), dtype=bool)))
-    assert "0 patients with it" in none.reasons[0]
+    assert "0 patients with the finding" in none.reasons[0]
     assert np.array_equal(none.probability, found.probability)
 
 
@@ -266,11 +267,11 @@ def test_a_patient_in_two_places_is_refused():
     fold = data.fold.copy()
     twice = np.flatnonzero(data.learn & (np.bincount(data.patients)[data.patients] > 1))[0]
     fold[twice] = (fold[twice] + 1) % 5
-    with pytest.raises(LeakageError, match="1 patients lie in two folds"):
+    with refused(LeakageError, "1 patients are in two folds"):
         fit_family(family, data._replace(fold=fold), tried, seed=0)
     patients = data.patients.copy()
     patients[np.flatnonzero(data.validate)[0]] = data.patients[data.learn][0]
-    with pytest.raises(LeakageError, match="1 both in training and in validation"):
+    with refused(LeakageError, "1 are in both training and validation"):
         fit_family(family, data._replace(patients=patients), tried, seed=0)
 
 

@@ -13,6 +13,7 @@ from cxrhf.context.examples import EXAMPLE, KINDS, examples, write_examples
 from cxrhf.context.material import Material, material
 from cxrhf.errors import TableError
 from cxrhf.schema import PREDICTION, check
+from tests.refusals import refused
 
 DAY = datetime(2180, 1, 1)
 
@@ -72,7 +73,7 @@ def test_other_models_splits_and_findings_are_left_out() -> None:
     assert set(found["image_id"].to_pylist()) == {"i01", "i02", "i03", "i04", "i07"}
     assert set(examples(table, number=5, findings=["mass"])["image_id"].to_pylist()) == {"i07"}
     assert "i00" in examples(table, number=5, split=None)["image_id"].to_pylist()
-    with pytest.raises(TableError, match=r"no such model.*Got: contex\. Allowed: context, words.*did you mean"):
+    with refused(TableError, "context, words", got="contex", fix="'context'"):
         examples(table, number=5, model="contex")
 
 
@@ -130,7 +131,7 @@ def test_texts_only_where_asked_and_none_of_an_earlier_time(chart, tmp_path) -> 
     assert stat.S_IMODE((folder / "examples.txt").stat().st_mode) == 0o600
     assert "secret text 0" in told
     assert "secret text 5" not in told
-    assert "the finding was there, but the notes gave it a low probability" in told
+    assert "the finding was present, but the notes gave it a low probability" in told
     write_examples(tmp_path, table, chart, number=1)
     assert not (folder / "examples.txt").exists()
     write_examples(tmp_path, table, None, number=1, texts=True)

@@ -16,6 +16,7 @@ from cxrhf.errors import TableError
 from cxrhf.metrics import auroc, calibration_line
 from cxrhf.schema import PREDICTION, check
 from tests.context.conftest import Hospital, without
+from tests.refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,7 @@ def test_permuted_labels_give_nothing(hospital):
 def test_nothing_of_the_notes_leaves(hospital, joined):
     said = json.dumps([joined.notes, joined.about], allow_nan=False)
     fields = {"images", "with", "prior", "notes", "patients", "mention", "rule", "words", "findings", "n", "pos",
-              "mentioned", "auroc", "reason", "null", "folds", "of", "have", "the", "other", "are", "left", "out",
+              "mentioned", "auroc", "reason", "null", "folds", "of", "have", "the", "other", "exclude",
               "audits", "context", "pre", "test", "probability", "from", "cross", "fitted", "by", "patient", "in", "to",
               "over", *" ".join(joined.about["findings"]).replace("_", " ").split()}  # fmt: skip
     assert set(re.findall(r"[a-z]+", said.lower())) - fields == set()
@@ -103,7 +104,7 @@ def test_the_sentences(hospital, joined):
     n, m = about["images"], about["images_with_prior_notes"]
     assert joined.notes[0] == (
         f"{m:,} of {n:,} images have prior notes ({about['notes']:,} notes of {about['patients_with_prior_notes']:,} "
-        f"patients); the other {n - m:,} are left out of the audits of context"
+        f"patients); the audits of context exclude the other {n - m:,}"
     )
     assert joined.notes[1].startswith("pre-test probability from the words of prior notes, cross-fitted by patient")
     assert len(joined.notes) == 2
@@ -135,7 +136,7 @@ def test_what_is_given_stays(hospital):
     planted = of(hospital.planted, "edema")
     kept = join_notes(planted, hospital.prior, want_pretest=True)
     assert kept.table["pretest"].equals(planted["pretest"])
-    assert kept.notes[-1] == "the pre-test probabilities of the predictions are kept: none was made from the notes"
+    assert "keep their own pre-test probabilities" in kept.notes[-1]
 
 
 def test_findings_without_phrases_and_with_few_positives(hospital):
@@ -145,10 +146,8 @@ def test_findings_without_phrases_and_with_few_positives(hospital):
     rows = hernia.slice(0, 90)
     found = join_notes(rows, hospital.prior, want_pretest=True)
     assert found.table["mention"].null_count == found.table["pretest"].null_count == rows.num_rows
-    assert "no list of phrases for hernia: no prior mention" in found.notes
-    assert re.fullmatch(
-        r"no pre-test probability for hernia: \d+ patients with it have prior notes, 20 are needed", found.notes[-1]
-    )
+    assert any("hernia" in note and "no list of phrases" in note for note in found.notes)
+    assert re.fullmatch(r"no pre-test probability for hernia: .* \d+ patients? .* 20 are required", found.notes[-1])
     assert found.about["findings"]["hernia"]["images_mentioned"] is None
     assert found.about["findings"]["hernia"]["auroc"] is None
 
@@ -160,7 +159,8 @@ def test_no_prior_note_at_all(hospital):
     notes = {"patient_id": [who[0].as_py()], "time": ["2180-01-01"], "text": ["edema"]}
     found = join_notes(edema, of_file(notes, times=times, predictions=edema), want_pretest=True)
     assert found.table.equals(edema)
-    assert found.notes == ["none of the 40 images has a prior note: no mention, no pre-test probability from notes"]
+    assert len(found.notes) == 1
+    assert "none of the 40 images has a prior note" in found.notes[0]
     assert found.about["images_with_prior_notes"] == 0
 
 
@@ -200,16 +200,14 @@ def test_several_models_share_labels(hospital):
     at = edema.schema.get_field_index("label")
     other = second.set_column(at, edema.schema.field(at), pc.subtract(pa.scalar(1, pa.int8()), edema["label"]))
     disputed = join_notes(pa.concat_tables([edema, other]), hospital.prior, want_pretest=True, seed=0)
-    assert (
-        f"{edema.num_rows:,} labels differ between rows of an image: positive ones were learned from" in disputed.notes
-    )
+    assert any(note.startswith(f"{edema.num_rows:,} labels differ between rows") for note in disputed.notes)
 
 
 def test_one_image_of_two_patients(hospital):
     edema = of(hospital.bare, "edema")
     at = edema.schema.get_field_index("patient_id")
     other = edema.set_column(at, edema.schema.field(at), pa.array(["x"] * edema.num_rows))
-    with pytest.raises(TableError, match="one image id stands for images of several patients"):
+    with refused(TableError, "several patients"):
         join_notes(pa.concat_tables([edema, other]), hospital.prior, want_pretest=False)
 
 

@@ -14,6 +14,7 @@ from cxrhf.context.note_files import read_notes
 from cxrhf.context.prior import of_build, of_file
 from cxrhf.errors import LeakageError, TableError
 from cxrhf.tables.times import DAYS, NUMBERS
+from tests.refusals import refused
 
 TAKEN = datetime(2180, 5, 6, 14, 5, 30)
 
@@ -92,7 +93,8 @@ def test_each_image_has_the_notes_before_it():
     table = notes("1970-01-06 01:00", "1970-01-11", "1970-01-15", "1970-01-21 06:00")
     assert linked(table, times) == [["note 0"], ["note 0", "note 1", "note 2", "note 3"], [], []]
     said = of_file(table, times=times, predictions=times).said
-    assert said == ("1 images have no time and so no prior notes",)
+    assert len(said) == 1
+    assert said[0].startswith("1 images have no time")
     unknown = of_file(table, times=times, predictions=times).of(pa.array(["nobody", "i0"]))
     assert np.diff(unknown.indptr).tolist() == [0, 1]
 
@@ -138,11 +140,11 @@ def test_copies_count_once():
 
 def test_time_zones_must_agree():
     zoned = notes("1970-01-02T06:00:00+02:00")
-    with pytest.raises(TableError, match="the notes have a time zone and those of the images have none"):
+    with refused(TableError, "the times of the notes have a time zone"):
         linked(zoned, images(9.0))
-    with pytest.raises(TableError, match="the images have a time zone and those of the notes have none"):
+    with refused(TableError, "the times of the images have a time zone"):
         linked(notes("1970-01-02 06:00"), images(9.0, metadata={"zone": "UTC"}))
-    with pytest.raises(TableError, match=r"row 2.*a time zone in some cells"):
+    with refused(TableError, "row 2: some cells have a time zone"):
         linked(notes("1970-01-02T06:00:00+02:00", "1970-01-02T06:00:00"), images(9.0))
     utc = {"unit": DAYS, "zone": "UTC"}
     four = day(datetime(1970, 1, 2, 4))  # 06:00 two hours east
@@ -164,28 +166,28 @@ def test_numbers_go_with_numbers():
     offsets = images(3.0, 4.0, metadata={"unit": NUMBERS})
     table = notes(2, 3, 5)
     assert linked(table, offsets) == [["note 0"], ["note 0", "note 1"]]
-    with pytest.raises(TableError, match="notes: numbers as given; images: days since 1970"):
+    with refused(TableError, got="numbers as given for the notes and days since 1970 for the images"):
         linked(table, images(9.0))
-    with pytest.raises(TableError, match="notes: days since 1970; images: numbers as given"):
+    with refused(TableError, got="days since 1970 for the notes and numbers as given for the images"):
         linked(notes("2180-01-01"), offsets)
-    with pytest.raises(TableError, match="times of different kinds"):
+    with refused(TableError, '"charttime", "storetime"'):
         linked(notes("2180-01-01", storetime=[3]), images(9.0))
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "facts"),
     [
-        ({"subject_id": ["7"], "charttime": ["2180-01-01"]}, "no text column found.*text: text, note_text"),
-        ({"text": ["a"], "charttime": ["2180-01-01"]}, "no patient column found"),
-        ({"text": ["a"], "patient": ["7"], "hour": ["9"]}, "no time column found"),
-        ({"report": ["a"]}, "no text and no patient and no time column found"),
-        ({"text": ["a"], "patient": ["8"], "time": ["2180-01-01"]}, "no patient in common.*1 patients in the notes"),
-        ({"text": ["a"], "patient": ["7"], "time": ["05/07/2180"]}, "column 'time', row 1: not a time"),
-        ({"text": [1.5], "patient": ["7"], "time": ["2180-01-01"]}, "column 'text' holds no text"),
+        ({"subject_id": ["7"], "charttime": ["2180-01-01"]}, ["no text column", "text: text, note_text"]),
+        ({"text": ["a"], "charttime": ["2180-01-01"]}, ["no patient column"]),
+        ({"text": ["a"], "patient": ["7"], "hour": ["9"]}, ["no time column"]),
+        ({"report": ["a"]}, ["no text and no patient and no time column"]),
+        ({"text": ["a"], "patient": ["8"], "time": ["2180-01-01"]}, ["--patient", "1 patients in the notes"]),
+        ({"text": ["a"], "patient": ["7"], "time": ["05/07/2180"]}, ['column "time", row 1', "05/07/2180"]),
+        ({"text": [1.5], "patient": ["7"], "time": ["2180-01-01"]}, ['column "text"', "double"]),
     ],
 )
-def test_errors_of_a_file(columns, said):
-    with pytest.raises(TableError, match=said):
+def test_errors_of_a_file(columns, facts):
+    with refused(TableError, *facts):
         of_file(columns, times=images(9.0), predictions=images(9.0))
 
 
@@ -203,8 +205,8 @@ def test_messages_hold_no_text_and_no_ids():
     )
     prior = of_file(table, times=images(9.0), predictions=images(9.0))
     assert prior.said == (
-        "table: 2 notes without text are left out",
-        "table: 1 notes without a time are left out",
+        "table: excluded 2 notes without text",
+        "table: excluded 1 notes without a time",
     )
     assert "secret" not in repr(prior)
     assert "i0" not in repr(prior)
@@ -259,7 +261,7 @@ def test_a_build_is_checked_again(hospital):
     assert hospital.prior.said == ()
     late = pc.add(hospital.notes["available_at"], pa.scalar(timedelta(days=40_000)))
     at = hospital.notes.schema.get_field_index("available_at")
-    with pytest.raises(LeakageError, match="links of the build lead from an image to a note that is not earlier"):
+    with refused(LeakageError, "a note that is not earlier", fix="--overwrite"):
         of_build(hospital.images, hospital.notes.set_column(at, "available_at", late), predictions=hospital.bare)
     one = hospital.images.slice(0, 1)
     note = one["prior_note_ids"][0].as_py()[0]
@@ -267,8 +269,8 @@ def test_a_build_is_checked_again(hospital):
     same = one.set_column(2, "study_time", row["available_at"])  # the image's very time
     with pytest.raises(LeakageError):
         of_build(same, hospital.notes, predictions=hospital.bare)
-    with pytest.raises(TableError, match="prior notes of the images are not among the notes"):
+    with refused(TableError, "prior notes", fix="--overwrite"):
         of_build(hospital.images, hospital.notes.slice(5), predictions=hospital.bare)
     other = pa.table({"image_id": ["x"], "prior_note_ids": [["y"]]})
-    with pytest.raises(TableError, match=r"no image in common.*1 images in the folder"):
+    with refused(TableError, "image id", got="1 images in the folder"):
         of_build(other, hospital.notes, predictions=hospital.bare)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cxrhf.config_context import RECIPES
 from cxrhf.context.recipes import BATCH, STOP_WORDS, clean, lowered
 from cxrhf.errors import ConfigError
+from tests.refusals import refused
 
 HEAD = (
     " \nName:  ___                    Unit No:   ___\n \nAdmission Date:  ___              Discharge Date:   ___\n"
@@ -106,7 +107,7 @@ def test_chunks_slices_and_types_do_not_matter(recipe):
 
 
 def test_a_recipe_that_is_not_there():
-    with pytest.raises(ConfigError, match=r"recipe: not known\. Got: obrest\. Allowed: plain, oberst\. Next: did"):
+    with refused(ConfigError, "recipe", "plain, oberst", got="obrest", fix="'oberst'"):
         clean(pa.array(["text"]), "obrest")
 
 

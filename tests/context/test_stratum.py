@@ -76,7 +76,7 @@ def test_few_patients_without_notes_have_none():
     assert np.isnan(p).all()
     assert np.isnan(share)
     assert why is not None
-    assert why.endswith("patients have a label and no prior note, 20 are needed")
+    assert why.endswith("no prior note; at least 20 are required")
     p, share, why = without_notes(material, 0, np.ones(len(learn), dtype=bool), config(min_patients=5))
     assert why is None
     never, *_ = without_notes(

@@ -20,6 +20,7 @@ from cxrhf.context.parts import Candidate, Family, Labelled, Tried
 from cxrhf.context.sweep import best_of_each_kind, pack, spread, sweep, unpack
 from cxrhf.errors import CxrhfError, LeakageError, TableError
 from cxrhf.metrics import auroc
+from tests.refusals import refused
 from tests.thinned import thinned
 
 CANDIDATES = (
@@ -202,7 +203,7 @@ def test_folds_of_one_class():
     assert tried[0].auroc == pytest.approx(np.mean(areas))
     only = np.where(data.fold == 1, 1.0, 0.0)  # without fold 1 nobody has it
     tried = sweep(family, data._replace(y=only), seed=0, workers=1)
-    assert {each.failed for each in tried} == {"without one fold there is no image with the finding to learn from"}
+    assert {"without one fold, no image with" in (each.failed or "") for each in tried} == {True}
     half = np.where(data.fold % 2 == 1, 1.0, 0.0)  # each fold has one class, but there is always something to learn
     tried = sweep(family, data._replace(y=half), seed=0, workers=1)
     assert {each.failed for each in tried} == {"no fold has images with and without the finding"}
@@ -213,8 +214,8 @@ def test_progress():
     said: list[str] = []
     tried = sweep(family, data, seed=0, workers=1, progress=said.append)
     assert len(said) == len(CANDIDATES)
-    assert said[0].startswith("words 1 of 6 candidates, best so far LinearSVC(C=0.001) .")
-    shown = f"{tried[0].auroc:.3f}".lstrip("0")
+    assert said[0].startswith("words 1 of 6 candidates, best so far LinearSVC(C=0.001) 0.")
+    shown = f"{tried[0].auroc:.3f}"
     assert said[-1] == f"words 6 of 6 candidates, best so far {tried[0].candidate.label} {shown}"
 
 
@@ -223,11 +224,11 @@ def test_bad_input():
     split = data.fold.copy()
     mine = np.flatnonzero(data.learn & (data.patients == data.patients[data.learn][0]))
     split[mine] = np.arange(len(mine)) % 2
-    with pytest.raises(LeakageError, match="1 patients lie in two folds"):
+    with refused(LeakageError, "1 patients are in two folds"):
         sweep(family, data._replace(fold=split, y=np.nan_to_num(data.y)), seed=0, workers=1)
-    with pytest.raises(TableError, match="two or more folds"):
+    with refused(TableError, "two or more"):
         sweep(family, data._replace(fold=np.full(len(data.y), -1)), seed=0, workers=1)
-    with pytest.raises(TableError, match="two or more folds"):
+    with refused(TableError, "two or more"):
         sweep(family, data._replace(y=np.full(len(data.y), np.nan)), seed=0, workers=1)
 
 

@@ -28,6 +28,7 @@ from cxrhf.data.synthetic import write
 from cxrhf.errors import CxrhfError, LeakageError, RunError, SourceError
 from cxrhf.hub.dataset_source import opened
 from tests.real_data import published_tables, real_data
+from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -117,9 +118,9 @@ def test_links_and_policy_on_loading(built):
 def test_built_again_it_says_so(built, source):
     before = contents(built.folder)
     again = build(config(source, built.folder))
-    assert "nothing was built again" in again.notes[0]
+    assert "--overwrite" in again.notes[0]
     assert contents(built.folder) == before
-    with pytest.raises(RunError, match="other settings"):
+    with refused(RunError, str(built.folder), "settings", fix="--overwrite"):
         build(config(source, built.folder, seed=9))
     assert contents(built.folder) == before
 
@@ -131,7 +132,7 @@ def test_a_setting_that_is_no_more_does_not_undo_a_build(built, source, tmp_path
     record = json.loads((folder / "build.json").read_text())
     record["settings"]["resamples"] = 10
     (folder / "build.json").write_text(json.dumps(record))
-    assert "nothing was built again" in build(config(source, folder)).notes[0]
+    assert "--overwrite" in build(config(source, folder)).notes[0]
     assert opened(folder).config.seed == record["settings"]["seed"]
 
 
@@ -147,14 +148,14 @@ def test_another_folder_gives_the_same_bytes(built, source, tmp_path):
 
 def test_overwrite_replaces_only_a_build(source, tmp_path):
     (tmp_path / "mine.txt").write_text("keep me")
-    with pytest.raises(RunError, match="not empty and holds no build"):
+    with refused(RunError, str(tmp_path), "not empty", fix="--overwrite"):
         build(config(source, tmp_path))
     done = build(config(source, tmp_path, overwrite=True, no_pixels=True))
     assert (tmp_path / "mine.txt").read_text() == "keep me"
     assert load_images(done.folder).num_rows
     (tmp_path / "other" / "images").mkdir(parents=True)
     (tmp_path / "other" / "images" / "mine.jpg").write_text("keep me too")
-    with pytest.raises(RunError, match="holds no build of ours but 'images'"):
+    with refused(RunError, '"images"', fix="move it away"):
         build(config(source, tmp_path / "other", overwrite=True))
     assert (tmp_path / "other" / "images" / "mine.jpg").exists()
 
@@ -169,7 +170,7 @@ def test_overwrite_builds_anew_what_is_finished(source, tmp_path):
 
 def test_a_split_file_that_is_none(source, tmp_path):
     for path in (tmp_path, tmp_path / "nope.csv"):
-        with pytest.raises(SourceError, match="is not a file"):
+        with refused(SourceError, "--split-file", str(path)):
             build(config(source, tmp_path / "out", split_file=str(path)))
 
 
@@ -178,7 +179,7 @@ def test_never_around_the_source(source, tmp_path):
     shutil.copytree(source, tmp_path / "notes", ignore=shutil.ignore_patterns("files"))
     before = contents(tmp_path)
     for overwrite in (False, True):
-        with pytest.raises(RunError, match="where the build goes"):
+        with refused(RunError, f"{tmp_path}/notes", fix="--out"):
             build(config(tmp_path / "notes", tmp_path, no_pixels=True, overwrite=overwrite))
     assert contents(tmp_path) == before
 
@@ -190,7 +191,7 @@ def test_a_folder_called_source_is_nobodys_but_its_owners(tmp_path):
     mine.write_text("keep me")
     small = {"out": str(tmp_path), "n_patients": 8, "no_pixels": True}
     for overwrite in (False, True):
-        with pytest.raises(RunError, match="source"):
+        with refused(RunError, f"{tmp_path}/source", fix="--out"):
             build(BuildConfig("synthetic", **small, overwrite=overwrite))
     assert contents(tmp_path) == {"source/mine.txt": hashlib.sha256(b"keep me").hexdigest()}
 
@@ -230,7 +231,7 @@ def test_other_settings_do_not_touch_a_finished_twin(tmp_path):
     small = {"out": str(tmp_path / "twin"), "n_patients": 8, "no_pixels": True}
     build(BuildConfig("synthetic", **small))
     before = contents(tmp_path)
-    with pytest.raises(RunError, match="not the twin that these settings make"):
+    with refused(RunError, "twin/source", fix="--overwrite"):
         build(BuildConfig("synthetic", **small, seed=1))
     assert contents(tmp_path) == before
     assert build(BuildConfig("synthetic", **small, seed=1, overwrite=True)).record["settings"]["seed"] == 1
@@ -256,7 +257,7 @@ def test_no_shard_is_empty(source, tmp_path, monkeypatch):
     assert rows["train"].num_rows == done.record["splits"]["train"] == len(open_shards(done.folder / "images"))
     for path in pictures:
         path.unlink(missing_ok=True)
-    with pytest.raises(SourceError, match="pictures can be read"):
+    with refused(SourceError, "none of the", "(missing)", fix="--no-pixels"):
         build(config(copy, tmp_path / "nothing", split="none"))
     assert not (tmp_path / "nothing" / "build.json").exists()
     assert (tmp_path / "nothing" / "quarantine.parquet").exists()
@@ -268,7 +269,7 @@ def test_reports_that_come_later_are_noticed(source, tmp_path):
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("mimic-cxr", "*.jpg"))
     build(config(copy, tmp_path / "out", no_pixels=True))
     shutil.copytree(source / "mimic-cxr", copy / "mimic-cxr")
-    with pytest.raises(RunError, match="other settings, sources or version"):
+    with refused(RunError, "sources", fix="--overwrite"):
         build(config(copy, tmp_path / "out", no_pixels=True))
     done = build(config(copy, tmp_path / "out", no_pixels=True, overwrite=True))
     assert load_images(done.folder).column("findings").null_count == 0
@@ -306,7 +307,7 @@ def test_a_boilerplate_report_is_no_leak(source, tmp_path):
 def test_never_into_the_source(source):
     before = contents(source)
     for out in (source, source / "out"):
-        with pytest.raises(RunError, match="only read"):
+        with refused(RunError, f"source folder {source}", fix="--out"):
             build(config(source, out))
     assert contents(source) == before
 
@@ -409,25 +410,24 @@ def rewritten(change):
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "said"),
+    ("name", "change", "facts"),
     [
-        ("patients.csv.gz", rewritten(lambda text: text + text.splitlines()[1] + "\n"), "stands there more than once"),
-        ("*-split.csv.gz", rewritten(lambda text: text + text.splitlines()[1] + "\n"), "stands there more than once"),
-        ("*-split.csv.gz", rewritten(lambda text: text.replace("train", "holdout", 1)), "no such split"),
-        ("discharge.csv.gz", lambda data: data[: len(data) // 2], "cut or damaged"),
-        ("discharge.csv.gz", rewritten(lambda text: text.replace("charttime", "time", 1)), "'charttime' is missing"),
-        ("discharge.csv.gz", rewritten(lambda text: text[: text.rindex('"')] + "\n"), "quotation mark"),
-        ("admissions.csv.gz", rewritten(lambda text: text + "1,2,3\n"), "3 cells where the header has"),
-        ("*-metadata.csv.gz", lambda data: data[:-9], "cut or damaged"),
-        ("*-chexpert.csv.gz", rewritten(lambda text: text.replace("Edema", "Oedem", 1)), "column 'Edema' is missing"),
-        ("patients.csv.gz", lambda data: b"", "cut or damaged|is empty"),
+        ("patients.csv.gz", rewritten(lambda text: text + text.splitlines()[1] + "\n"), ["several rows"]),
+        ("*-split.csv.gz", rewritten(lambda text: text + text.splitlines()[1] + "\n"), ["several rows"]),
+        ("*-split.csv.gz", rewritten(lambda text: text.replace("train", "holdout", 1)), ['"holdout"', "validate"]),
+        ("discharge.csv.gz", lambda data: data[: len(data) // 2], ["damaged"]),
+        ("discharge.csv.gz", rewritten(lambda text: text.replace("charttime", "time", 1)), ['a column "charttime"']),
+        ("discharge.csv.gz", rewritten(lambda text: text[: text.rindex('"')] + "\n"), ["quotation mark"]),
+        ("admissions.csv.gz", rewritten(lambda text: text + "1,2,3\n"), ["3", "cells, as in the header"]),
+        ("*-metadata.csv.gz", lambda data: data[:-9], ["damaged"]),
+        ("*-chexpert.csv.gz", rewritten(lambda text: text.replace("Edema", "Oedem", 1)), ['a column "Edema"']),
+        ("patients.csv.gz", lambda data: b"", []),
     ],
 )  # fmt: skip
-def test_a_damaged_table_is_an_error(source, tmp_path, name, change, said):
+def test_a_damaged_table_is_an_error(source, tmp_path, name, change, facts):
     copy = damaged(source, tmp_path, name, change)
-    with pytest.raises(SourceError, match=said) as caught:
+    with refused(SourceError, name.strip("*"), *facts):
         build(config(copy, tmp_path / "out", no_pixels=True))
-    assert name.strip("*") in str(caught.value)
     assert not (tmp_path / "out" / "build.json").exists()
 
 
@@ -473,7 +473,7 @@ def test_a_patient_in_two_splits_stops_the_build(source, tmp_path):
 
 def test_without_the_packages_nothing_is_called_damaged(source, tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(CxrhfError, match=r"not installed: PIL, pydicom\. Next: pip install 'cxrhf\[data\]'"):
+    with refused(CxrhfError, "PIL, pydicom", fix="pip install 'cxrhf[data]'"):
         build(config(source, tmp_path / "out"))
 
 
@@ -553,13 +553,13 @@ def test_one_at_a_time_and_the_next_command_cleans_up(tmp_path):
         assert first.stdout.readline() == b"held\n"
         draft.write_text("a note")
         for overwrite in (False, True):
-            with pytest.raises(RunError, match=f"written by another process.*cxrhf build, process {first.pid}"):
+            with refused(RunError, f"cxrhf build, process {first.pid}"):
                 build(BuildConfig("synthetic", out=str(out), n_patients=8, seed=2, no_pixels=True, overwrite=overwrite))
         assert draft.exists()  # it may be the other's
     finally:
         first.kill()
         first.wait()
-    with pytest.raises(RunError, match="not the twin that these settings make"):
+    with refused(RunError, "twin/source", fix="--overwrite"):
         build(BuildConfig("synthetic", out=str(out), n_patients=8, seed=2, no_pixels=True))
     assert not draft.exists()
     done = build(BuildConfig("synthetic", out=str(out), n_patients=8, seed=2, no_pixels=True, overwrite=True))
@@ -599,7 +599,7 @@ def test_a_kill_while_an_old_build_is_removed(source, tmp_path, monkeypatch):
         patch.setattr(module, "remove", stop)
         with pytest.raises(KeyboardInterrupt):
             build(config(source, tmp_path / "out", no_pixels=True, seed=1, overwrite=True))
-    with pytest.raises(RunError, match="no finished build"):
+    with refused(RunError, "build.json", got="unfinished"):
         load_images(tmp_path / "out")
     (tmp_path / "out" / "attributes.parquet").write_text("of the old one")
     done = build(config(source, tmp_path / "out", no_pixels=True, seed=1))

@@ -17,6 +17,7 @@ from cxrhf.data.synthetic.chexpert_plus_files import write_chexpert_plus
 from cxrhf.errors import SourceError
 from cxrhf.findings import CHEXPERT
 from tests.data.twin import check_planted, write_twin
+from tests.refusals import refused
 
 COLUMNS = (
     "path_to_image", "path_to_dcm", "frontal_lateral", "ap_pa", "deid_patient_id", "patient_report_date_order",
@@ -110,7 +111,7 @@ def test_labels_of_the_impression_come_first(tmp_path):
     assert source.images["edema"].to_list() == [-1, 1, None]
     assert source.images["fracture"].to_list() == [0, None, None]
     assert all(source.images.schema[finding] == pl.Int8 for finding in CHEXPERT)
-    said = "from impression_fixed.json; images without labels: 1; labels of images that the table lacks: 1"
+    said = "from impression_fixed.json; images without labels: 1; labels of images not in the table: 1"
     assert steps.rows[-1]["note"] == said
 
 
@@ -137,33 +138,33 @@ def test_the_sample_of_encoding(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "facts"),
     [
-        ([row(1), row(1)], r"image 'train/patient00001/study1/view1_frontal' stands 2 times"),
-        ([row(1, age="fifty")], r"record 1: column 'age' is not an age. Got: fifty"),
-        ([row(1, deid_patient_id="patient00002")], r"lies with another patient. Got: deid_patient_id patient00002"),
-        ([row(1, path_to_image="1.jpg")], r"column 'path_to_image' does not name a picture. Got: 1.jpg"),
+        ([row(1), row(1)], ['"train/patient00001/study1/view1_frontal"', "2 rows"]),
+        ([row(1, age="fifty")], ['column "age", row 1', '"fifty"']),
+        ([row(1, deid_patient_id="patient00002")], ["different patient", "deid_patient_id patient00002"]),
+        ([row(1, path_to_image="1.jpg")], ['column "path_to_image", row 1', "1.jpg"]),
     ],
 )
-def test_what_cannot_be_read_is_an_error(tmp_path, rows, said):
+def test_what_cannot_be_read_is_an_error(tmp_path, rows, facts):
     write(tmp_path, *rows)
-    with pytest.raises(SourceError, match=said):
+    with refused(SourceError, *facts):
         read(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "facts"),
     [
-        ([labels(name(1)), labels(name(1))], r"image 'train/patient00001/study1/view1_frontal' has several rows"),
-        ([labels(name(1), Edema=0.5)], r"'edema' of image 'train/patient00001/.*' is not a label. Got: 0.5"),
-        ([{"path_to_image": name(1), "Edma": 1.0}], r"line 1: 'No Finding' is missing. Got: names path_to_image, Edma"),
-        ([["no object"]], r"line 1: 'path_to_image' is missing"),
+        ([labels(name(1)), labels(name(1))], ['"train/patient00001/study1/view1_frontal"', "several rows"]),
+        ([labels(name(1), Edema=0.5)], ['"edema" of image "train/patient00001/', "0.5"]),
+        ([{"path_to_image": name(1), "Edma": 1.0}], ["line 1", '"No Finding"', "fields path_to_image, Edma"]),
+        ([["no object"]], ["line 1", '"path_to_image"']),
     ],
 )
-def test_labels_that_cannot_be_read_are_errors(tmp_path, rows, said):
+def test_labels_that_cannot_be_read_are_errors(tmp_path, rows, facts):
     write(tmp_path, row(1))
     write_labels(tmp_path, *rows)
-    with pytest.raises(SourceError, match=said):
+    with refused(SourceError, *facts):
         read(tmp_path)
 
 
@@ -171,10 +172,10 @@ def test_cut_labels_are_an_error(tmp_path):
     write(tmp_path, row(1), row(2))
     path = write_labels(tmp_path, labels(name(1), Edema=1.0), labels(name(2), Edema=1.0))
     path.write_text(path.read_text()[:-60])
-    with pytest.raises(SourceError, match=r"impression_fixed.json: cannot be read as JSON lines"):
+    with refused(SourceError, "impression_fixed.json", "JSON lines"):
         read(tmp_path)
     path.write_text("no JSON\n")
-    with pytest.raises(SourceError, match=r"impression_fixed.json, line 1: not a JSON object a line"):
+    with refused(SourceError, "impression_fixed.json, line 1", "JSON object"):
         read(tmp_path)
 
 

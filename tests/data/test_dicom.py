@@ -199,7 +199,7 @@ def test_reasons() -> None:
     whole = saved(dataset(RAMP))
     for keep in (len(whole) - 1, len(whole) // 2, 700, 200, 140):
         assert reason(whole[:keep]).kind == "truncated", keep
-    assert "cut before it" in reason(whole[:400]).said
+    assert "ends before" in reason(whole[:400]).said
     assert reason(b"x" * 500).kind == "not an image"
     report = dataset(RAMP)
     del report.Rows, report.PixelData

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from cxrhf.data.quotes import closed, new_watch, record_count, watch_block
 from cxrhf.data.raw import header, numbers, read_csv, stream_csv, times
 from cxrhf.errors import SourceError
+from tests.refusals import refused
 
 HEAD = "note_id,subject_id,text\n"
 
@@ -50,30 +51,28 @@ def test_what_python_writes_is_read_back(rows, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "facts"),
     [
-        (HEAD + '1,2,"a\n2,2,"b"\n3,4,"x"\n', "line 2: a quotation mark is opened and not closed properly"),
-        (HEAD + '1,2,"a"\n2,2,"b\n3,4,x\n', "line 3: a quotation mark is opened and never closed"),
-        (HEAD + '1,2,a"b\n', "line 2: a quotation mark"),
-        (HEAD + "1,2,a\n1,2,3,4\n", "line 3: 4 cells where the header has 3 columns"),
-        (HEAD + "1,2,a\n1,2\n", "line 3: 2 cells where the header has 3 columns"),
-        ("note_id,subject_id,txt\n1,2,a\n", "column 'text' is missing"),
-        ("note_id,text,text\n1,2,a\n", "column 'text' appears 2 times"),
-        ("", "is empty"),
-        ("\n\n", "is empty"),
+        (HEAD + '1,2,"a\n2,2,"b"\n3,4,"x"\n', ["line 2: a quotation mark"]),
+        (HEAD + '1,2,"a"\n2,2,"b\n3,4,x\n', ["line 3: a quotation mark", "end of the file"]),
+        (HEAD + '1,2,a"b\n', ["line 2: a quotation mark"]),
+        (HEAD + "1,2,a\n1,2,3,4\n", ["line 3", "4", "3 cells"]),
+        (HEAD + "1,2,a\n1,2\n", ["line 3", "2", "3 cells"]),
+        ("note_id,subject_id,txt\n1,2,a\n", ['a column "text"', "columns note_id, subject_id, txt"]),
+        ("note_id,text,text\n1,2,a\n", ['"text"', "2 times"]),
+        ("", ["is empty"]),
+        ("\n\n", ["is empty"]),
     ],
 )
-def test_damage_is_said(tmp_path, text, said):
+def test_damage_is_said(tmp_path, text, facts):
     for name in ("t.csv", "t.csv.gz"):
         path = written(tmp_path, name, text)
-        with pytest.raises(SourceError) as caught:
+        with refused(SourceError, name, *facts):
             read_csv(path, ["note_id", "text"])
-        assert said in str(caught.value)
-        assert name in str(caught.value)
 
 
 def test_renamed_column_gets_a_hint(tmp_path):
-    with pytest.raises(SourceError, match="did you mean 'chart_time'"):
+    with refused(SourceError, '"charttime"', fix="'chart_time'"):
         read_csv(written(tmp_path, "t.csv", "note_id,chart_time\n1,2\n"), ["charttime"])
 
 
@@ -82,15 +81,15 @@ def test_a_cut_archive_is_never_a_shorter_table(tmp_path):
     whole = gzip.compress(rows.encode(), 1, mtime=0)
     for share in (0.1, 0.5, 0.9, 0.999):
         path = written(tmp_path, "t.csv.gz", whole[: int(len(whole) * share)])
-        with pytest.raises(SourceError, match="cut or damaged"):
+        with refused(SourceError, "t.csv.gz", "damaged"):
             read_csv(path, ["note_id", "text"])
     assert read_csv(written(tmp_path, "t.csv.gz", whole), ["note_id"]).height == 30_000
-    with pytest.raises(SourceError, match="cut or damaged"):
+    with refused(SourceError, "t.csv.gz", "damaged"):
         header(written(tmp_path, "t.csv.gz", b"no archive at all"))
 
 
 def test_not_utf8(tmp_path):
-    with pytest.raises(SourceError, match="not UTF-8"):
+    with refused(SourceError, "t.csv", "UTF-8"):
         read_csv(written(tmp_path, "t.csv", HEAD.encode() + b"1,2,caf\xe9\n"), ["text"])
 
 
@@ -112,7 +111,7 @@ def test_a_byte_order_mark_before_a_quoted_header(tmp_path):
 
 def test_the_line_that_is_not_utf8(tmp_path):
     rows = b"".join(b"%d,2,%s\n" % (i, b"caf\xe9" if i == 700 else b"x" * 50) for i in range(9000))
-    with pytest.raises(SourceError, match="line 702: not UTF-8"):
+    with refused(SourceError, "line 702", "UTF-8"):
         read_csv(written(tmp_path, "t.csv", HEAD.encode() + rows), ["text"])
 
 
@@ -146,7 +145,7 @@ def test_numbers_and_times(tmp_path):
     )
     path = tmp_path / "t.csv"
     assert numbers(frame, "a", pl.Int8, path).to_list() == [1, -1, None]
-    with pytest.raises(SourceError, match=r"record 2: column 'b' is not a number\. Got: x"):
+    with refused(SourceError, 't.csv, column "b", row 2', got="x"):
         numbers(frame, "b", pl.Int8, path)
     assert frame.select(times("t")).to_series().to_list() == [datetime(2180, 5, 6, 22, 23), datetime(2180, 5, 6), None]
 

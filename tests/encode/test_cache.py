@@ -89,8 +89,8 @@ def test_a_folder_that_was_there_keeps_its_permissions(bert: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": 0}, "was written in format 0, this is 1"),
-        ({"key": {"pooling": "other"}}, "was made with other settings"),
+        ({"format": 0}, "has format 0, not 1"),
+        ({"key": {"pooling": "other"}}, "different settings"),
         (None, "has no readable manifest.json"),
     ],
 )
@@ -159,7 +159,7 @@ def test_a_cache_that_cannot_be_written_does_not_stop_the_work(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(cache_module, "write_atomically", full)
-    with pytest.warns(CxrhfWarning, match=r"No space left on device.*goes on"):
+    with pytest.warns(CxrhfWarning, match=r"No space left on device.*continues"):
         np.testing.assert_array_equal(encode_texts(TEXTS, settings), expected)
 
 
@@ -170,7 +170,7 @@ def test_a_read_only_cache_is_read(
     encode_texts(TEXTS[:6], settings)
     passes.clear()
     monkeypatch.setattr(cache_module.os, "access", lambda path, mode: False)
-    with pytest.warns(CxrhfWarning, match="read only"):
+    with pytest.warns(CxrhfWarning, match="read-only"):
         encode_texts(TEXTS, settings)
     assert sum(rows for rows, _ in passes) == 6
     assert len(list(folder_of(own_cache).glob("*.parquet"))) == 1

@@ -155,10 +155,10 @@ def test_without_network_the_answer_comes_at_once(tmp_path: Path, monkeypatch: p
 
     hub_id = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract-fulltext"
     preset = said("pubmedbert")
-    assert preset.startswith(f"the encoder pubmedbert ({hub_id}) is not on this machine, and the Hub cannot be")
-    assert f"`hf download {hub_id}` on a machine with network, or --encoders minilm, which needs none" in preset
-    assert "the encoder org/model is not on this machine" in said("org/model")
-    assert "did you mean 'roberta'? Otherwise: `hf download robert`" in said("robert")
+    assert preset.startswith(f"encoder pubmedbert ({hub_id}) is not on this machine, and the Hub cannot be")
+    assert all(fact in preset for fact in (f"`hf download {hub_id}`", "--encoders minilm"))
+    assert "encoder org/model is not on this machine" in said("org/model")
+    assert "id you mean 'roberta'? Otherwise, run `hf download robert`" in said("robert")
     assert len(open_encoder(EncodeConfig("minilm")).model_hash) == 64
 
 
@@ -245,6 +245,6 @@ def test_a_proxy_is_asked_instead(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_endpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.utils.hub.is_offline_mode", lambda: False)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    assert no_hub() == "the Hub cannot be reached at http://127.0.0.1:9, which HF_ENDPOINT names"
+    assert no_hub() == "the Hub cannot be reached at http://127.0.0.1:9 (set by HF_ENDPOINT)"
     monkeypatch.setattr("transformers.utils.hub.is_offline_mode", lambda: True)
     assert no_hub() == "HF_HUB_OFFLINE is set"

@@ -21,6 +21,7 @@ from cxrhf.encode.loading import choose_device, choose_dtype, open_encoder
 from cxrhf.encode.presets import PRESETS, locate
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning, RunError
 from tests.encode.tiny import save_tiny
+from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,10 +41,10 @@ def test_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert locate("bert").folder is None  # the preset
     assert locate("./bert").folder == (tmp_path / "bert").resolve()
     for wrong in ("", "./nowhere", "/no/such/folder", "a/b/c", "--x"):
-        with pytest.raises(ConfigError, match=r"no such encoder.*minilm, mistral"):
+        with refused(ConfigError, "minilm, mistral"):
             locate(wrong)
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="is a file"):
+    with refused(ConfigError, got="a file"):
         locate("./file")
 
 
@@ -96,12 +97,12 @@ def test_a_run_knows_its_encoder(bert: str, copy: Path, tmp_path: Path) -> None:
     assert saved["encoder"] == "bert"
     assert str(tmp_path.parent) not in json.dumps(saved)
     same_encoder(saved, EncodeConfig(str(copy), overlap=10, batch_tokens=100))
-    with pytest.raises(RunError, match=r"not the one.*shared tokens 11, fitted with 10"):
+    with refused(RunError, got="shared tokens 11 instead of 10"):
         same_encoder(saved, EncodeConfig(bert, overlap=11))
     with pytest.warns(CxrhfWarning, match="bfloat16"):
         same_encoder(saved, EncodeConfig(bert, overlap=10, dtype="bfloat16"))
     other = save_tiny("bert", tmp_path / "other", seed=1)
-    with pytest.raises(RunError, match=r"different: weights, tokenizer or config"):
+    with refused(RunError, got="weights, tokenizer or config"):
         same_encoder(saved, EncodeConfig(str(other), overlap=10))
 
 
@@ -127,7 +128,7 @@ def test_weights_in_several_files(bert: str, tmp_path: Path) -> None:
     found = encode_texts(["left lung"], EncodeConfig(str(folder)))
     np.testing.assert_allclose(found, encode_texts(["left lung"], EncodeConfig(bert)), atol=1e-6)
     next(folder.glob("*.safetensors")).unlink()
-    with pytest.raises(CxrhfError, match=r"lacks 1 of \d+ weight files"):
+    with pytest.raises(CxrhfError, match=r"1 of \d+ weight files"):
         open_encoder(EncodeConfig(str(folder)))
 
 
@@ -167,7 +168,7 @@ def test_code_of_a_model_is_never_run(copy: Path, tmp_path: Path) -> None:
     config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}}
     (copy / "config.json").write_text(json.dumps(config))
     (copy / "own.py").write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'ran')!r}).touch()")
-    with pytest.raises(CxrhfError, match="code of its own, which is never run"):
+    with refused(CxrhfError, "its own code"):
         open_encoder(EncodeConfig(str(copy)))
     assert not (tmp_path / "ran").exists()
 
@@ -176,7 +177,7 @@ def test_devices_and_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert choose_device("auto") == "cpu"
-    with pytest.raises(ConfigError, match=r"no cuda device.*auto, cpu"):
+    with refused(ConfigError, "auto, cpu", got="cuda"):
         choose_device("cuda")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert choose_device("auto") == "mps"
@@ -196,5 +197,5 @@ def test_devices_and_precision(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_missing_torch_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(CxrhfError, match=r"need the Python package torch.*cxrhf\[context\]"):
+    with refused(CxrhfError, "torch", fix="pip install 'cxrhf[context]'"):
         open_encoder(EncodeConfig("minilm"))

@@ -14,6 +14,7 @@ from cxrhf.encode.texts import reader
 from cxrhf.encode.windows import Frame
 from cxrhf.errors import CxrhfWarning, TableError
 from tests.encode.tiny import notes
+from tests.refusals import refused
 
 
 def test_batch_size_and_row_order_do_not_matter(bert: str, passes: list[tuple[int, int]]) -> None:
@@ -54,7 +55,7 @@ def test_each_distinct_text_is_read_once(bert: str, passes: list[tuple[int, int]
 def test_kinds_of_columns(bert: str) -> None:
     texts: list[str | None] = ["fluid", None, "no fluid", "", "fluid"]
     settings = EncodeConfig(bert)
-    with pytest.warns(CxrhfWarning, match="2 of 5 texts hold no word; their vectors are zero"):
+    with pytest.warns(CxrhfWarning, match="2 of 5 texts"):
         expected = encode_texts([each or "" for each in texts], settings)
     assert not expected[[1, 3]].any()
     columns = (
@@ -67,7 +68,7 @@ def test_kinds_of_columns(bert: str) -> None:
             np.testing.assert_array_equal(encode_texts(column, settings), expected)
     assert encode_texts([], settings).shape == (0, 32)
     assert encode_texts(pa.chunked_array([], pa.string()), settings).shape == (0, 32)
-    with pytest.raises(TableError, match="not text"):
+    with refused(TableError, "the texts", "strings"):
         encode_texts(pa.array([1, 2]), settings)
     with pytest.raises(TableError, match="Unicode"):
         encode_texts(["\ud800"], settings)

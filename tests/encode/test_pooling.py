@@ -13,6 +13,7 @@ from cxrhf.encode import encode_sets, encode_texts
 from cxrhf.encode.presets import locate
 from cxrhf.errors import CxrhfWarning, TableError
 from tests.encode.tiny import notes, plain, slow_vector
+from tests.refusals import refused
 
 POOLINGS = ("tokens", "paper", "code")
 # Notes 0 and 4 are long, 5 is empty; set 2 holds it alone, set 3 with others, set 4 nothing.
@@ -37,7 +38,7 @@ def test_texts_equal_the_slow_twin(tiny: dict[str, Path], kind: str, pooling: st
     window = 63 if kind == "mistral" and pooling == "tokens" else 62
     assert len(tokenizer(texts[0], verbose=False)["input_ids"]) > 4 * window
     slow = np.array([slow_vector(model, tokenizer, text.strip(), pooling, window, 10) for text in texts])
-    with pytest.warns(CxrhfWarning, match="1 of 6 texts hold no word"):
+    with pytest.warns(CxrhfWarning, match="1 of 6 texts"):
         fast = encode_texts(texts, EncodeConfig(str(tiny[kind]), pooling=pooling, overlap=10, batch_tokens=200))
     assert fast.dtype == np.float32
     assert fast.shape == (6, 32)
@@ -73,7 +74,7 @@ def test_notes_in_no_set_are_not_encoded_and_values_do_not_matter(bert: str, pas
     apart = encode_texts(texts, settings)
     mean = (apart[1] + apart[3]) / 2
     np.testing.assert_allclose(found, [mean / np.linalg.norm(mean), apart[1]], atol=1e-6)
-    with pytest.raises(TableError, match="sets and texts differ"):
+    with refused(TableError, "4 columns", got="5"):
         encode_sets(texts[:4], sets, settings)
 
 

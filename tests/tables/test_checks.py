@@ -8,6 +8,7 @@ import pytest
 
 from cxrhf import schema
 from cxrhf.errors import TableError
+from tests.refusals import refused
 
 ROW = {
     "image_id": "a",
@@ -38,29 +39,27 @@ def test_check_orders_casts_and_fills() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"label": [1, 2]}, ["x.parquet", "'label'", "row 2", "Got: 2", "0, 1 or null"]),
-        ({"prob": [0.1, 1.5]}, ["'prob'", "row 2", "1.5", "from 0 to 1"]),
-        ({"prob": [float("nan"), 0.5]}, ["'prob'", "row 1", "nan"]),
-        ({"logit": [0.0, float("inf")]}, ["'logit'", "row 2", "inf"]),
-        ({"weight": [1.0, -1.0]}, ["'weight'", "row 2", "-1"]),
-        ({"image_id": ["a", None]}, ["'image_id'", "row 2", "empty"]),
-        ({"label": ["yes", "no"]}, ["'label'", "int8"]),
-        ({"probs": [0.1, 0.2]}, ["'probs'", "did you mean 'prob'?"]),
-        ({"seed": [0.5, 1.0]}, ["'seed'", "int64"]),
+        ({"label": [1, 2]}, ["x.parquet", '"label"', "row 2", "0, 1 or null"]),
+        ({"prob": [0.1, 1.5]}, ['"prob"', "row 2", "1.5", "from 0 to 1"]),
+        ({"prob": [float("nan"), 0.5]}, ['"prob"', "row 1", "nan"]),
+        ({"logit": [0.0, float("inf")]}, ['"logit"', "row 2", "inf", "finite"]),
+        ({"weight": [1.0, -1.0]}, ['"weight"', "row 2", "-1", ">= 0"]),
+        ({"image_id": ["a", None]}, ['"image_id"', "row 2", "empty"]),
+        ({"label": ["yes", "no"]}, ['"label"', "int8"]),
+        ({"probs": [0.1, 0.2]}, ['"probs"', "did you mean 'prob'?"]),
+        ({"seed": [0.5, 1.0]}, ['"seed"', "int64"]),
     ],
 )
 def test_check_names_column_row_and_value(changes: dict[str, list[object]], words: list[str]) -> None:
-    with pytest.raises(TableError) as error:
+    with refused(TableError, *words):
         schema.check(predictions(**changes), schema.PREDICTION, source="x.parquet")
-    for word in words:
-        assert word in str(error.value)
 
 
 def test_check_names_a_missing_column_and_a_doubled_one() -> None:
-    with pytest.raises(TableError, match="'finding' of the PREDICTION table is missing"):
+    with refused(TableError, "PREDICTION", got="columns image_id", fix='"finding"'):
         schema.check(predictions().drop_columns(["finding"]), schema.PREDICTION)
     twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["image_id", "image_id"])
-    with pytest.raises(TableError, match="2 times"):
+    with refused(TableError, "2 times"):
         schema.check(twice, schema.PREDICTION)
 
 
@@ -69,9 +68,9 @@ def test_images_take_one_integer_column_a_finding() -> None:
     checked = schema.check(table, schema.IMAGE)
     assert checked.schema.field("edema").type == pa.int8()
     assert checked.column_names[-2:] == ["edema", "mass"]
-    with pytest.raises(TableError, match="row 1"):
+    with refused(TableError, "row 1"):
         schema.check(table.set_column(2, "edema", pa.array([3])), schema.IMAGE)
-    with pytest.raises(TableError, match="no column 'edema'"):
+    with refused(TableError, '"edema"', "IMAGE"):
         schema.check(table.set_column(2, "edema", pa.array(["x"])), schema.IMAGE)
 
 
@@ -81,9 +80,9 @@ def test_rows_become_a_table_and_a_misspelt_key_is_an_error() -> None:
     assert table.schema.equals(schema.RESULT)
     assert table["value"].to_pylist()[0] == 0.8
     assert schema.table_of([], schema.RESULT).num_rows == 0
-    with pytest.raises(TableError, match="did you mean 'ci_low'"):
+    with refused(TableError, '"ci_lo"', fix="'ci_low'"):
         schema.table_of([{**row, "ci_lo": 0.1}], schema.RESULT)
-    with pytest.raises(TableError, match="'n' cannot be read as int64"):
+    with refused(TableError, '"n"', "int64"):
         schema.table_of([{**row, "n": "many"}], schema.RESULT)
 
 
@@ -102,5 +101,5 @@ def test_ids_are_written_alike_in_every_table() -> None:
 
 
 def test_ids_of_book_length_are_an_error() -> None:
-    with pytest.raises(TableError, match="'image_id', row 1 is too long"):
+    with refused(TableError, '"image_id"', "row 1", got="1,001"):
         schema.table_of([{"image_id": "x" * 1001, "name": "drain"}], schema.ATTRIBUTE)

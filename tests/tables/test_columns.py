@@ -6,6 +6,7 @@ import pytest
 
 from cxrhf.errors import ConfigError, TableError
 from cxrhf.tables.columns import SYNONYMS, Columns, plan_columns, pretest_sources
+from tests.refusals import refused
 
 
 def plan(names: list[str], **given: str) -> object:
@@ -113,7 +114,7 @@ def test_model_and_dataset_may_be_values() -> None:
 def test_one_finding_of_a_wide_file() -> None:
     names = ["id", "Edema", "prob_Edema", "Effusion", "prob_Effusion"]
     assert set(as_names(names, finding="Effusion")) == {"form", "image", "pleural_effusion"}
-    with pytest.raises(TableError, match="no finding 'Efusion'"):
+    with refused(TableError, '"Efusion"', "pleural_effusion"):
         plan(names, finding="Efusion")
 
 
@@ -132,23 +133,21 @@ def test_every_usual_name_is_found() -> None:
         (["id", "patient", "score"], {}, ["no label column", "--label COLUMN", "columns id, patient, score"]),
         (["id", "patient"], {}, ["no label and no score column"]),
         (["id", "prob_Edema", "prob_Mass"], {}, ["no label and no score column"]),
-        (["id", "label", "score"], {"patient": "pateint"}, ["no column 'pateint' for patient"]),
+        (["id", "label", "score"], {"patient": "pateint"}, ['"pateint"', "--patient"]),
         (["id", "label", "score", "patient_key"], {"patient": "patientkye"}, ["did you mean 'patient_key'?"]),
-        (["id", "id", "label", "score"], {}, ["2 columns are called 'id'"]),
-        (["id", "Edema", "edema", "prob_Edema"], {}, ["'Edema' and 'edema'", "label of 'edema'"]),
-        (["id", "Effusion", "prob_Effusion", "prob_Pleural Effusion"], {}, ["both the prob of 'pleural_effusion'"]),
-        (["id", "label_Edema", "Edema", "prob_Edema"], {}, ["both the label of 'edema'"]),
+        (["id", "id", "label", "score"], {}, ["2 columns", '"id"']),
+        (["id", "Edema", "edema", "prob_Edema"], {}, ['"Edema" and "edema"', "label"]),
+        (["id", "Effusion", "prob_Effusion", "prob_Pleural Effusion"], {}, ["prob", '"pleural_effusion"']),
+        (["id", "label_Edema", "Edema", "prob_Edema"], {}, ["label", '"edema"']),
     ],
 )
 def test_what_cannot_be_understood(names: list[str], given: dict[str, str], words: list[str]) -> None:
-    with pytest.raises(TableError) as error:
+    with refused(TableError, "p.csv", *words):
         plan(names, **given)
-    for word in ["p.csv", *words]:
-        assert word in str(error.value)
 
 
 def test_unknown_role() -> None:
-    with pytest.raises(TableError, match="did you mean 'patient'"):
+    with refused(TableError, '"patients"', fix="'patient'"):
         Columns.of({"patients": "x"})
 
 
@@ -167,9 +166,9 @@ def test_pretest_sources() -> None:
     assert pretest_sources("fromage") is None
     assert pretest_sources("from:sex, age") == ("age", "sex")
     assert pretest_sources("from:Prior-Labels,age,age") == ("age", "prior_labels")
-    with pytest.raises(ConfigError, match=r"Got: veiw.*age, sex, view, race, prior_labels.*did you mean 'view'"):
+    with refused(ConfigError, "age, sex, view, race, prior_labels", got="veiw", fix="'view'"):
         pretest_sources("from:age,veiw")
-    with pytest.raises(ConfigError, match=r"from what.*--pretest from:age,sex"):
+    with refused(ConfigError, fix="--pretest from:age,sex"):
         pretest_sources("from: ,")
 
 

@@ -9,6 +9,7 @@ import pytest
 from cxrhf.errors import TableError
 from cxrhf.schema import read_predictions, read_table
 from cxrhf.tables.delimited import open_csv
+from tests.refusals import refused
 
 
 def opened(tmp_path: Path, content: str | bytes, name: str = "p.csv") -> Path:
@@ -68,9 +69,9 @@ def test_ways_to_write_the_same_table(tmp_path: Path, content: str) -> None:
         (b"", ["empty"]),
         (b"\n \n", ["empty"]),
         (b"\xff\xfei\x00d\x00", ["UTF-16"]),
-        (b"\x00\x01\x02,\x03\n", ["not a text file"]),
-        (b"id,patient,label,score\na,p,1,.5\nb,q\n", ["line 3", "2 cells", "4 columns"]),
-        (b"id,patient,label,score\na,p,1,.5,9\n", ["line 2", "5 cells"]),
+        (b"\x00\x01\x02,\x03\n", ["binary"]),
+        (b"id,patient,label,score\na,p,1,.5\nb,q\n", ["line 3", "2", "4 cells"]),
+        (b"id,patient,label,score\na,p,1,.5,9\n", ["line 2", "5", "4 cells"]),
         (b'id,patient,label,score\na,"p,1,.5\nb,q,0,.5\n', ["line 2", "quotation mark"]),
         (b'id,patient,label,score,note\na,p,1,.5,"open\nb,q,0,.5,x\n', ["line 2", "quotation mark"]),
         (b"id,patient,label,score\na,p,1,.5\n\xe9,q,0,.5\n", ["line 3", "UTF-8", "0xe9", "iconv"]),
@@ -80,10 +81,8 @@ def test_ways_to_write_the_same_table(tmp_path: Path, content: str) -> None:
     ],
 )
 def test_broken_files(tmp_path: Path, content: bytes, words: list[str]) -> None:
-    with pytest.raises(TableError) as error:
+    with refused(TableError, "p.csv", *words):
         read_predictions(opened(tmp_path, content))
-    for word in ["p.csv", *words]:
-        assert word in str(error.value)
 
 
 def test_bad_bytes_in_an_unused_column_do_no_harm(tmp_path: Path) -> None:
@@ -93,14 +92,14 @@ def test_bad_bytes_in_an_unused_column_do_no_harm(tmp_path: Path) -> None:
 
 def test_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
     content = '\nid,patient,label,score,text\na,p,1,.5,"two\nlines"\n\nb,q,2,.5,\n'
-    with pytest.raises(TableError, match=r"column 'label', line 6: not a label. Got: 2"):
+    with refused(TableError, '"label"', "line 6", got="2"):
         read_predictions(opened(tmp_path, content))
 
 
 @pytest.mark.parametrize("last", ["id", "sex"])
 def test_a_name_that_swallowed_lines(tmp_path: Path, last: str) -> None:
     content = f'patient,label,score,{last}\np,1,.5,"a\nq,0,.5,b"\nr,0,.5,c\n'
-    with pytest.raises(TableError, match="line 2: a line break inside a name"):
+    with refused(TableError, "line 2", f'"{last}"', "line break"):
         read_predictions(opened(tmp_path, content))
 
 
@@ -114,5 +113,5 @@ def test_only_needed_columns_are_parsed(tmp_path: Path) -> None:
 
 def test_a_whole_table_without_schema(tmp_path: Path) -> None:
     assert read_table(opened(tmp_path, "a\tb\n1\tx\n", "t.tsv")).to_pylist() == [{"a": 1, "b": "x"}]
-    with pytest.raises(TableError, match="line 3"):
+    with refused(TableError, "line 3"):
         read_table(opened(tmp_path, "a,b\n1,2\n3\n"))

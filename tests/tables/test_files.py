@@ -16,6 +16,7 @@ from cxrhf import schema
 from cxrhf.errors import TableError
 from cxrhf.schema import PREDICTION, RESULT, check, read_table, write_table
 from cxrhf.tables.files import ENDINGS, file_format, write_atomically
+from tests.refusals import refused
 
 
 def some_predictions(n: int = 200) -> pa.Table:
@@ -73,13 +74,13 @@ def test_nested_tables(tmp_path: Path) -> None:
     table = schema.table_of([{"image_id": "a", "model": "m", "vector": [0.5, 1.5]}], schema.EMBEDDING)
     for ending in (".parquet", ".jsonl"):
         assert read_table(write_table(table, tmp_path / f"e{ending}"), schema.EMBEDDING).equals(table)
-    with pytest.raises(TableError, match="CSV cannot hold column 'vector'"):
+    with refused(TableError, '"vector"', fix=".parquet"):
         write_table(table, tmp_path / "e.csv")
     images = check(
         pa.table({"image": [{"bytes": b"1", "path": "p"}], "image_id": ["a"], "patient_id": ["p"]}), schema.IMAGE
     )
     assert read_table(write_table(images, tmp_path / "i.parquet"), schema.IMAGE).equals(images)
-    with pytest.raises(TableError, match="bytes"):
+    with refused(TableError, "bytes", fix=".parquet"):
         write_table(images, tmp_path / "i.jsonl")
     assert not (tmp_path / "i.jsonl").exists()
 
@@ -99,17 +100,16 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_unknown_endings() -> None:
-    for name, hint in (("a.xlsx", "CSV"), ("a.json", ".jsonl"), ("a", "no ending"), ("a.gz", ".csv.gz")):
-        with pytest.raises(TableError, match="unknown kind of file") as error:
+    for name, hint in (("a.xlsx", "CSV"), ("a.json", ".jsonl"), ("a", "without an ending"), ("a.gz", ".csv.gz")):
+        with refused(TableError, name, hint):
             file_format(Path(name))
-        assert hint in str(error.value)
 
 
 def test_not_there_and_not_a_file(tmp_path: Path) -> None:
     write_table(some_predictions(), tmp_path / "predictions.csv")
-    with pytest.raises(TableError, match=r"does not exist.*did you mean 'predictions.csv'"):
+    with refused(TableError, "does not exist", fix="'predictions.csv'"):
         read_table(tmp_path / "prediction.csv")
-    with pytest.raises(TableError, match="is a folder"):
+    with refused(TableError, str(tmp_path), got="a folder"):
         read_table(tmp_path)
 
 
@@ -117,17 +117,17 @@ def test_not_there_and_not_a_file(tmp_path: Path) -> None:
 def test_cut_gzip(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "p.csv.gz"
     path.write_bytes(gzip.compress(b"id,label,score\n" + b"1,0,.5\n" * 100)[:cut])
-    with pytest.raises(TableError, match="cut or damaged"):
+    with refused(TableError, "p.csv.gz", "damaged"):
         read_table(path)
 
 
 def test_damaged_gzip_and_parquet(tmp_path: Path) -> None:
     (tmp_path / "a.csv.gz").write_bytes(b"id,label\n1,2\n")
-    with pytest.raises(TableError, match=r"a.csv.gz is text, not gzipped.*mv .*a.csv.gz .*a.csv$"):
+    with refused(TableError, "a.csv.gz is text, not gzipped", fix=f"`mv {tmp_path}/a.csv.gz {tmp_path}/a.csv`"):
         read_table(tmp_path / "a.csv.gz")
     for content in (b"", b"PAR1", b"not parquet at all"):
         (tmp_path / "a.parquet").write_bytes(content)
-        with pytest.raises(TableError, match="not a readable Parquet"):
+        with refused(TableError, "a.parquet", "Parquet"):
             read_table(tmp_path / "a.parquet")
 
 
@@ -137,7 +137,7 @@ def test_parquet_with_text_that_is_not_utf8_is_refused_where_it_is_read(tmp_path
     pq.write_table(
         pa.table({"text": pa.Array.from_buffers(pa.string(), 2, [None, ends, letters])}), tmp_path / "a.parquet"
     )
-    with pytest.raises(TableError, match=r"not a readable Parquet file .*UTF8"):
+    with refused(TableError, "a.parquet", "UTF8"):
         read_table(tmp_path / "a.parquet")
 
 
@@ -149,16 +149,15 @@ def test_parquet_with_text_that_is_not_utf8_is_refused_where_it_is_read(tmp_path
         (b'{"a": 1}\n{"a": \n', "line 2"),
         (b'{"a": 1}\n{"a": "x"}\n', "line 2"),
         (b'[{"a": 1}]', "line 1"),
-        (b'{"a": "\xe9"}\n', "not UTF-8"),
+        (b'{"a": "\xe9"}\n', "UTF-8"),
         (b'{"a": 1, "a": 2}\n', "twice"),
     ],
 )
 def test_bad_json_lines(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "p.jsonl"
     path.write_bytes(content)
-    with pytest.raises(TableError, match=words) as error:
+    with refused(TableError, "p.jsonl", words):
         read_table(path)
-    assert "p.jsonl" in str(error.value)
 
 
 def test_dates_in_json_lines_stay_text(tmp_path: Path) -> None:

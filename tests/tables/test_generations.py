@@ -14,6 +14,7 @@ from cxrhf.errors import TableError
 from cxrhf.schema import GENERATION, write_table
 from cxrhf.tables.generations import LoadedGenerations, is_generations, load_generations
 from tests.real_data import real_data
+from tests.refusals import refused
 
 ROWS: dict[str, list[Any]] = {
     "image_id": ["a", "b", "c"],
@@ -53,7 +54,7 @@ def test_a_run_folder_and_what_python_has(tmp_path: Path) -> None:
     assert load_generations(tmp_path).table.equals(table)
     assert load_generations(table).table.equals(table)
     assert load_generations(table.to_pylist()).table.equals(table)
-    with pytest.raises(TableError, match=r"without generations\.parquet"):
+    with refused(TableError, "generations.parquet", str(tmp_path.parent)):
         load_generations(tmp_path.parent)
 
 
@@ -64,11 +65,11 @@ def test_columns_that_are_named(tmp_path: Path) -> None:
     assert loaded.table["reference"].to_pylist() == ["Lungs clear.", "Edema."]
     assert loaded.table["patient_id"].to_pylist() == ["7", "8"]
     assert loaded.table["image_id"].to_pylist() == ["row-1", "row-2"]
-    assert "1 of 3 rows have no reference report: left out" in said(loaded)
-    assert "rows are numbered" in said(loaded)
-    with pytest.raises(TableError, match="did you mean 'hyp'"):
+    assert "1 of 3 rows" in said(loaded)
+    assert "no image column" in said(loaded)
+    with refused(TableError, '"hypp"', fix="'hyp'"):
         load_generations(path, generated="hypp", reference="f")
-    with pytest.raises(TableError, match="no such column role 'genrated'"):
+    with refused(TableError, '"genrated"', "generated"):
         load_generations(path, genrated="hyp")
 
 
@@ -86,8 +87,8 @@ def test_wide(generated: str | None) -> None:
         ("greedy", "a", "1a"), ("greedy", "b", ""), ("greedy", "c", "1c"),
         ("rich", "a", "2a"), ("rich", "b", "2b"), ("rich", "c", ""),
     ]  # fmt: skip
-    assert "2 of 6 generated reports are empty: kept" in said(loaded)
-    with pytest.raises(TableError, match="several generated columns and a strategy"):
+    assert "2 of 6 generated reports are empty" in said(loaded)
+    with refused(TableError, "strategy", got="generated_greedy, generated_rich", fix="--generated"):
         load_generations(rows, generated=generated, strategy="greedy")
 
 
@@ -107,10 +108,10 @@ def test_long_with_models_and_strategies() -> None:
     table = load_generations(rows).table
     assert table.num_rows == 4
     assert set(zip(table["strategy"].to_pylist(), table["generated"].to_pylist(), strict=True)) >= {("rich", "a rich")}
-    with pytest.raises(TableError, match="twice for one model and strategy: row 1 and row 3") as error:
+    with refused(TableError, "row 1 and row 3", got="image, model and strategy", fix="--strategy") as refusal:
         load_generations([rows[0], rows[1], dict(rows[0], hyp="another")])
-    assert "another" not in str(error.value)
-    with pytest.raises(TableError, match="an image has two patients: row 1 and row 2"):
+    assert "another" not in str(refusal.error)
+    with refused(TableError, "row 1 and row 2", got="two patients", fix="--patient"):
         load_generations([rows[0], dict(rows[1], subject_id="q")])
 
 
@@ -124,7 +125,7 @@ def test_nobody_is_dropped_without_a_word() -> None:
     assert loaded.table["generated"].to_pylist() == ["x", "", ""]
     assert loaded.table["age"].to_pylist() == [61.0, None, 9.0]
     notes = said(loaded)
-    for expected in ("1 rows without a patient id", "2 of 3 images without a known sex", "1 ages not understood",
+    for expected in ("no patient id in 1 row:", "no known sex for 2 of 3 images", "1 age could not be read",
                      "2 of 3 generated reports are empty"):  # fmt: skip
         assert expected in notes
     assert "NO PATIENT COLUMN" in said(load_generations(changed(patient_id=[])))
@@ -141,21 +142,21 @@ def test_a_very_long_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "what"),
+    ("rows", "facts"),
     [
-        (changed(generated=[1, 2, 3]), "column 'generated' holds no text"),
-        (changed(generated=["0.1", "0.5", "1e-3"]), "holds numbers, not reports"),
-        (changed(reference=[[1], [2], [3]]), "none|no column with the reference"),
-        (changed(generated=[]), "no column with the generated reports"),
-        (changed(reference=["", None, " "]), "no row has a reference"),
-        (changed(image_id=["a", None, "c"]), "row 2: the cell is blank"),
-        ({"generated": pa.array([], pa.string()), "reference": pa.array([], pa.string())}, "no rows"),
-        ([], "no reports were given"),
-        (7, "cannot be read as a table"),
+        (changed(generated=[1, 2, 3]), ['"generated"', "int64", "--generated"]),
+        (changed(generated=["0.1", "0.5", "1e-3"]), ['"generated"', "numbers", "cxrhf audit"]),
+        (changed(reference=[[1], [2], [3]]), ["--reference"]),
+        (changed(generated=[]), ["no column with the generated", "--generated"]),
+        (changed(reference=["", None, " "]), ["no row", "--reference"]),
+        (changed(image_id=["a", None, "c"]), ['"image_id"', "row 2", "empty"]),
+        ({"generated": pa.array([], pa.string()), "reference": pa.array([], pa.string())}, ["no rows"]),
+        ([], ["cxrhf generate --from"]),
+        (7, ["int", "a path"]),
     ],
 )
-def test_what_is_wrong(rows: Any, what: str) -> None:
-    with pytest.raises(TableError, match=what):
+def test_what_is_wrong(rows: Any, facts: list[str]) -> None:
+    with refused(TableError, *facts):
         load_generations(rows)
 
 
@@ -164,7 +165,7 @@ def test_an_id_is_no_model() -> None:
         "id": [str(n) for n in range(150)], "model": [f"uid{n}" for n in range(150)],
         "reference": ["r"] * 150, "generated": ["g"] * 150,
     }  # fmt: skip
-    with pytest.raises(TableError, match="cannot be the model"):
+    with refused(TableError, '"model"', got="150", fix="--model"):
         load_generations(rows)
 
 
@@ -173,7 +174,7 @@ def test_several_files_are_several_models(tmp_path: Path) -> None:
         pq.write_table(pa.table(ROWS), tmp_path / f"{name}.parquet")
     paths = [tmp_path / "llava.parquet", tmp_path / "qwen.parquet"]
     assert load_generations(paths).table["model"].to_pylist() == ["llava"] * 3 + ["qwen"] * 3
-    with pytest.raises(TableError, match=r"llava\.parquet and qwen\.parquet both hold"):
+    with refused(TableError, "llava.parquet and qwen.parquet", fix="--model"):
         load_generations(paths, model="m")
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from cxrhf.errors import RunError, TableError
 from cxrhf.tables.json_files import finite, read_object
+from tests.refusals import refused
 
 
 def test_an_object_or_an_error(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    with pytest.raises(RunError, match=r"has no run.json. Next: make it$"):
+    with refused(RunError, "run.json", fix="make it"):
         read_object(path, next_step="make it")
     for content in (b"{", b"[]", b"", b"\xff", b"1"):
         path.write_bytes(content)
-        with pytest.raises(TableError, match=r"run.json is damaged \(.*\)"):
+        with refused(TableError, "run.json is damaged"):
             read_object(path, next_step="make it", error=TableError)
     path.write_text('{"a": "ü"}', encoding="utf-8")
     assert read_object(path, next_step="make it") == {"a": "ü"}
@@ -37,7 +36,7 @@ def test_what_json_does_not_have(tmp_path: Path) -> None:
         '{"a": ' + "9" * 5000 + "}",
     ):
         path.write_text(content)
-        with pytest.raises(RunError, match=r"run.json is damaged \(.*\)"):
+        with refused(RunError, "run.json is damaged"):
             read_object(path, next_step="make it")
     path.write_text('{"a": "\\ud83d\\ude00"}')
     assert read_object(path, next_step="make it") == {"a": "\N{GRINNING FACE}"}

@@ -8,6 +8,7 @@ import pytest
 
 from cxrhf.errors import TableError
 from cxrhf.schema import PREDICTION, arrays, check, load_predictions, read_predictions
+from tests.refusals import refused
 
 WIDE = {
     "image_id": ["c", "a", "b"],
@@ -68,21 +69,21 @@ def test_a_missing_pair_is_masked(table: pa.Table) -> None:
 def test_models_and_seeds_must_be_chosen(table: pa.Table) -> None:
     other = check(table.set_column(5, "model", pa.array(["other"] * 6)), PREDICTION)
     both = pa.concat_tables([table, other])
-    with pytest.raises(TableError, match="2 models"):
+    with refused(TableError, "one model", got="2", fix="model='model'"):
         arrays(both)
     assert arrays(both, "other").model == "other"
-    with pytest.raises(TableError, match="no model 'third'"):
+    with refused(TableError, '"third"', "other"):
         arrays(both, "third")
     seeded = pa.concat_tables([table.set_column(6, "seed", pa.array([seed] * 6)) for seed in (1, 2)])
-    with pytest.raises(TableError, match="2 seeds"):
+    with refused(TableError, "one seed", got="2", fix="seed=1"):
         arrays(seeded)
     assert arrays(seeded, seed=2).seed == 2
 
 
 def test_bad_tables(table: pa.Table) -> None:
-    with pytest.raises(TableError, match="no rows"):
+    with refused(TableError, "no rows"):
         arrays(table.slice(0, 0))
-    with pytest.raises(TableError, match="twice"):
+    with refused(TableError, "two rows", fix="read_predictions"):
         arrays(pa.concat_tables([table, table]))
 
 

@@ -18,6 +18,7 @@ from cxrhf.findings import CHEXPERT, NIH
 from cxrhf.schema import PREDICTION, arrays, check, load_predictions, read_predictions, write_table
 from cxrhf.tables.sources import run_seeds
 from tests.real_data import real_data
+from tests.refusals import refused
 
 VENDOR = "id,patient,label,score,sex\na,p,1,0.9,M\nb,p,0,0.2,F\nc,q,,0.4,\n"
 
@@ -98,53 +99,51 @@ def test_findings_can_be_chosen(tmp_path: Path) -> None:
     long = read_predictions(wide)
     assert read_predictions(long, findings=["Mass"])["finding"].to_pylist() == ["mass"]
     for each in (wide, long):
-        with pytest.raises(TableError, match=r"no finding 'edma'.*did you mean 'edema'"):
+        with refused(TableError, '"edma"', fix="'edema'"):
             read_predictions(each, findings=["edma"])
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("id,patient,label,score\na,p,1,0.5\nb,p,2,0.5\n", ["'label'", "line 3", "Got: 2"]),
-        ("id,patient,label,score\na,p,1,0.5\nb,p,0,nan\n", ["'score'", "line 3", "a label without a score"]),
-        ("id,patient,label,score\na,p,1,\n", ["'score'", "line 2", "a label without a score"]),
-        ("id,patient,label,score\na,p,1,inf\n", ["'score'", "line 2", "not finite"]),
-        ("id,patient,label,score\na,p,,-inf\n", ["'score'", "line 2", "not finite"]),
-        ("id,patient,label,score\na,p,1,high\n", ["'score'", "line 2", "not a number", "high"]),
-        ("id,patient,label,score\na,p,1,0.5\n,p,0,0.5\n", ["'id'", "line 3", "blank"]),
-        ("id,patient,label,score\na,p,1,0.5\nb,p,0,0.5\na,p,1,0.4\n", ["image 'a'", "line 2 and line 4", "twice"]),
-        ("id,patient,label,score,weight\na,p,1,0.5,-1\n", ["'weight'", "line 2", "-1"]),
-        ("id,patient,label,score,weight\na,p,1,0.5,\nb,p,1,0.5,2\n", ["'weight'", "line 2", "no weight"]),
-        ("id,patient,label,score,pretest\na,p,1,0.5,1.2\n", ["'pretest'", "line 2", "1.2", "0 to 1"]),
-        ("id,patient,label,score,seed\na,p,1,0.5,1.5\n", ["'seed'", "line 2", "1.5"]),
-        ("id,patient,label,score,mention\na,p,1,0.5,perhaps\n", ["'mention'", "line 2", "perhaps"]),
-        ("id,patient,finding,label,score\na,p,,1,0.5\n", ["'finding'", "line 2", "blank"]),
-        ("id,patient,finding,label,score\na,p,x,1,0.5\na,p,X,0,0.5\n", ["image 'a', finding 'x'", "line 2 and line 3"]),
-        ("id,patient,finding,label,score\na,p,x,1,0.5\na,q,y,0,0.5\n", ["image 'a' has two patients", "p and q"]),
-        ("id,patient,model,label,score\na,p,m,1,0.5\na,q,n,1,0.5\n", ["image 'a' has two patients", "p and q"]),
-        ("patient,finding,label,score\np,x,1,0.5\n", ["needs an image column", "--image"]),
-        ("id,patient,label,prob,logit\na,p,1,1.5,3\n", ["'prob'", "line 2", "1.5"]),
+        ("id,patient,label,score\na,p,1,0.5\nb,p,2,0.5\n", ['"label"', "line 3", "2"]),
+        ("id,patient,label,score\na,p,1,0.5\nb,p,0,nan\n", ['"score"', "line 3", "an empty cell or NaN", "label"]),
+        ("id,patient,label,score\na,p,1,\n", ['"score"', "line 2", "an empty cell or NaN", "label"]),
+        ("id,patient,label,score\na,p,1,inf\n", ['"score"', "line 2", "inf", "a finite number"]),
+        ("id,patient,label,score\na,p,,-inf\n", ['"score"', "line 2", "-inf", "a finite number"]),
+        ("id,patient,label,score\na,p,1,high\n", ['"score"', "line 2", "a finite number", "high"]),
+        ("id,patient,label,score\na,p,1,0.5\n,p,0,0.5\n", ['"id"', "line 3", "empty"]),
+        ("id,patient,label,score\na,p,1,0.5\nb,p,0,0.5\na,p,1,0.4\n", ['image "a"', "line 2 and line 4", "twice"]),
+        ("id,patient,label,score,weight\na,p,1,0.5,-1\n", ['"weight"', "line 2", "-1"]),
+        ("id,patient,label,score,weight\na,p,1,0.5,\nb,p,1,0.5,2\n", ['"weight"', "line 2", "empty"]),
+        ("id,patient,label,score,pretest\na,p,1,0.5,1.2\n", ['"pretest"', "line 2", "1.2", "0 to 1"]),
+        ("id,patient,label,score,seed\na,p,1,0.5,1.5\n", ['"seed"', "line 2", "1.5"]),
+        ("id,patient,label,score,mention\na,p,1,0.5,perhaps\n", ['"mention"', "line 2", "perhaps"]),
+        ("id,patient,finding,label,score\na,p,,1,0.5\n", ['"finding"', "line 2", "empty"]),
+        ("id,patient,finding,label,score\na,p,x,1,0.5\na,p,X,0,0.5\n", ['image "a", finding "x"', "line 2 and line 3"]),
+        ("id,patient,finding,label,score\na,p,x,1,0.5\na,q,y,0,0.5\n", ['image "a"', '"p" and "q"', "one patient"]),
+        ("id,patient,model,label,score\na,p,m,1,0.5\na,q,n,1,0.5\n", ['image "a"', '"p" and "q"', "one patient"]),
+        ("patient,finding,label,score\np,x,1,0.5\n", ["image column", "--image"]),
+        ("id,patient,label,prob,logit\na,p,1,1.5,3\n", ['"prob"', "line 2", "1.5"]),
         ("id,patient,label,score\n", ["no rows"]),
     ],
 )
 def test_bad_rows_are_named(tmp_path: Path, text: str, words: list[str]) -> None:
-    with pytest.raises(TableError) as error:
+    with refused(TableError, "p.csv", *words):
         read_predictions(saved(tmp_path, text))
-    for word in ["p.csv", *words]:
-        assert word in str(error.value)
 
 
 def test_rows_of_tables_count_from_one(tmp_path: Path) -> None:
     lines = '{"id": "a", "label": 1, "score": 0.5}\n\n{"id": "b", "label": 3, "score": 0.5}\n'
-    with pytest.raises(TableError, match=r"p.jsonl: column 'label', line 3: not a label"):
+    with refused(TableError, 'p.jsonl, column "label", line 3', got="3"):
         read_predictions(saved(tmp_path, lines, "p.jsonl"))
-    with pytest.raises(TableError, match="table: column 'label', row 2: not a label"):
+    with refused(TableError, 'table, column "label", row 2', got="3"):
         read_predictions({"id": ["a", "b"], "label": [1, 3], "score": [0.1, 0.2]})
 
 
 def test_uncertain_labels_are_counted(tmp_path: Path) -> None:
     path = saved(tmp_path, "id,patient,label,score\na,p,-1,0.5\nb,p,-1.0,0.5\nc,p,1,0.5\n")
-    assert "2 uncertain labels (-1) are masked" in notes(path)
+    assert "2 uncertain labels (-1)" in notes(path)
     with pytest.warns(CxrhfWarning, match="uncertain"):
         assert read_predictions(path)["label"].to_pylist() == [None, None, 1]
 
@@ -161,7 +160,7 @@ def test_scores_that_are_no_probabilities() -> None:
     loaded = load_predictions(wide)
     assert loaded.table["prob"].to_pylist() == [None, None, 0.1, 1.0]
     assert loaded.table["logit"].to_pylist() == [2.8, 0.5, None, None]
-    assert "edema: scores up to 2.8 (from 0.5) are no probabilities: ranking metrics only" in loaded.notes[0]
+    assert all(fact in loaded.notes[0] for fact in ("edema: ", "2.8", "0.5", "ranking metrics only"))
     long = {
         "id": ["a", "b", "a", "b"] * 2,
         "pid": [1, 2, 1, 2] * 2,
@@ -205,7 +204,7 @@ def test_missing_patients_are_loud(tmp_path: Path) -> None:
     some = load_predictions(
         {"id": ["a", "b", "c"], "patient": ["image:a", None, "p"], "label": [1, 0, 1], "score": [0.1, 0.2, 0.3]}
     )
-    assert "1 rows without a patient id" in some.notes[0]
+    assert "no patient id in 1 row" in some.notes[0]
     assert some.readings[0].n_patients == 3
 
 
@@ -232,7 +231,7 @@ def test_several_files_are_several_models(tmp_path: Path) -> None:
     assert loaded.table["model"].to_pylist() == ["a"] * 3 + ["b"] * 3
     assert len(loaded.readings) == 2
     assert arrays(loaded.table, "b").y.shape == (3, 1)
-    with pytest.raises(TableError, match="given twice"):
+    with refused(TableError, got="a.csv, "):
         load_predictions([a, a])
     (tmp_path / "x").mkdir()
     (tmp_path / "y").mkdir()
@@ -250,11 +249,11 @@ def test_files_of_one_model_that_share_images_are_its_runs(tmp_path: Path) -> No
     loaded = load_predictions([a, b], model="one")
     assert loaded.table["seed"].to_pylist() == [0] * 3 + [1] * 3
     assert set(loaded.table["model"].to_pylist()) == {"one"}
-    assert "a.csv: shares images with other files of model 'one': read as its run with seed 0" in loaded.notes[0]
+    assert all(fact in loaded.notes[0] for fact in ("a.csv", '"one"', "seed 0"))
     numbered = [saved(tmp_path, VENDOR, f"v2_seed{seed}.csv") for seed in (7, 3)]
     loaded = load_predictions(numbered, model="one")
     assert loaded.table["seed"].to_pylist() == [7] * 3 + [3] * 3
-    assert "with seed 7, by the number in its name" in loaded.notes[0]
+    assert "seed 7" in loaded.notes[0]
     assert arrays(loaded.table, seed=3).y.shape == (3, 1)
     folders = []
     for seed in (1, 2):
@@ -264,13 +263,13 @@ def test_files_of_one_model_that_share_images_are_its_runs(tmp_path: Path) -> No
     seeded = [
         saved(tmp_path, VENDOR.replace("sex", "seed").replace("M", "4").replace("F", "4"), f"{x}.csv") for x in "cd"
     ]
-    with pytest.raises(TableError, match=r"c.csv and d.csv both hold image 'a'"):
+    with refused(TableError, "c.csv and d.csv", got='"a"'):
         load_predictions(seeded, model="one")
-    with pytest.raises(TableError, match=r"a.csv and c.csv both hold image 'c'"):  # its seed is blank
+    with refused(TableError, "a.csv and c.csv", got='"c"'):  # its seed is blank
         load_predictions([a, seeded[0]], model="one")
     named = VENDOR.replace("sex", "model").replace("M", "x").replace("F", "x")
     columns = [saved(tmp_path, named.replace("\nc,q,,0.4,", ""), f"{each}.csv") for each in "ef"]
-    with pytest.raises(TableError, match=r"e.csv and f.csv both hold image 'a'"):
+    with refused(TableError, "e.csv and f.csv", got='"a"'):
         load_predictions(columns, model="model")
 
 
@@ -291,7 +290,7 @@ def test_seeds_of_runs(paths: list[str], seeds: list[int]) -> None:
 
 
 def test_a_run_folder_stands_for_its_predictions(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=r"folder without predictions.parquet"):
+    with refused(TableError, "predictions.parquet", got="an empty folder"):
         read_predictions(tmp_path)
     write_table(read_predictions(saved(tmp_path, VENDOR)), tmp_path / "predictions.parquet")
     assert read_predictions(tmp_path).num_rows == 3
@@ -301,12 +300,12 @@ def test_a_pretest_column_for_all_findings_is_said() -> None:
     wide = {"id": ["a"], "pid": [1], "risk": [0.2], "Edema": [1], "prob_Edema": [0.9], "Mass": [0], "prob_Mass": [0.3]}
     loaded = load_predictions(wide, pretest="risk")
     assert loaded.table["pretest"].to_pylist() == [0.2, 0.2]
-    assert "'risk' is used for all 2 findings" in loaded.notes[0]
+    assert '"risk" is used for all 2 findings' in loaded.notes[0]
 
 
 def test_weights_are_said() -> None:
     table = {"id": ["a", "b"], "pid": [1, 2], "label": [1, 0], "score": [0.1, 0.2], "Weight": [80.5, 60]}
-    assert "rows count by their weight in column 'Weight'" in notes(table)
+    assert '"Weight"' in notes(table)
     assert notes({**table, "Weight": [1, 1]}) == ""
 
 
@@ -331,7 +330,7 @@ def test_groups_and_ages() -> None:
     loaded = load_predictions(table)
     assert loaded.table["sex"].to_pylist() == ["M", "F"]
     assert loaded.table["age"].to_pylist() == [69.0, None]
-    assert "1 ages not understood (first: 'old')" in loaded.notes[0]
+    assert "1 age could not be read (first: 'old')" in loaded.notes[0]
 
 
 # --- anything at all: a table or a CxrhfError -------------------------------------------------------------------------
@@ -577,9 +576,9 @@ def _with_ids(tmp_path: Path, name: str, patients: list[str], images: list[str] 
 @pytest.mark.parametrize(
     ("written", "read", "said"),
     [
-        (["12", "12.0", "13.0", "0"], ["12", "12", "13", "0"], "12.0 are read as 12"),
+        (["12", "12.0", "13.0", "0"], ["12", "12", "13", "0"], "12.0 as 12"),
         (["p1", "p\u200b1", "\ufeffp1", " p1\u00a0"], ["p1"] * 4, "invisible characters"),
-        (["\u00e9", "e\u0301"], ["\u00e9", "\u00e9"], "composed in another way"),
+        (["\u00e9", "e\u0301"], ["\u00e9", "\u00e9"], "accented letters"),
         (["12.0", "12", "x"], ["12.0", "12", "x"], "1 patient id differs from another only in .0"),
         (["007.0", "12.0"], ["007.0", "12.0"], None),  # not what a tool makes of whole numbers
         (["1.5", "2.0"], ["1.5", "2.0"], None),
@@ -590,7 +589,7 @@ def _with_ids(tmp_path: Path, name: str, patients: list[str], images: list[str] 
 def test_two_spellings_of_a_patient(tmp_path: Path, written: list[str], read: list[str], said: str | None) -> None:
     loaded = load_predictions(_with_ids(tmp_path, "p.csv", written))
     assert loaded.table["patient_id"].to_pylist() == read
-    told = [note for note in loaded.notes if "spell" in note or "differ" in note or "read as" in note]
+    told = [note for note in loaded.notes if "patient" in note]
     assert len(told) == (said is not None)
     assert said is None or said in told[0]
 
@@ -612,13 +611,13 @@ def test_long_numbers_that_pandas_made_floats_stay_ids() -> None:
 def test_a_cell_of_book_length_is_an_error_that_does_not_quote_it(column: str, most: int) -> None:
     rows: dict[str, list[object]] = {"image_id": ["a", "b"], "patient_id": ["p", "q"], "label": [0, 1], "prob": [0, 1]}
     rows[column] = ["x", "y" * (most + 1)]
-    with pytest.raises(TableError, match=rf"column '{column}', row 2: too long.*{most + 1:,} letters") as caught:
+    with refused(TableError, f'"{column}", row 2', f"{most + 1:,}", f"{most:,}") as refusal:
         load_predictions(rows)
-    assert len(str(caught.value)) < 300
+    assert len(str(refusal.error)) < 300
     rows[column] = ["x", "y" * most]
     assert load_predictions(rows).table.num_rows == 2
 
 
 def test_a_column_name_of_book_length_is_an_error() -> None:
-    with pytest.raises(TableError, match="the name of column 2 is too long"):
+    with refused(TableError, "column 2", got="605", fix="first line"):
         load_predictions({"label": [0, 1], "prob_" + "x" * 600: [0.1, 0.2]})

@@ -14,6 +14,7 @@ import pytest
 from cxrhf.errors import TableError
 from cxrhf.schema import PREDICTION, Loaded, load_predictions, write_table
 from cxrhf.tables.times import calendar_days
+from tests.refusals import refused
 
 DAY = 17986.0  # 2019-03-31
 
@@ -65,9 +66,9 @@ def test_eight_digits_that_are_all_dates_are_dates() -> None:
     for values in ([20190331, 20190401, None], [20190331.0, 20190401.0, None], ["20190331", "20190401", ""]):
         loaded = load_predictions(table(values))
         assert times(loaded) == [DAY, DAY + 1, None]
-        assert "'date': its 8-digit numbers are read as dates" in loaded.notes[0]
-        assert "1 images without a time" in loaded.notes[1]
-    with pytest.raises(TableError, match=r"column 'date', row 3: no date among dates. Got: 20190230"):
+        assert "YYYYMMDD" in loaded.notes[0]
+        assert "1 image:" in loaded.notes[1]
+    with refused(TableError, '"date"', "row 3", got="20190230"):
         load_predictions(table([20190331, 20190401, 20190230]), time="date")
     assert calendar_days(np.array([20000229, 19000229, 18000101, 20191301, 20190100, 0])).tolist()[:3] == [
         pytest.approx((date(2000, 2, 29) - date(1970, 1, 1)).days),
@@ -87,21 +88,19 @@ def test_numbers_stay_numbers() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (["2019-03-31", "31.3.2019"], ["row 2", "not a time", "Got: 31.3.2019", "2019-03-31 14:05", "--time COLUMN"]),
-        (["2019-03-31", "7"], ["row 2", "a number among dates"]),
+        (["2019-03-31", "31.3.2019"], ["row 2", "31.3.2019", "2019-03-31 14:05", "--time COLUMN"]),
+        (["2019-03-31", "7"], ["row 2", '"7"', "a date"]),
         (["2019-03-31", "2019-03-31T10:00Z"], ["row 2", "time zone"]),
-        (["0001-01-01T00:00:00+14:00"], ["row 1", "not a time"]),
-        ([1.0, np.inf], ["row 2", "not a time", "inf"]),
-        ([True, False], ["holds no times", "bool"]),
-        ([None, None], ["is blank"]),
-        ([datetime(2019, 3, 31).time()], ["holds no numbers", "time64"]),
+        (["0001-01-01T00:00:00+14:00"], ["row 1", "+14:00"]),
+        ([1.0, np.inf], ["row 2", "inf"]),
+        ([True, False], ["bool"]),
+        ([None, None], ["empty"]),
+        ([datetime(2019, 3, 31).time()], ["time64"]),
     ],
 )
 def test_what_is_no_time_is_an_error_when_named_and_a_note_when_guessed(values: Any, words: list[str]) -> None:
-    with pytest.raises(TableError) as error:
+    with refused(TableError, 'table, column "date"', *words):
         load_predictions(table(values), time="date")
-    for word in ["table: column 'date'", *words]:
-        assert word in str(error.value)
     guessed = load_predictions(table(values))
     assert guessed.times is None
     said = "\n".join(guessed.notes)
@@ -113,7 +112,7 @@ def test_one_image_has_one_time(tmp_path: Path) -> None:
     text = "id,patient,finding,label,score,visit\na,p,x,1,.5,1\nb,p,x,1,.5,\nb,p,y,1,.5,4\na,p,y,0,.5,2\n"
     path = tmp_path / "p.csv"
     path.write_text(text)
-    with pytest.raises(TableError, match=r"p.csv: column 'visit', line 5: image 'a' has another time than in line 2"):
+    with refused(TableError, 'p.csv, column "visit", line 5', '"a"', "line 2", got="2"):
         load_predictions(path, time="visit")
     assert load_predictions(path).times is None
     path.write_text(text.replace("0,.5,2", "0,.5,1"))
@@ -134,14 +133,14 @@ def test_a_clock_beside_its_date() -> None:
     # At an unknown hour it would seem the first of its day.
     blank = load_predictions({**dicom, "StudyTime": ["09:30", None, "10:00"]})
     assert times(blank) == [DAY, DAY, DAY + 1]
-    assert "'StudyTime' has blanks: images of one day count as simultaneous" in blank.notes[1]
-    assert "holds other things" in load_predictions({**dicom, "StudyTime": ["soon", "", "x"]}).notes[1]
+    assert '"StudyTime" has empty cells' in blank.notes[1]
+    assert "not times of day" in load_predictions({**dicom, "StudyTime": ["soon", "", "x"]}).notes[1]
 
 
 def test_what_may_be_something_else_is_not_taken() -> None:
     alone = load_predictions(table([93000.25, 120000.5], "StudyTime"))
     assert alone.times is None
-    with pytest.raises(TableError, match="times of day without their date"):
+    with refused(TableError, '"StudyTime"', got="93000.25", fix="--time"):
         load_predictions(table([93000.25, 120000.5], "StudyTime"), time="StudyTime")
     took = table([0.21, 0.35], "time")  # seconds that the model needed
     assert load_predictions(took).times is None
@@ -157,7 +156,7 @@ def test_the_order_in_nih_names() -> None:
     assert dict(zip(*(loaded.times[name].to_pylist() for name in ("image_id", "time")), strict=True)) == {
         ids[0]: 0.0, ids[1]: 3.0, ids[2]: 1.0,
     }  # fmt: skip
-    assert "the follow-up number in NIH's file names" in loaded.notes[0]
+    assert "NIH" in loaded.notes[0]
     assert load_predictions({**nih, "id": [*ids[:2], "c.png"]}).times is None
     assert load_predictions({**nih, "pid": ["71"] * 3}).times is None  # two of NIH's patients in one of the table
     assert times(load_predictions({**nih, "follow_up": [9, 8, 7]})) == [9, 8, 7]
@@ -170,9 +169,9 @@ def test_several_files(tmp_path: Path) -> None:
     a, b = saved("a.csv", [1, 2]), saved("b.csv", [1, 2, 3])
     assert times(load_predictions([a, b])) == [1, 2, 3]
     assert times(load_predictions([a, saved("c.csv", [5, 5, 5], "junk")])) == [1, 2]
-    with pytest.raises(TableError, match=r"b.csv: image 'i1' has another time than in a.csv"):
+    with refused(TableError, "b.csv", '"i1"', "a.csv"):
         load_predictions([saved("a.csv", [1, 7]), b])
-    with pytest.raises(TableError, match=r"b.csv and d.csv count time in two ways"):
+    with refused(TableError, "b.csv and d.csv", got="days since 1970"):
         load_predictions([b, saved("d.csv", ["2019-03-31"], "date")])
 
 

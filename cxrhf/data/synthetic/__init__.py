@@ -65,11 +65,11 @@ def write(
     check_laws(laws)
     root = Path(folder)
     if root.exists() and not root.is_dir():
-        raise ConfigError(f"{root} is a file", next_step="name a folder that is not there yet")
+        raise ConfigError(str(root), got="a file", allowed="a new or empty folder", next_step="name another folder")
     with one_writer(root, "synthetic", what="folder of made-up files"):
         there = {each.name for each in root.iterdir()} - {f".{root.resolve().name}.lock"} if root.is_dir() else ()
         if there and not overwrite:
-            raise ConfigError(f"{root} is not empty", next_step="name another folder, or say overwrite")
+            raise ConfigError(f"{root} is not empty", next_step="name another folder, or pass overwrite=True")
         made = people(n_patients, seed, sizes=sizes, findings=laws)
         root.mkdir(parents=True, exist_ok=True)
         writer = getattr(import_module(f"{__name__}.{LAYOUTS[name]}"), f"write_{name}")
@@ -95,6 +95,9 @@ def _known(layout: str) -> str:
     name = _DATASETS.get(layout.replace("-", "_"), layout.replace("-", "_"))
     if name not in LAYOUTS:
         raise ConfigError(
-            "no such layout", got=layout, allowed=", ".join(LAYOUTS), next_step=did_you_mean(layout, LAYOUTS)
+            "unknown layout",
+            got=f'"{layout}"',
+            allowed=f"one of {', '.join(LAYOUTS)}",
+            next_step=did_you_mean(layout, LAYOUTS),
         )
     return name

@@ -11,23 +11,23 @@ from cxrhf.data.synthetic import LAYOUTS, write
 from cxrhf.errors import CxrhfError
 
 _EXAMPLES = """examples:
-  python -m cxrhf.data.synthetic mimic twin                       300 patients with pictures, notes and reports
+  python -m cxrhf.data.synthetic mimic twin                       300 patients with images, notes and reports
   python -m cxrhf.data.synthetic mimic twin --patients 2000 --no-pixels
-  python -m cxrhf.data.synthetic mimic twin --dirty               with the defects real copies have: defects.json
+  python -m cxrhf.data.synthetic mimic twin --dirty               with the defects of real copies: defects.json
   python -m cxrhf.data.synthetic mimic big --share 0.1 --no-pixels --no-reports --notes full
                                                                   a tenth of MIMIC, notes as long as MIMIC's
   python -m cxrhf.data.synthetic chexpert twin-chexpert --patients 100
   python -m cxrhf.data.synthetic mimic twin --patients 5000 --no-pixels --no-reports --models
                                                                   tables for the audits, without any training
 
-what you get, beside the layout's own files:
-  planted.parquet     image_id, study_id, patient_id, finding, y, context, pretest, shown: what is true of every image
+output, in addition to the layout's own files:
+  planted.parquet     image_id, study_id, patient_id, finding, y, context, pretest, shown: the truth for every image
   attributes.parquet  image_id, name, value: drains, wires, haze and other devices in every image
-  truth.json          population values that audits and models must come close to
+  truth.json          population values that audits and models should come close to
   defects.json        with --dirty: which ids have which defect
   models/             with --models: predictions.parquet, embeddings.parquet, generations.parquet, attributes.parquet
-                      of simulated models, with the layout's ids and the twin's names of findings, and what an audit of
-                      each must find: models_truth.json
+                      of simulated models, with the layout's ids and the twin's names of findings; models_truth.json
+                      holds what an audit of each should find
 
 then, for mimic:
   cxrhf build mimic_cxr_context --root twin
@@ -38,19 +38,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0, or 2 with a message."""
     parser = argparse.ArgumentParser(
         prog="python -m cxrhf.data.synthetic",
-        description="Write invented patients in the layout of a published dataset. Nothing of it is real.",
+        description="Write synthetic patients in the layout of a published dataset. None of the patients is real.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("layout", metavar="LAYOUT", help=f"one of {', '.join(LAYOUTS)}")
-    parser.add_argument("out", metavar="OUT", help="folder to write; must be empty or not there")
+    parser.add_argument("out", metavar="OUT", help="folder to write; must be empty or new")
     parser.add_argument("--patients", type=int, default=300, metavar="N", help="patients with images (300)")
-    parser.add_argument("--share", type=float, metavar="X", help="instead: MIMIC's size times X, at most 1")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="another seed, other people (0)")
-    parser.add_argument("--dirty", action="store_true", help="plant the defects that real copies have")
+    parser.add_argument("--share", type=float, metavar="X", help="instead of --patients: MIMIC's size times X (max. 1)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="another seed gives other patients (0)")
+    parser.add_argument("--dirty", action="store_true", help="plant the defects of real copies")
     parser.add_argument("--no-pixels", action="store_true", help="tables and texts only")
-    parser.add_argument("--size", type=int, default=256, metavar="PIXELS", help="side of the pictures (256)")
-    parser.add_argument("--models", action="store_true", help="also write tables of simulated models, below OUT/models")
+    parser.add_argument("--size", type=int, default=256, metavar="PIXELS", help="side of the images (256)")
+    parser.add_argument("--models", action="store_true", help="also write tables of simulated models to OUT/models")
     parser.add_argument("--notes", choices=("short", "full"), help="mimic: length of the notes (short)")
     parser.add_argument("--no-reports", action="store_true", help="mimic: without the radiology reports")
     given = parser.parse_args(arguments)

@@ -73,7 +73,9 @@ def write_covid(
     or cannot be opened, all listed in defects.json.
     """
     if "pneumonia" not in people.findings:
-        raise ConfigError("covid: the people have no pneumonia", got=", ".join(people.findings))
+        raise ConfigError(
+            "covid, findings of the patients", allowed="pneumonia among them", got=", ".join(people.findings)
+        )
     root = Path(folder)
     (root / "images").mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng([seed, 47])

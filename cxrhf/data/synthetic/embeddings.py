@@ -53,7 +53,7 @@ def embeddings(
     is hidden in them). `model` names the rows where there is no null.
     """
     if null is not None and null not in NULLS:
-        raise ConfigError("no such null of embeddings", got=null, allowed=f"{', '.join(NULLS)}, or None")
+        raise ConfigError("unknown null of embeddings", got=f'"{null}"', allowed=f"{', '.join(NULLS)} or None")
     name = check_kind(model) if null is None else NULLS[null]
     names = default_ids(people) if ids is None else ids
     rows = names.get_column("image").to_numpy()

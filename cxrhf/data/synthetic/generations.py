@@ -94,7 +94,10 @@ def generations(
     """
     if kind not in KINDS:
         raise ConfigError(
-            "no such simulated report writer", got=kind, allowed=", ".join(KINDS), next_step=did_you_mean(kind, KINDS)
+            "unknown simulated report model",
+            got=f'"{kind}"',
+            allowed=f"one of {', '.join(KINDS)}",
+            next_step=did_you_mean(kind, KINDS),
         )
     names = default_ids(people) if ids is None else ids
     images = people.images.select("patient", "study", "view", "age", image=pl.int_range(pl.len()))

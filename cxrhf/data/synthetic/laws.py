@@ -41,9 +41,9 @@ class Law:
 
     def __post_init__(self) -> None:
         if not 0 < self.pi < 1:
-            raise ConfigError(f"{self.finding}: pi is no prevalence", got=self.pi, allowed="between 0 and 1")
+            raise ConfigError(f"{self.finding}: pi", got=self.pi, allowed="a prevalence between 0 and 1")
         if self.m < 0:
-            raise ConfigError(f"{self.finding}: m is negative", got=self.m, allowed=">= 0")
+            raise ConfigError(f"{self.finding}: m", got=self.m, allowed="a number >= 0")
 
     def pretest(self, c: Floats) -> Floats:
         """P(Y=1 | C), exact."""
@@ -167,14 +167,17 @@ def changed(finding: str, findings: tuple[Law, ...] = DEFAULT, **parameters: Any
     names = [law.finding for law in findings]
     if finding not in names:
         raise ConfigError(
-            "no such finding in the twin", got=finding, allowed=", ".join(names), next_step=did_you_mean(finding, names)
+            "unknown finding of the twin",
+            got=f'"{finding}"',
+            allowed=f"one of {', '.join(names)}",
+            next_step=did_you_mean(finding, names),
         )
     try:
         return tuple(replace(law, **parameters) if law.finding == finding else law for law in findings)
     except (TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{finding}: no such parameter ({error})", got=", ".join(parameters)) from None
+        raise ConfigError(f"{finding}: unknown parameter ({error})", got=", ".join(parameters)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +233,7 @@ def draw(law: Law, rows: Rows, label: Integers, rng: np.random.Generator) -> Dra
         low = (rows.race[rows.patient] == 2) & (y == 1)
         centre = 1.4 * y + 0.4 * rows.band[rows.patient] - law.shift * low
     else:
-        raise ConfigError(f"{law.finding}: a law of no known kind", got=type(law).__name__)
+        raise ConfigError(f"{law.finding}: unknown kind of law", got=type(law).__name__)
     noise = np.sqrt(0.5) * (rng.standard_normal(studies)[rows.study] + rng.standard_normal(len(rows.study)))
     return Drawn(context, y.astype(np.int64), centre[rows.study] + noise, flag)
 

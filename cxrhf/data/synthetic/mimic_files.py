@@ -56,7 +56,9 @@ def write_mimic(
     """
     if version not in ("2.0.0", "2.1.0") or iv_version not in ("1.0", "2.2", "3.0"):
         raise ConfigError(
-            "no such version of MIMIC", got=f"{version}, {iv_version}", allowed="2.0.0, 2.1.0; 1.0, 2.2, 3.0"
+            "unknown version of MIMIC",
+            got=f"{version} and {iv_version}",
+            allowed="2.0.0 or 2.1.0 of MIMIC-CXR, and 1.0, 2.2 or 3.0 of MIMIC-IV",
         )
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
@@ -149,5 +151,5 @@ def _write_pictures(
     from cxrhf.data.synthetic.films import write_pictures
 
     paths = [folder / lies / f"{image_id}.jpg" for image_id, lies in images.select("image_id", "folder").iter_rows()]
-    with tqdm(total=len(paths), unit=" pictures", disable=None) as bar:
+    with tqdm(total=len(paths), unit=" images", disable=None) as bar:
         return write_pictures(people, images, paths, size, seed=seed, trouble=trouble, heard=bar.update)

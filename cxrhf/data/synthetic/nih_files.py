@@ -150,7 +150,9 @@ def nih_findings(people: People, rng: np.random.Generator) -> list[Planted]:
     laws = {law.finding: law for law in people.laws if law.finding in _LABELS}
     if not laws:
         raise ConfigError(
-            "nih: the people have no finding that NIH names", got=", ".join(people.findings), allowed=", ".join(_LABELS)
+            "nih, findings of the patients",
+            got=", ".join(people.findings),
+            allowed=f"at least one of {', '.join(_LABELS)}",
         )
     named = [each for each in planted_findings(people) if each.finding in laws]
     nothing = 1 - np.max([each.y for each in named], axis=0)

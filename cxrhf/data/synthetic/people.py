@@ -159,7 +159,9 @@ def _checked(findings: tuple[Law, ...]) -> dict[str, Law]:
     wrong = [name for name in names if name not in pathologies or names.count(name) > 1]
     if wrong or not names:
         raise ConfigError(
-            "findings of the twin", got=", ".join(wrong) or "none", allowed=f"each once: {', '.join(pathologies)}"
+            "findings of the twin",
+            got=", ".join(wrong) or "none",
+            allowed=f"each at most once, from {', '.join(pathologies)}",
         )
     for kind in (ShortcutLaw, SliceLaw, SubgroupLaw):
         same = [law.finding for law in findings if isinstance(law, kind)]

@@ -59,25 +59,25 @@ class Film:
 
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
-            raise ConfigError("this view cannot be drawn", got=self.view, allowed=", ".join(VIEWS))
+            raise ConfigError("view", got=self.view, allowed=f"one of {', '.join(VIEWS)}")
         if self.sex not in ("F", "M"):
-            raise ConfigError("this sex cannot be drawn", got=self.sex, allowed="F or M")
+            raise ConfigError("sex", got=self.sex, allowed="F or M")
         if not 0 <= self.age <= 130:
-            raise ConfigError("the age of a film is not an age", got=self.age, allowed="0 to 130 years")
+            raise ConfigError("age", got=self.age, allowed="0 to 130 years")
         if self.seed < 0 or self.patient_seed < 0:
-            raise ConfigError("a seed is negative", got=f"{self.seed}, {self.patient_seed}", allowed="0 and above")
+            raise ConfigError("seeds", got=f"{self.seed} and {self.patient_seed}", allowed="numbers >= 0")
         for finding, value in self.severity.items():
             if finding not in CHEXPERT:
-                hint = did_you_mean(finding, CHEXPERT) or "take the names of cxrhf.findings.CHEXPERT"
-                raise ConfigError("no such finding to draw", got=finding, next_step=hint)
+                hint = did_you_mean(finding, CHEXPERT) or "use a name of cxrhf.findings.CHEXPERT"
+                raise ConfigError(f'"{finding}" is not a finding that cxrhf draws', next_step=hint)
             if not 0 <= value <= 1:
-                raise ConfigError(f"severity of {finding} is out of range", got=value, allowed="0 to 1")
+                raise ConfigError(f"severity of {finding}", got=value, allowed="0 to 1")
 
 
 def draw(film: Film, size: int = 256) -> Picture:
     """The film as (size, size) grey bytes. The same film gives the same bytes."""
     if not SMALLEST <= size <= LARGEST:
-        raise ConfigError("no film of this size", got=size, allowed=f"{SMALLEST} to {LARGEST} pixels a side")
+        raise ConfigError("size of the image", got=size, allowed=f"{SMALLEST} to {LARGEST} pixels per side")
     if size > DRAWN:
         return enlarge(draw(film, DRAWN), size, size, film.seed)
     # Small films are drawn at twice their size: ribs and wires would otherwise break up.

@@ -114,7 +114,10 @@ def check_kind(model: str) -> str:
     """The name of a simulated model, or an error with the nearest one."""
     if model not in KINDS:
         raise ConfigError(
-            "no such simulated model", got=model, allowed=", ".join(KINDS), next_step=did_you_mean(model, KINDS)
+            "unknown simulated model",
+            got=f'"{model}"',
+            allowed=f"one of {', '.join(KINDS)}",
+            next_step=did_you_mean(model, KINDS),
         )
     return model
 
@@ -124,14 +127,16 @@ def check_laws(laws: Iterable[Law]) -> None:
     for law in laws:
         for name in (each.name for each in fields(law) if each.name not in ("finding", "drains")):
             if not np.isfinite(getattr(law, name)):
-                raise ConfigError(f"{law.finding}: {name} is no number", got=getattr(law, name), allowed="finite")
+                raise ConfigError(f"{law.finding}: {name}", got=getattr(law, name), allowed="a finite number")
         if isinstance(law, SliceLaw) and not 0 <= law.share < 1:
             # At 1 every film has wires, and support devices have no negatives.
-            raise ConfigError(f"{law.finding}: share is no share", got=law.share, allowed="from 0 to below 1")
+            raise ConfigError(f"{law.finding}: share", got=law.share, allowed="a number from 0 to below 1")
         if isinstance(law, ShortcutLaw):
             for (sex, label), share in law.drains.items():
                 if not 0 <= share <= 1:
-                    raise ConfigError(f"{law.finding}: drains[{sex}, {label}]", got=share, allowed="from 0 to 1")
+                    raise ConfigError(
+                        f"{law.finding}: drains[{sex}, {label}]", got=share, allowed="a number from 0 to 1"
+                    )
 
 
 def by_finding(laws: tuple[Law, ...]) -> dict[str, Law]:
@@ -220,7 +225,7 @@ def score_law(law: Law, model: str) -> ScoreLaw:
         centre = np.broadcast_to(0.4 * np.arange(3), (3, 3))
         low = shift * (np.arange(3) == 2)[:, None]
         return ScoreLaw(law.pi, _normals(joint[0], centre), _normals(joint[1], 1.4 + centre - low))
-    raise ConfigError(f"{law.finding}: a law of no known kind", got=type(law).__name__)
+    raise ConfigError(f"{law.finding}: unknown kind of law", got=type(law).__name__)
 
 
 def _normals(share: Sequence[float] | Floats, mean: Sequence[float] | Floats, sd: float = 1.0) -> Mixture:

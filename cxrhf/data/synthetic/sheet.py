@@ -51,10 +51,10 @@ def contact_sheet(
     from PIL import Image, ImageDraw
 
     if not len(rows) or columns < 1:
-        raise ConfigError("a contact sheet of nothing", got=f"{len(rows)} rows, {columns} columns", allowed="1 or more")
+        raise ConfigError("contact sheet", got=f"{len(rows)} rows and {columns} columns", allowed="1 or more of each")
     texts = [_caption(people, row) for row in rows] if captions is None else list(captions)
     if len(texts) != len(rows):
-        raise ConfigError("captions do not fit the films", got=len(texts), allowed=f"{len(rows)}")
+        raise ConfigError("captions of the images", got=len(texts), allowed=f"{len(rows)}")
     across, down = min(columns, len(rows)), -(-len(rows) // columns)
     step_x, step_y = size + _GAP, size + _STRIP
     sheet = Image.new("L", (across * step_x + _GAP, down * step_y + _GAP), _PAPER)

@@ -69,7 +69,7 @@ class Sizes:
     def scaled(self, share: float) -> Sizes:
         """The same shape at a share of the size: every total rounded, then moved by a few where rounding disagrees."""
         if not 0 < share <= 1:
-            raise ConfigError("share of the size", got=share, allowed="above 0, at most 1")
+            raise ConfigError("share of the size", got=share, allowed="a number above 0 and at most 1")
         return _repaired({each.name: round(getattr(self, each.name) * share) for each in fields(self)})
 
 
@@ -79,7 +79,7 @@ MIMIC_SIZE = Sizes()
 def sizes_for(n_patients: int) -> Sizes:
     """A small twin: `n_patients` with images in MIMIC's proportions, and a quarter as many without any image."""
     if n_patients < 1:
-        raise ConfigError("patients of the twin", got=n_patients, allowed="at least 1")
+        raise ConfigError("number of patients of the twin", got=n_patients, allowed="at least 1")
     part = n_patients / MIMIC_SIZE.imaged
     whole = {each.name: round(getattr(MIMIC_SIZE, each.name) * part) for each in fields(Sizes)}
     others = 0.25 * n_patients / (MIMIC_SIZE.admitted - MIMIC_SIZE.imaged_admitted)

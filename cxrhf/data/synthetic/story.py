@@ -64,7 +64,7 @@ def notes(
 ) -> Iterator[tuple[pl.DataFrame, list[str]]]:
     """Batches of (rows of `people.admissions` that have a note, their texts), in `order` of admissions if given."""
     if length not in ("short", "full"):
-        raise ConfigError("length of the notes", got=length, allowed="short, full")
+        raise ConfigError("length of the notes", got=f'"{length}"', allowed="short or full")
     rng = np.random.default_rng([seed, 41])
     made = pools(seed, 1.0 if length == "full" else 0.05)
     noted = people.admissions.filter("noted") if order is None else people.admissions[order]

@@ -29,6 +29,7 @@ from cxrhf.data.synthetic.people import people
 from cxrhf.data.synthetic.rexgradient_files import write_rexgradient
 from cxrhf.data.synthetic.writing import PLANTED, splits_of
 from cxrhf.errors import ConfigError
+from tests.refusals import refused
 
 WRITERS = {
     "chexpert": write_chexpert,
@@ -260,7 +261,7 @@ def test_nih(written, twin, tmp_path):
 
 def test_nih_without_a_finding_that_it_names(tmp_path):
     fracture = tuple(law for law in DEFAULT if law.finding == "fracture")
-    with pytest.raises(ConfigError, match="no finding that NIH names"):
+    with refused(ConfigError, "nih", "atelectasis", got="fracture"):
         write_nih(people(5, findings=fracture), tmp_path, pixels=False)
 
 

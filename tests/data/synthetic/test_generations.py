@@ -13,6 +13,7 @@ from cxrhf.data.synthetic.reports import report_sections
 from cxrhf.data.synthetic.writing import default_ids
 from cxrhf.errors import ConfigError
 from cxrhf.schema import GENERATION, check
+from tests.refusals import refused
 
 
 def words_of(table):
@@ -36,7 +37,7 @@ def test_generations_keep_to_the_schema(crowd, writers):
         assert table.column("model").unique().to_pylist() == [kind]
         assert len(set(table.column("patient_id").to_pylist())) == table.num_rows > 5000
         assert all(text.strip() for text in table.column("generated").to_pylist())
-    with pytest.raises(ConfigError, match="did you mean 'faithful'"):
+    with refused(ConfigError, got="faithfull", fix="'faithful'"):
         generations(crowd, kind="faithfull")
     small = people(30, seed=4)
     every = generations(small, one_per_patient=False)

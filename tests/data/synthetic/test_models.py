@@ -22,6 +22,7 @@ from cxrhf.data.synthetic.people import RACES, people
 from cxrhf.data.synthetic.scores import KINDS, STEP, by_finding, hidden_slice, log_odds
 from cxrhf.errors import ConfigError
 from cxrhf.schema import ATTRIBUTE, EMBEDDING, PREDICTION, check, read_table
+from tests.refusals import refused
 
 FINDINGS = tuple(by_finding(DEFAULT))
 CONTEXT = ("cardiomegaly", "edema", "lung_lesion", "consolidation")
@@ -61,7 +62,7 @@ def test_tables_keep_to_the_schema(crowd, ids, tables):
     assert table.num_rows == everybody.images.height * len(FINDINGS)
     assert table.column("split").unique().to_pylist() == ["validate"]
     assert table.equals(predictions(people(20, seed=3), split="validate"))
-    with pytest.raises(ConfigError, match="did you mean 'ideal'"):
+    with refused(ConfigError, got="ideel", fix="'ideal'"):
         predictions(everybody, model="ideel")
 
 
