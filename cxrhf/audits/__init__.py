@@ -1,9 +1,9 @@
 """PREDICTION -> RESULT and CURVE: the audits, each one file with one function from a sample to rows.
 
 `run_audits` runs the wanted ones for every dataset and model of the table, on the same draws of patients, so that all
-differences are paired; then the models are compared, runs of one model summed up, and all p values corrected together.
-Audits of representations (REPRESENTATIONS) run where their tables lie beside the predictions. How rows are named stands
-in `cxrhf.audits.rows`.
+differences are paired. Then models are compared, runs of one model are summarised, and all p values are corrected
+together. Audits of representations (REPRESENTATIONS) run if their tables are next to the predictions. `cxrhf.audits.rows`
+describes the names of rows.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ AUDITS = (*PREDICTIONS, "encoding", *REPRESENTATIONS, "compare")
 
 @dataclass(frozen=True, slots=True)
 class AuditOutput:
-    """What the audits found: RESULT and CURVE tables, and sentences a reader must see beside the numbers.
+    """Results of the audits: RESULT and CURVE tables, and notes that a reader must see with the numbers.
 
-    `points` and `slices` (POINT, SLICE) are None where no audit of representations ran, `words` (WORD) where none of
-    generated reports did.
+    `points` and `slices` (POINT, SLICE) are None if no audit of representations ran, and `words` (WORD) if no audit of
+    generated reports ran.
     """
 
     results: pa.Table
@@ -53,10 +53,10 @@ def run_audits(
 ) -> AuditOutput:
     """Audit every model of a PREDICTION table. `config.only` names audits (empty = all); `workers` = threads.
 
-    `material`: vectors, attributes and what else lies beside the predictions.
+    `material` has the embeddings, attributes and other tables that belong to the predictions.
 
-    The values depend on the table and the seed, not on row order, threads or which other audits run; p values are
-    corrected for what was run.
+    Values depend on the table and the seed, not on the order of rows, the threads or the other audits. p values are
+    corrected for all audits that ran.
     """
     from cxrhf.audits.correction import correct
     from cxrhf.audits.rows import Audited, Gathered, plain
@@ -67,7 +67,7 @@ def run_audits(
 
     wanted = tuple(name for name in AUDITS if name in config.only) if config.only else AUDITS
     if unknown := [name for name in config.only or () if name not in AUDITS]:
-        raise ConfigError("only: no such audit", got=unknown[0], allowed=", ".join(AUDITS))
+        raise ConfigError("only", got=unknown[0], allowed=f"one of {', '.join(AUDITS)}")
     predictions = check(predictions, PREDICTION, source="predictions")
     if predictions.num_rows == 0:
         raise TableError("the predictions have no rows", next_step="check the file and --findings")
@@ -75,7 +75,7 @@ def run_audits(
     if "shortcut" in wanted:
         _check_shortcuts(config.shortcuts, material)
     if config.primary:
-        say("looking for the differences that are asked for, with few resamples")
+        say("checking that the primary differences exist, with 10 resamples")
         _check_primary(predictions, config, wanted, workers, material)
     whole = Gathered()
     # With compare alone there would be nothing to compare.
@@ -125,7 +125,7 @@ def run_audits(
 
 
 def _check_shortcuts(shortcuts: Sequence[str], material: Material | None) -> None:
-    """Refuse names that no image has as an attribute, before the audits that come first."""
+    """Refuse attributes that no image has, before the first audit runs."""
     from cxrhf.errors import ConfigError, did_you_mean
 
     table = None if material is None else material.attributes
@@ -133,19 +133,19 @@ def _check_shortcuts(shortcuts: Sequence[str], material: Material | None) -> Non
     for name in shortcuts:
         if name not in known:
             raise ConfigError(
-                "shortcuts: no image has such an attribute",
+                "shortcuts" if known else "shortcuts: there is no table of attributes",
                 got=name,
-                allowed=", ".join(known) or "none, because no attributes were given",
-                next_step=did_you_mean(name, known) or (None if known else "--attributes FILE, or without --shortcuts"),
+                allowed=f"an attribute of the images ({', '.join(known)})" if known else None,
+                next_step=did_you_mean(name, known) if known else "pass --attributes FILE, or omit --shortcuts",
             )
 
 
 def _check_primary(
     predictions: pa.Table, config: Settings, wanted: Sequence[str], workers: int | None, material: Material | None
 ) -> None:
-    """Refuse a question that no difference answers, before an hour of resampling.
+    """Refuse a primary difference that does not exist, before an hour of resampling.
 
-    Which differences there are follows from the data, not from the resamples: so the audits run once with ten.
+    The data determine which differences exist, not the resamples, so the audits run once with 10 resamples.
     """
     from cxrhf.audits.correction import OWN_RULE, correct
 

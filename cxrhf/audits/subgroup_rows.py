@@ -1,8 +1,8 @@
-"""Numbers of groups with their replicates -> RESULT rows: each group, the gap of highest and lowest, the means.
+"""Metrics of groups with their replicates -> RESULT rows: each group, the gap between highest and lowest, the means.
 
-Numbers that depend on the prevalence have rows of groups only. Their gaps would be gaps in who is ill, and a
-calibration error grows as a group gets smaller. For the same reason that error has no interval: the interval on
-calibration is that of the mean label less the mean probability.
+Metrics that depend on prevalence have rows of groups only. Their gaps would be gaps in prevalence, and a calibration
+error grows as a group shrinks. For the same reason that error has no interval; the mean label minus the mean
+probability has one.
 """
 
 from __future__ import annotations

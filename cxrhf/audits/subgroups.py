@@ -1,28 +1,26 @@
 """PREDICTION -> RESULT: AUROC, TPR, FPR and Youden's J by sex, race, age, view and their pairs, at one threshold.
 
-The threshold is the one in use if it is given, else the one with FPR .20: from the validation split when there is one,
-else on all evaluated images, then set anew in every resample. Every number stands twice: of the groups as they are, and
-(`_balanced`) of a population in which every group has the same weight, prevalence and, within each label, ages
-(metrics/balancing.py; weights, and a threshold that was set here, are made anew in every resample). Groups that are
-ages, and tables without ages, are balanced for prevalence only, which moves the threshold but no AUROC. Sex is not
-balanced.
+The threshold is the one in use if it is given. Otherwise it has an FPR of 0.20 over the validation split or, without
+one, over all evaluated images; it is then set again in every resample. Every metric is reported twice: as observed, and
+(`_balanced`) in a population in which every group has the same weight, prevalence and, within each label, ages
+(metrics/balancing.py; the weights, and a threshold that was set here, are computed again in every resample). Age groups,
+and tables without ages, are balanced for prevalence only, which changes the threshold but no AUROC. Sex is not balanced.
 
-Where the table has races, every other grouping stands a third time (`_balanced_by_race`): in the one population in
-which the races have the same weight, prevalence of the finding and ages, at the one threshold of that population.
-Where it also has labels of No Finding and Pleural Effusion, these two stand once more
-(`_balanced_by_race_and_disease`), races and all other groups alike, in ENCODING's population: one for both findings, of
-the images with both labels, in which the races have the same weight, the same shares of its three disease groups and,
-within each of them, the same ages. In both populations groups keep their own prevalence and ages, and gaps have
-intervals only.
+If the table has races, every other grouping is also evaluated in the population in which the races have the same
+weight, prevalence of the finding and ages, at the one threshold of that population (`_balanced_by_race`). If it also
+has labels of No Finding and Pleural Effusion, these two are evaluated in ENCODING's population for all groups
+(`_balanced_by_race_and_disease`): one for both findings, of the images with both labels, in which the races have the
+same weight, the same shares of its three disease groups and, within each of them, the same ages. In both populations,
+groups keep their own prevalence and ages, and gaps have intervals only.
 
-Precision, NPV, average precision and calibration depend on how many of a group are ill. They stand once, of the groups
-of one attribute as they are, with draws of patients that let the prevalence vary; gaps of them are not given.
+Precision, NPV, average precision and calibration depend on prevalence. They are reported once, as observed, for the
+groups of one attribute, from resamples in which the prevalence varies. They have no gaps.
 
-A gap is the highest group minus the lowest. The pair was picked because it is far apart, so its interval and p value
-are widened for all pairs it was picked from. Tested are the gaps in AUROC, TPR and FPR between the groups of one
-attribute; J and crossed groups have intervals only. A group with fewer than 10 patients with, or without, the finding
-is shown but takes no part in gaps, nor in the balanced population; neither does one that has less than half of the
-population's ages. A gap that is left after balancing is one to explain, not yet a bias.
+A gap is the highest group minus the lowest. The pair is selected because it is far apart, so its interval and p value
+are corrected for all pairs it was selected from. Gaps in AUROC, TPR and FPR between groups of one attribute are tested;
+J and crossed groups have intervals only. A group with fewer than 10 patients with, or without, the finding is shown but
+excluded from gaps and from the balanced population. A group that has less than half of the population's ages is also
+excluded from the latter. A gap that remains after balancing is not yet a bias.
 """
 
 from __future__ import annotations
@@ -226,7 +224,7 @@ def _races(work: _Work, groups: Groups, bins: Integers | None, said: list[str]) 
         found.append(joint)
         what = f"balanced by race over {', '.join(DISEASE_GROUPS)}"
         if unlabelled := int(np.isnan(disease).sum()):
-            said.append(f"{what}: {unlabelled:,} images without a label of both findings are left out")
+            said.append(f"{what}: {unlabelled:,} images without labels of both findings are excluded")
         notes = zip(groups.slices, joint.studied[both[0]].balanced.notes, strict=True)
         said += [f"{what}: {name}: {note}" for name, note in notes if note]
     return [each for each in found if each.grouping.part is not None and each.grouping.part.any()]
@@ -373,7 +371,7 @@ def _studied(finding: Finding, groups: Groups, bins: Integers | None, disease: F
     for g in np.flatnonzero(part & (share < COVERED)).tolist():
         part[g], notes[g] = False, f"not balanced: this group has {share[g]:.0%} of the population's ages"
     if part.sum() == 1:
-        notes[int(np.argmax(part))] = "not balanced: no other group can be"
+        notes[int(np.argmax(part))] = "not balanced: no other group can be balanced"
         part[:] = False
     balancing = balanced()
     units = []
@@ -424,7 +422,7 @@ def _doubts(groups: Groups, studied: Sequence[_Studied]) -> list[str]:
     lacking = sum(any(note for note, ok in zip(s.balanced.notes, s.balanced.able, strict=True) if ok) for s in studied)
     if lacking:
         said.append(
-            f"{groups.name}: in {lacking} of {len(studied)} findings a group lacks some age and is balanced for the "
-            "ages it has (see the notes of its rows)"
+            f"{groups.name}: in {lacking} of {len(studied)} findings, a group has no patients of some ages and is "
+            "balanced over its other ages (see the notes of its rows)"
         )
     return said

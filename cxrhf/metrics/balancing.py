@@ -1,14 +1,15 @@
-"""Groups, labels and ages -> weights that give all groups one size, one prevalence and one distribution of ages.
+"""Groups, labels and ages -> weights that give all groups the same size, prevalence and distribution of ages.
 
-ENCODING resamples the test set so that every group has the population's prevalence and, within each class, its ages: a
-gap that is left does not come from who is ill or old in which group. Drawing rows more than once makes no data: its
-intervals are at least 3.7 times too narrow for the smallest group. Here the same target is reached by weights
+ENCODING resamples the test set so that every group has the population's prevalence and, within each class, its ages. A
+gap that remains does not come from prevalence or age. Duplicated rows are no new data: intervals that count them are at
+least 3.7 times too narrow for the smallest group. Here the same target is reached by weights
 
     w = (1/R) P(d) P(a | d) / P(r, d, a)
 
 for group r of R, class d and age bin a. The class is a finding's label, or one of the paper's three disease groups
-(`disease_groups`). Where a group has nobody of a class and age bin, its other ages of that class take over that weight;
-how much of the target's ages it covers is given. Sex is not balanced. The paper's literal resampling is not offered.
+(`disease_groups`). If a group has no rows of a class and age bin, its other ages of that class take over the weight, and
+`Balancing.share` reports how much of the target's ages it covers. Sex is not balanced. The paper's literal resampling is
+not offered.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ DISEASE_GROUPS = ("No Finding", "Pleural Effusion", "Other")
 
 
 class Balancing(NamedTuple):
-    """`weight` of each row, 0 where it has no group, class or bin; `covered` (groups, classes, bins): which ages a
-    group has; `target` (classes, bins): P(a | d) of the population. Labels are two classes, negatives first."""
+    """`weight` of each row, 0 if it has no group, class or bin; `covered` (groups, classes, bins): whether a group has
+    such rows; `target` (classes, bins): P(a | d) of the population. Labels are two classes, negatives first."""
 
     weight: Floats
     covered: NDArray[np.bool_]
@@ -38,7 +39,7 @@ class Balancing(NamedTuple):
 
     @property
     def share(self) -> Floats:
-        """How much of the target's ages each group covers in each class: 1 = all, NaN = no such rows."""
+        """Share of the target's ages that each group covers in each class: 1 = all, NaN = no such rows."""
         return np.where(self.covered.any(axis=2), (self.covered * self.target).sum(axis=2), np.nan)
 
 
@@ -53,9 +54,9 @@ def age_bins(age: ArrayLike) -> NDArray[np.int64]:
 
 
 def disease_groups(no_finding: ArrayLike, pleural_effusion: ArrayLike) -> Floats:
-    """The place of each image in DISEASE_GROUPS: Pleural Effusion overrides No Finding, the rest is Other.
+    """Index of each image in DISEASE_GROUPS: Pleural Effusion overrides No Finding, and the rest is Other.
 
-    NaN where one of the labels is missing, so that both findings are evaluated on the same images.
+    NaN if one of the labels is missing, so that both findings are evaluated on the same images.
 
     >>> disease_groups([1, 0, 1, 0, float("nan")], [0, 1, 1, 0, 1]).tolist()
     [0.0, 1.0, 1.0, 2.0, nan]
@@ -85,11 +86,12 @@ def balancing_weights(
     n_bins: int | None = None,
     n_classes: int | None = None,
 ) -> Balancing:
-    """Weights after which every group has the population's share of each class and, within each class, its ages.
+    """Compute weights that give every group the population's share of each class and, within each class, its ages.
 
-    `y`: the class of each row, a label or a place in DISEASE_GROUPS, NaN = unknown. `group`, `age_bin`: places from 0,
-    -1 = unknown; without `age_bin` only the classes are balanced. `weight` counts rows. The weights sum to the rows
-    (weights) that are in a group, class and bin. `n_groups`, `n_bins`, `n_classes`: where the last may be missing.
+    `y` is the class of each row: a label or an index in DISEASE_GROUPS, NaN = unknown. `group` and `age_bin` are
+    indices from 0, -1 = unknown. Without `age_bin`, only the classes are balanced. `weight` is the initial weight of
+    each row. The result sums to the total weight of the rows that have a group, class and bin. Pass `n_groups`,
+    `n_bins` and `n_classes` if the highest ones may have no rows.
 
     >>> balancing_weights([0, 0, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1]).weight.round(4).tolist()
     [0.6667, 0.6667, 0.6667, 1.0, 2.0, 1.0]

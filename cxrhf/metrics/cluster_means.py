@@ -1,11 +1,11 @@
 """Values of rows in two groups, patients -> the difference of their means, its interval and permutation p values.
 
 The spread is that between patients: sums of influences over each patient's rows, so a patient in both groups, or with
-many rows, counts as one. Where values are skewed and one group is small, its own patients do not show it (squared
-errors of a rare miss: with 1% misses and 20 of 1,000 rows the t test calls 81% of random attributes significant). So
-p values deal the attribute anew over patients and compare studentised differences (4 to 6% there, and on real errors);
-and the interval, Student's t with the patients of the smaller group less one, takes the larger of two spreads: that
-seen in the groups, and that of groups of this size dealt from all patients. docs/coverage.md has what both hold.
+many rows, counts as one. If values are skewed and one group is small, its own patients do not show the spread (squared
+errors with 1% misses: with 20 of 1,000 rows, a t test calls 81% of random attributes significant). The p values
+therefore permute the attribute over patients and compare studentised differences (4% to 6% there, and on real errors).
+The interval is Student's t with the patients of the smaller group minus one. It uses the larger of two spreads: the one
+observed in the groups, and the one of groups of this size drawn from all patients. docs/coverage.md has the coverage.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENOUGH = 50  # permutations beyond the observed difference after which a p value
 
 
 class MeanGap(NamedTuple):
-    """Mean with minus mean without the attribute; `t` is the difference in standard errors."""
+    """Mean with minus mean without the attribute; `t` is the difference divided by its standard error."""
 
     value: float
     low: float
@@ -36,7 +36,7 @@ class MeanGap(NamedTuple):
 
 
 class GapTest(NamedTuple):
-    """`p_more`: of "not larger with", `p_less`: of "not smaller with"; how many permutations each rests on."""
+    """One-sided p values: `p_more` tests "not larger with", `p_less` tests "not smaller with" the attribute."""
 
     p_more: float
     p_less: float
@@ -71,13 +71,13 @@ def mean_gap(values: ArrayLike, has: ArrayLike, clusters: ArrayLike | None = Non
 def permuted_gap(
     values: ArrayLike, has: ArrayLike, clusters: ArrayLike | None = None, *, n_permutations: int = 999, seed: int = 0
 ) -> GapTest:
-    """Test whether the mean differs with the attribute, dealing the attribute's pattern anew over patients.
+    """Test whether the mean differs with the attribute, by permuting the attribute over patients.
 
-    An attribute of patients is dealt to other patients. One that differs between rows of a patient moves as a pattern,
-    begun at a random row and repeated as needed, between patients with about as many rows: dealt to all, the pattern of
-    a single row would fill the many rows of another (7% of random attributes called at the 5% level on NIH's errors).
-    Stops early when both p values are known well enough (Besag and Clifford 1991). NaN where a group has fewer than two
-    patients.
+    If the attribute is constant within patients, its values are permuted between patients. If it varies, a patient's
+    pattern moves to a patient with about as many rows; it begins at a random row and is repeated as needed. Moved to any
+    patient, the pattern of a single row could fill the many rows of another (7% of random attributes were significant at
+    the 5% level on NIH's errors). Stops early when both p values are precise enough (Besag and Clifford 1991). NaN if a
+    group has fewer than two patients.
 
     >>> permuted_gap([0.0, 0.0, 0.0, 1.0], [0, 0, 1, 1], n_permutations=99).p_more
     0.5
@@ -137,9 +137,9 @@ def _studentised(gap: float, spread: float) -> float:
 
 
 def _dealt_spread(x: Floats, has: NDArray[np.bool_], starts: NDArray[np.intp]) -> float:
-    """The standard error of the difference if both groups were dealt from all patients, whose values have one spread.
+    """Standard error of the difference if both groups were drawn from all patients, whose values have one spread.
 
-    Where a patient is in both groups, what the groups share leaves the difference as it does in the sample.
+    If a patient is in both groups, what the groups share cancels in the difference as it does in the sample.
     """
     n, total = np.add.reduceat(np.ones_like(x), starts), np.add.reduceat(x - x.mean(), starts)
     each = float((total**2).sum()) / len(x) * len(starts) / (len(starts) - 1)  # variance of a row, patients as one

@@ -1,9 +1,9 @@
 """Several findings and one grouping -> AUROC, TPR, FPR and J of every group, in the sample and in every replicate.
 
-One threshold for all groups of a finding: a given one, or the one with the asked FPR on the whole sample, set anew in
-every replicate. Where wanted, a second time on the population that is balanced for prevalence and age (balancing.py),
-with weights and, unless it is given, threshold made anew in every replicate. The sample itself is the replicate in
-which everybody is drawn once, so both are one number.
+Each finding has one threshold for all groups: a given one, or the one with the requested FPR over the whole sample, set
+again in every replicate. On request, also in the population balanced for prevalence and age (balancing.py); its weights
+and, unless it is given, its threshold are computed again in every replicate. The sample is computed as the replicate in
+which every patient is drawn once, so that both give the same number.
 """
 
 from __future__ import annotations

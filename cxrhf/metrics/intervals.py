@@ -1,26 +1,26 @@
-"""A value with its bootstrap replicates -> an interval that holds, also for few positive patients, and its name.
+"""A value with its bootstrap replicates -> an interval that covers, also with few positive patients, and its name.
 
-Percentile intervals need many patients: with 10 positive patients a nominal 95% interval for AUROC covers some 85%.
-Below `MANY` effective patients the interval is therefore built on the log-odds scale of the metric's range, from the
-replicates' standard deviation. Which form holds was measured (docs/coverage.md), metric family by metric family:
+Percentile intervals require many patients: with 10 positive patients, a nominal 95% interval for AUROC covers about
+85%. Below `MANY` effective patients, the interval is therefore computed on the log-odds scale of the metric's range,
+from the standard deviation of the replicates. Which form covers was measured for each family (docs/coverage.md):
 
 * within classes (AUROC, Brier+, rates at a fixed threshold): `logit-t`, Student's t with the effective number of
   patients of the smaller class;
-* sensitivity at a specificity: `logit-normal`; its replicates already carry the noise of the threshold;
+* sensitivity at a specificity: `logit-normal`; its replicates already include the noise of the threshold;
 * metrics that depend on the prevalence (Brier, precision): `logit-normal` with half of the small-sample correction,
-  because about half of their variance lies within the positives;
-* calibration errors: replicates sit above the value itself (resampling adds noise, noise adds error), so they are
-  moved back by that much: `centred percentile`; so are the two parts of the Brier score that isotonic recalibration
-  makes, which fits a resample better than it fits the sample;
-* a value on the edge of its range (but for calibration errors, whose replicates leave it), or replicates that never
+  because about half of their variance is within the positives;
+* calibration errors: resampling adds noise, and noise adds error, so the replicates are biased upwards and are shifted
+  back by the bias: `centred percentile`. The same holds for the two parts of the Brier score from isotonic
+  recalibration, which fits a resample better than the sample;
+* a value on the edge of its range (except for calibration errors, whose replicates leave it), or replicates that do not
   vary: `wilson` with the effective number of patients;
-* means of squared errors and of probabilities reach, in any case, to where one more patient with the worst (or best)
-  error would move them: `..., one more patient`. Where a model rarely misses, a sample without a miss has next to no
-  spread, and its interval would leave out what a single missed patient makes of it (with 1% misses and 20 patients the
-  95% interval covered 30%). From some 25 patients on it changes nothing where errors are spread as usual (0.1).
+* means of squared errors and of probabilities, always: at least to where one more patient with the worst (or best)
+  error would move them: `..., one more patient`. If a model rarely misses, a sample without a miss has almost no
+  spread, and its interval would exclude the effect of a single missed patient (with 1% misses and 20 patients, the 95%
+  interval covered 30%). From about 25 patients on it changes nothing if errors have a usual spread (0.1).
 
-Known gap: an AUROC near 1 hangs on a few low-scoring positives, and a sample that happens to hold none of them looks
-too sure of itself: at AUROC .976 and 17 to 82 positive patients the 95% interval covered 90 to 93%.
+Known gap: an AUROC near 1 depends on a few positives with low scores, and the interval of a sample without any of them
+is too narrow: at an AUROC of 0.976 and 17 to 82 positive patients, the 95% interval covered 90% to 93%.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def count_units(y: ArrayLike, clusters: ArrayLike | None = None, weight: ArrayLi
 def capped(units: UnitCount) -> UnitCount:
     """Counts of patients that make an interval come from the spread of the replicates, not from their order.
 
-    Rates near 0 or 1 hang on a handful of errors, however many patients there are: with 5 false alarms among 4,000
-    negatives a percentile interval covered 89%. Below MANY the engine works on the log-odds scale: 97%.
+    Rates near 0 or 1 depend on a handful of errors, however many patients there are: with 5 false alarms among 4,000
+    negatives, a percentile interval covered 89%. Below MANY, the interval is on the log-odds scale: 97%.
     """
     most = MANY - 1
     return units._replace(

@@ -1,10 +1,10 @@
 """Rows inside and outside a part, an attribute, patients -> how much more frequent the attribute is inside, with p.
 
 Rows of one patient are not independent. The p value is Fisher's exact one, one-sided ("more frequent inside"), on
-counts divided by the design effect, the factor by which patients with several rows make the spread larger than rows
-alone would (Rao and Scott's correction): with one row a patient it is Fisher's test itself. The interval of the log
-odds ratio takes the larger of that factor and the one under "equally frequent" (of the score test): where hardly a row
-inside has the attribute, the patients who have it outside are what the first one does not see.
+counts divided by the design effect: the factor by which patients with several rows increase the variance (Rao and
+Scott's correction). With one row per patient, it is Fisher's test. The interval of the log odds ratio uses the larger
+of that factor and the one under "equally frequent" (of the score test): if hardly any row inside has the attribute, the
+first factor does not show the patients who have it outside.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ def measure_labels(
     label_names: Sequence[str] | None = None,
     progress: Callable[[int], Callable[[int], None]] | None = None,
 ) -> dict[str, Any]:
-    """The result of the `evaluate` module `subgroup_rates`: `measure_subgroups` of one label, or of each and the means.
+    """Compute the result of the `evaluate` module `subgroup_rates`: `measure_subgroups` for each label, and the means.
 
-    `threshold` is one for all labels, or one a label. Means are over the labels where a number is defined.
+    `threshold` is one for all labels, or a list with one per label. A mean is over the labels where it is defined.
     """
     n_labels = rows.y.shape[1]
     thresholds = options_by_label({"threshold": threshold}, n_labels)
@@ -74,7 +74,7 @@ def measure_labels(
         for key, each in zip(label_keys(label_names, n_labels), found, strict=True)
         if any("note" in entry for entry in each["groups"].values())
     ]
-    notes = [f"means leave out what is undefined for a group in {', '.join(lacking)}"] if lacking else []
+    notes = [f"means exclude what is undefined for a group in {', '.join(lacking)}"] if lacking else []
     notes += sorted({each["note"] for each in found if "note" in each})
     return out | ({"subgroup_rates_note": "; ".join(notes)} if notes else {})
 

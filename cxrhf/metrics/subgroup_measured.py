@@ -50,11 +50,14 @@ def bootstrap_subgroups(
 ) -> dict[str, Floats]:
     """Bootstrap replicates of `subgroup_rates`.
 
-    So are "prevalence", "average_precision", "precision", "npv" and, of probabilities, "observed_minus_predicted" and
-    "expected_calibration_error", on draws that let the prevalence vary. Without a `threshold` every replicate sets its
-    own, so the overall FPR hardly varies: it was chosen. "auroc_gap" and so on, shape (n_resamples,), are differences
-    of the two groups that are highest and lowest in the sample, the same two in every replicate: the largest gap of
-    each replicate would be biased upwards, and never negative. NaN where a replicate lacks a class.
+    "auroc", "tpr", "fpr" and "j" have shape (n_resamples, groups + 1), with all rows last. So do "prevalence",
+    "average_precision", "precision", "npv" and, for probabilities, "observed_minus_predicted" and
+    "expected_calibration_error", from resamples in which the prevalence varies. Without a `threshold`, every replicate
+    sets its own, so the overall FPR hardly varies.
+
+    "auroc_gap" and the other gaps have shape (n_resamples,). They are differences between the two groups that are
+    highest and lowest in the sample, the same two in every replicate: the largest gap of each replicate would be biased
+    upwards and never negative. NaN if a replicate lacks a class.
 
     >>> y, p = [0, 0, 1, 1, 0, 0, 1, 1], [0.1, 0.6, 0.7, 0.9, 0.2, 0.3, 0.4, 0.8]
     >>> found = bootstrap_subgroups(y, p, list("FFFFMMMM"), draws=draw(y=y, n_resamples=10))
@@ -123,11 +126,12 @@ def measure_subgroups(
 ) -> dict[str, Any]:
     """Compute `subgroup_rates` as a plain dict, with intervals by a patient-level bootstrap if `n_resamples` > 0.
 
-    {"threshold", "threshold_source", "groups": {name: numbers}, "overall": numbers, "gaps": {number: gap}}. Numbers:
-    n, n_positive, n_patients, and for each x of auroc, tpr, fpr, j, prevalence, average_precision, precision, npv: x,
-    x_ci_low, x_ci_high, x_ci_method; a note only where one is NaN. If all scores lie between 0 and 1 (else a note at
-    the top says so), x is observed_minus_predicted too, and there are expected_calibration_error, without an interval,
-    and expected_ece. A gap: value, highest, lowest, ci_low, ci_high, p_value, method; a note where it is NaN.
+    The keys are "threshold", "threshold_source", "groups" (an entry for each group), "overall" (an entry) and "gaps" (a
+    gap for each of auroc, tpr, fpr and j). An entry has n, n_positive and n_patients. For each x of auroc, tpr, fpr, j,
+    prevalence, average_precision, precision and npv it has x, x_ci_low, x_ci_high and x_ci_method, and a note if one is
+    NaN. If all scores are from 0 to 1, x can also be observed_minus_predicted, and the entry has
+    expected_calibration_error, without an interval, and expected_ece. Otherwise the key "note" has the reason. A gap has
+    value, highest, lowest, ci_low, ci_high, p_value and method, and a note if it is NaN.
 
     The pair with the largest gap is selected because it is the largest, so with k groups its interval and p value are
     corrected for the k(k-1)/2 pairs it was selected from (Bonferroni, as stated in `method`). Without the correction,

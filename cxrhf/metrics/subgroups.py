@@ -1,13 +1,12 @@
-"""Labels, scores and groups -> the numbers of every group at one threshold for all, and the gaps between groups.
+"""Labels, scores and groups -> metrics of every group at one threshold for all, and the gaps between groups.
 
-ENCODING's question: a model has one threshold; whom does it miss, and whom does it alarm for nothing? The threshold is
-given (from validation data), or it is the one with FPR .20 on the whole sample. A threshold that was set on the sample
-is set anew in every bootstrap replicate, so the intervals hold its uncertainty too. `score >= threshold` is called
-positive.
+The threshold is given (from validation data), or it is the one with an FPR of 0.20 over the whole sample (ENCODING). A
+threshold set on the sample is set again in every bootstrap replicate, so the intervals include its uncertainty. A row
+is predicted positive if `score >= threshold`.
 
-Rates differ between groups that differ in age or severity though the model treats equals equally: a gap is a finding
-to explain, not yet a bias. Predictive values, average precision and calibration depend on how many of a group are ill
-(a calibration error also on its size), so they have no gaps.
+Groups that differ in age or severity have different rates even if the model treats equal patients equally: a gap is not
+yet a bias. Predictive values, average precision and calibration depend on the prevalence in a group (a calibration
+error also on its size), so they have no gaps.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ NUMBERS = ("auroc", *RATES)
 PREDICTIVE = ("precision", "npv")
 BY_PREVALENCE = ("prevalence", "average_precision", *PREDICTIVE)
 CALIBRATION = ("observed_minus_predicted", "expected_calibration_error", "expected_ece")
-NO_PROBABILITIES = "no calibration: scores below 0 or above 1 are no probabilities"
+NO_PROBABILITIES = "no calibration: scores below 0 or above 1 are not probabilities"
 
 
 class GroupRates(NamedTuple):
-    """One group: rows that weigh something, positives among them, its numbers, and why one of them is NaN.
+    """One group: number of rows with weight, positives among them, its metrics, and a note if one of them is NaN.
 
-    The last three numbers are of probabilities: mean label less mean score, the calibration error, and what that would
-    average if the scores were calibrated.
+    The last three metrics require probabilities: mean label minus mean score, the calibration error, and the mean that
+    this error would have if the scores were calibrated.
     """
 
     n: int
@@ -76,7 +75,7 @@ class Gap(NamedTuple):
 
 
 class SubgroupRates(NamedTuple):
-    """`rates` by group, `gaps` by number (auroc, tpr, fpr, j). The note says why no group has a calibration."""
+    """`rates` by group, `gaps` by metric (auroc, tpr, fpr, j). The note is the reason if no group has a calibration."""
 
     threshold: float
     threshold_source: str
@@ -88,7 +87,7 @@ class SubgroupRates(NamedTuple):
 
 
 class GroupRows(NamedTuple):
-    """Checked rows. A null label is NaN in `y` and weighs nothing; `code` is the place of a row's group in `names`."""
+    """Checked rows. A null label is NaN in `y` and has weight 0; `code` is the index of a row's group in `names`."""
 
     y: Floats
     p: Floats
@@ -97,13 +96,13 @@ class GroupRows(NamedTuple):
     names: tuple[str, ...]
 
     def of(self, group: int) -> NDArray[np.bool_]:
-        """The labelled rows of a group; the one after the last is everybody."""
+        """The labelled rows of a group; the index after the last one selects all labelled rows."""
         labelled = ~np.isnan(self.y)
         return labelled & (self.code == group) if group < len(self.names) else labelled
 
     @property
     def is_probability(self) -> bool:
-        """Whether all scores beside a label lie between 0 and 1."""
+        """Whether all scores of labelled rows are from 0 to 1."""
         return bool(((self.p >= 0) & (self.p <= 1)).all())
 
 
@@ -148,12 +147,14 @@ def subgroup_rates(
 ) -> SubgroupRates:
     """AUROC, TPR, FPR and J = TPR - FPR of every subgroup at one threshold, with the largest gaps between subgroups.
 
-    AUROC, TPR and FPR are from 0 to 1, J from -1 to 1; higher is better, for FPR lower. `threshold`: chosen on other
-    data (best), else the one whose FPR over all rows is `fpr` by `rule` of `threshold_at_fpr`. `groups`: any values,
-    compared as text, so 1 and "1" are one group. A row with a null label is left out. NaN with a note in a group
-    without positives or negatives. Without gaps: prevalence, average precision, precision and NPV at the threshold and,
-    if all scores lie between 0 and 1, `observed_minus_predicted` and `expected_calibration_error`, beside what the
-    latter would be if calibrated.
+    AUROC, TPR and FPR are from 0 to 1, J from -1 to 1; higher is better, except for FPR. `threshold` is best chosen on
+    other data; if not given, it is the one with an FPR of `fpr` over all rows by `rule` (see `threshold_at_fpr`).
+    `groups` are compared as text, so 1 and "1" are one group. Rows with a null label are excluded. NaN with a note if a
+    group has no positives or no negatives.
+
+    Also, without gaps: prevalence, average precision, and precision and NPV at the threshold. If all scores are from 0
+    to 1, also `observed_minus_predicted`, `expected_calibration_error` and `expected_ece`, the mean of that error if
+    the scores were calibrated.
 
     >>> y, p = [0, 0, 1, 1, 0, 0, 1, 1], [0.1, 0.6, 0.7, 0.9, 0.2, 0.3, 0.4, 0.8]
     >>> found = subgroup_rates(y, p, list("FFFFMMMM"), threshold=0.5)
@@ -164,7 +165,7 @@ def subgroup_rates(
 
 
 def rates_of(rows: GroupRows, threshold: float | None, fpr: float, rule: str, seed: int = 0) -> SubgroupRates:
-    """`subgroup_rates` of checked rows; `seed` of the labels that say what calibrated scores would show."""
+    """`subgroup_rates` of checked rows; `seed` is that of the simulated labels for `expected_ece`."""
     everybody = rows.of(len(rows.names))
     whole = rows.y[everybody], rows.p[everybody], rows.weight[everybody]
     at, source, lost = threshold, "given", None
@@ -205,7 +206,7 @@ def _group(rows: GroupRows, inside: NDArray[np.bool_], threshold: float, lost: s
 
 def _reason(name: str, sentence: str | None) -> str:
     if sentence is None and name in PREDICTIVE:
-        return f"nobody is called {'positive' if name == 'precision' else 'negative'}"
+        return f"no row is predicted {'positive' if name == 'precision' else 'negative'}"
     return "no threshold" if sentence is None else sentence.partition(": ")[2]
 
 

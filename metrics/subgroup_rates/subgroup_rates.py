@@ -1,4 +1,4 @@
-"""Scores, labels and groups -> rates, predictive values, calibration of every subgroup at one threshold, and gaps."""
+"""Scores, labels and groups -> rates, predictive values and calibration of every subgroup, with the largest gaps."""
 
 import datasets
 import evaluate
@@ -9,41 +9,42 @@ from cxrhf.metrics.subgroup_labels import measure_labels
 
 _DESCRIPTION = """
 Subgroup rates: AUROC, true and false positive rate and Youden's J of every subgroup at one threshold for all, by
-default the one with a false positive rate of .20 on all rows; predictive values, average precision and calibration
-beside them. Gaps between groups are differences of the model only when the groups have the same prevalence, age and
-disease mix: read them as a question, not as the answer.
+default the one with a false positive rate of 0.20 over all rows. Also predictive values, average precision and
+calibration. Gaps between groups can come from different prevalence, ages and severity, not only from the model.
 """
 
 _KWARGS_DESCRIPTION = """
 Inputs:
-    predictions: scores, higher = more likely positive; any finite numbers. One a row, or a list a row (several labels).
-        Calibration needs probabilities: all scores from 0 to 1.
-    references: 1, 0 or null (missing, left out for that label), of the same shape.
-    groups: the group of each row (sex, race, age band, ...); call the unknown ones "unknown".
-    sample_weight (optional): one weight >= 0 a row, for example to give all groups the same age and disease mix.
-    clusters (optional): the patient of each row; intervals then draw patients instead of rows.
+    predictions: finite scores, higher = more likely positive. One per row, or a list per row (several labels).
+        Calibration requires probabilities: all scores from 0 to 1.
+    references: 1, 0 or null (missing, excluded for that label), in the same shape.
+    groups: the group of each row (sex, race, age band, ...); name unknown groups, for example "unknown".
+    sample_weight (optional): one weight >= 0 per row, for example to give all groups the same ages and prevalence.
+    clusters (optional): the patient of each row; intervals then resample patients instead of rows.
 Options:
-    threshold: one for all groups, for example from validation data; one for all labels or a list. By default, it is
-        chosen on these rows.
-    fpr: the false positive rate of all rows at that threshold (0.2).
-    rule: "nearest" (default, the paper's code: among the corners of the ROC curve), "nearest_all" or "conservative".
-    n_resamples: bootstrap replicates behind the intervals; 0 (default) gives none.
-    seed, level: of the intervals, and of the simulation behind expected_ece (0, .95).
+    threshold: one for all groups, for example from validation data; with several labels, one for all or a list with one
+        per label. If not given, it is chosen on these rows.
+    fpr: the false positive rate over all rows at a threshold chosen on these rows (0.2).
+    rule: "nearest" (default, the paper's code): the corner of the ROC curve nearest to fpr; "nearest_all": the nearest
+        of all points; "conservative": never above fpr.
+    n_resamples: number of bootstrap replicates; 0 (default) gives no intervals.
+    seed, level: seed (0) of the intervals and of the simulation for expected_ece; level (0.95) of the intervals.
     label_names: names of the labels; results by label are then dicts.
 Returns a dict:
-    subgroup_rates: {group: {auroc, tpr, fpr, j, n, n_positive, n_patients}}, and at the same threshold precision (PPV)
-        and npv; prevalence, average_precision; of probabilities observed_minus_predicted (mean label less mean score),
-        expected_calibration_error and expected_ece, what that would be if calibrated. With n_resamples each with
-        _ci_low, _ci_high, _ci_method; the calibration error has no interval (NaN; none holds), expected_ece none. With
-        several labels the means over the labels where they are defined.
-    subgroup_rates_auroc_gap, _tpr_gap, _fpr_gap, _j_gap: largest less smallest group (0 to 1; J: 0 to 2), the mean over
-        labels.
-    subgroup_rates_gaps: {number: {value, highest, lowest}}, with n_resamples ci_low, ci_high, p_value, corrected for
-        the number of pairs that the largest gap was picked from.
-    subgroup_rates_overall: the same numbers for all rows; subgroup_rates_threshold, _threshold_source.
-    subgroup_rates_per_label: all of that for each label, with several labels (instead of the three above).
-    A number is NaN where a group lacks a class, or where nobody is called; its entry then has a note that says so.
-    subgroup_rates_note says why there is no calibration, or what means leave out.
+    subgroup_rates: {group: {auroc, tpr, fpr, j, n, n_positive, n_patients}}, with precision (PPV) and npv at the same
+        threshold, prevalence and average_precision. If all scores are probabilities, also observed_minus_predicted
+        (mean label minus mean score), expected_calibration_error and expected_ece, its mean if calibrated. With
+        n_resamples, each has _ci_low, _ci_high and _ci_method, except expected_ece; those of the calibration error are
+        NaN, because no interval covers. With several labels: the means over labels where they are defined.
+    subgroup_rates_auroc_gap, _tpr_gap, _fpr_gap, _j_gap: highest minus lowest group (0 to 1; J: 0 to 2); the mean over
+        labels if there are several.
+    subgroup_rates_gaps: {metric: {value, highest, lowest}}. With n_resamples also ci_low, ci_high, p_value and method,
+        corrected for the pairs of groups the largest gap was selected from.
+    subgroup_rates_overall: the same metrics over all rows; subgroup_rates_threshold, _threshold_source.
+    subgroup_rates_per_label: with several labels, all of these for each label (instead of the three above).
+    A value is NaN if a group lacks a class, precision if no row is predicted positive, npv if every row is. The entry
+    then has a note with the reason.
+    subgroup_rates_note: why there is no calibration, or what the means over labels exclude.
 Examples:
     >>> import cxrhf, evaluate
     >>> metric = evaluate.load(cxrhf.metric_path("subgroup_rates"))

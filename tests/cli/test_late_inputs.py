@@ -73,7 +73,7 @@ BAD: list[tuple[str, str]] = [
     ("context fit twin --features words --out rows.csv/deeper", "not a run folder"),
     ("audit rows.csv --label truth --score ai --only overvew", "did you mean 'overview'"),
     ("audit rows.csv --label truth --score ai --primary subgroups:sexx", "no difference is described"),
-    ("audit rows.csv --label truth --score ai --shortcuts drain", "no image has such an attribute"),
+    ("audit rows.csv --label truth --score ai --shortcuts drain", "--attributes FILE"),
     ("audit rows.csv --label truth --score ai --attributes nowhere.csv", "nowhere.csv"),
     ("audit rows.csv --label truth --score ai --context one", "one has no predictions.parquet"),
     ("audit rows.csv --label truth --score ai --pretest from:agee", "did you mean 'age'"),

@@ -1,4 +1,4 @@
-"""Numbers of patient groups, as they are and with prevalence and age balanced: gaps first, every group on demand."""
+"""Metrics of subgroups, as observed and with prevalence and age balanced: gaps first, every subgroup on demand."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from cxrhf.report.sections.view import View, bars, corrected
 METRICS = ("auroc", "tpr", "fpr", "j")
 # The populations in which the races are balanced: suffix, title, caption of a table, what it is.
 _KEPT = (
-    "Groups other than races keep their own prevalence and ages there, so these gaps may differ, even in sign, from "
-    "those of groups that are balanced themselves. They are not tested."
+    "Subgroups other than races keep their own prevalence and ages, so their gaps can differ, even in sign, from the "
+    "balanced gaps above. They are not tested."
 )
 _BY_RACE = (
     (
         "_balanced_by_race_and_disease",
         "Subgroups in the population of Glocker et al.: races balanced over three disease groups",
         "races balanced over disease groups",
-        "The paper's population, one for all groups and for both of its findings, of the images with both labels: each "
-        "race is weighted to the same size, the same shares of Pleural Effusion (which overrides No Finding), No "
-        "Finding and Other, and the same ages within each of them. One threshold is set there unless it comes from "
-        "other images. " + _KEPT,
+        "This is the paper's population: one for all subgroups and for both of its findings. It has the images with "
+        "labels of both. Each race is weighted to the same size, the same shares of Pleural Effusion (which overrides "
+        "No Finding), No Finding and Other, and the same ages within each of them. One threshold is set in this "
+        "population, unless it was chosen on other images. " + _KEPT,
     ),
     (
         "_balanced_by_race",
         "Subgroups in the population balanced by race, finding by finding",
         "races balanced",
-        "Ours, for any finding: each race is weighted to the same size, the same prevalence of this finding and the "
-        "same ages, and one threshold is set there unless it comes from other images. What else patients without the "
-        "finding have may still differ between the races. " + _KEPT,
+        "This population is cxrhf's variant for any finding. Each race is weighted to the same size, the same "
+        "prevalence of this finding and the same ages. One threshold is set in this population, unless it was chosen "
+        "on other images. Other diseases of patients without the finding may still differ between the races. " + _KEPT,
     ),
 )
 _TITLES = {"auroc": "AUROC", "tpr": "Sensitivity (TPR)", "fpr": "False positive rate", "j": "Youden's J"}
@@ -181,7 +181,7 @@ def _gap_figure(view: View, gaps: Gaps, kinds: Sequence[str]) -> Figure | None:
 
 
 def gap_table(book: Book, gaps: Gaps, kinds: Sequence[str], caption: str, correction: str) -> Table | None:
-    """Highest less lowest group, as it is and balanced."""
+    """Highest minus lowest subgroup, as observed and balanced."""
     names = [f"{metric}{end}" for metric in METRICS[:3] for end in ("", "_balanced")]
     there = [name for name in names if any(key[2] == name and key[1] in kinds for key in gaps)]
     rows = []
@@ -322,8 +322,12 @@ def _thresholds(view: View) -> str:
     source = "the validation split" if any("validation" in each for each in how) else "these images"
     at = f"set to a false positive rate of 0.20 on {source}"
     if given:
-        others = f", otherwise {at}" if any(key[2] != "threshold" and key[1] not in given for key in keys) else ""
-        at = f"given in the call{others}"
+        others = (
+            f" or, for the other findings, {at}"
+            if any(key[2] != "threshold" and key[1] not in given for key in keys)
+            else ""
+        )
+        at = f"given by you{others}"
     return (
         f"Sensitivity, false positive rate and J use one threshold for all subgroups, {at}. Balanced: each subgroup is "
         f"weighted to the same prevalence and the same ages, so a gap that remains does not come from either."
