@@ -2,8 +2,8 @@
 
 `run_audits` runs the wanted ones for every dataset and model of the table, on the same draws of patients, so that all
 differences are paired. Then models are compared, runs of one model are summarised, and all p values are corrected
-together. Audits of representations (REPRESENTATIONS) run if their tables are next to the predictions. `cxrhf.audits.rows`
-describes the names of rows.
+together. Audits of representations (REPRESENTATIONS) run if their tables are next to the predictions. For the names of
+rows see `cxrhf.audits.rows`.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def _check_shortcuts(shortcuts: Sequence[str], material: Material | None) -> Non
     for name in shortcuts:
         if name not in known:
             raise ConfigError(
-                "shortcuts" if known else "shortcuts: there is no table of attributes",
-                got=name,
+                "shortcuts" if known else f'shortcuts: "{name}" requires a table of attributes',
+                got=name if known else None,
                 allowed=f"an attribute of the images ({', '.join(known)})" if known else None,
                 next_step=did_you_mean(name, known) if known else "pass --attributes FILE, or omit --shortcuts",
             )

@@ -77,9 +77,9 @@ def _marks(sample: Sample, said: list[str]) -> dict[str, Integers]:
         if name not in known:
             if not sample.several_datasets:  # another dataset may have it
                 raise ConfigError(
-                    "shortcuts: no image has this attribute",
-                    got=name,
-                    allowed=", ".join(known) or "none, because no image with a prediction has an attribute",
+                    "shortcuts" if known else f'shortcuts: no image with a prediction has the attribute "{name}"',
+                    got=name if known else None,
+                    allowed=f"an attribute of the images ({', '.join(known)})" if known else None,
                     next_step=did_you_mean(name, known),
                 )
             said.append(f"shortcut: no image of this dataset has the attribute {name}")

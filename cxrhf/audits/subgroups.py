@@ -3,8 +3,9 @@
 The threshold is the one in use if it is given. Otherwise it has an FPR of 0.20 over the validation split or, without
 one, over all evaluated images; it is then set again in every resample. Every metric is reported twice: as observed, and
 (`_balanced`) in a population in which every group has the same weight, prevalence and, within each label, ages
-(metrics/balancing.py; the weights, and a threshold that was set here, are computed again in every resample). Age groups,
-and tables without ages, are balanced for prevalence only, which changes the threshold but no AUROC. Sex is not balanced.
+(metrics/balancing.py; the weights, and a threshold that was set here, are computed again in every resample). Groups by
+age, and tables without ages, are balanced for prevalence only, which changes the threshold but no AUROC. Sex is not
+balanced.
 
 If the table has races, every other grouping is also evaluated in the population in which the races have the same
 weight, prevalence of the finding and ages, at the one threshold of that population (`_balanced_by_race`). If it also

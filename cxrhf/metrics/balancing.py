@@ -7,9 +7,9 @@ least 3.7 times too narrow for the smallest group. Here the same target is reach
     w = (1/R) P(d) P(a | d) / P(r, d, a)
 
 for group r of R, class d and age bin a. The class is a finding's label, or one of the paper's three disease groups
-(`disease_groups`). If a group has no rows of a class and age bin, its other ages of that class take over the weight, and
-`Balancing.share` reports how much of the target's ages it covers. Sex is not balanced. The paper's literal resampling is
-not offered.
+(`disease_groups`). If a group has no rows of a class and age bin, its other ages of that class take over the weight;
+`Balancing.share` reports how much of the target's ages it covers. Sex is not balanced. The paper's literal resampling
+is not offered.
 """
 
 from __future__ import annotations

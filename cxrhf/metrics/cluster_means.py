@@ -74,10 +74,10 @@ def permuted_gap(
     """Test whether the mean differs with the attribute, by permuting the attribute over patients.
 
     If the attribute is constant within patients, its values are permuted between patients. If it varies, a patient's
-    pattern moves to a patient with about as many rows; it begins at a random row and is repeated as needed. Moved to any
-    patient, the pattern of a single row could fill the many rows of another (7% of random attributes were significant at
-    the 5% level on NIH's errors). Stops early when both p values are precise enough (Besag and Clifford 1991). NaN if a
-    group has fewer than two patients.
+    pattern moves to a patient with about as many rows; it begins at a random row and is repeated as needed. If it could
+    move to any patient, the pattern of a single row would fill the many rows of another (7% of random attributes were
+    significant at the 5% level on NIH's errors). Stops early when both p values are precise enough (Besag and Clifford
+    1991). NaN if a group has fewer than two patients.
 
     >>> permuted_gap([0.0, 0.0, 0.0, 1.0], [0, 0, 1, 1], n_permutations=99).p_more
     0.5

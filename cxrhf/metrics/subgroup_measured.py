@@ -130,8 +130,8 @@ def measure_subgroups(
     gap for each of auroc, tpr, fpr and j). An entry has n, n_positive and n_patients. For each x of auroc, tpr, fpr, j,
     prevalence, average_precision, precision and npv it has x, x_ci_low, x_ci_high and x_ci_method, and a note if one is
     NaN. If all scores are from 0 to 1, x can also be observed_minus_predicted, and the entry has
-    expected_calibration_error, without an interval, and expected_ece. Otherwise the key "note" has the reason. A gap has
-    value, highest, lowest, ci_low, ci_high, p_value and method, and a note if it is NaN.
+    expected_calibration_error, without an interval, and expected_ece. Otherwise the key "note" has the reason. A gap
+    has value, highest, lowest, ci_low, ci_high, p_value and method, and a note if it is NaN.
 
     The pair with the largest gap is selected because it is the largest, so with k groups its interval and p value are
     corrected for the k(k-1)/2 pairs it was selected from (Bonferroni, as stated in `method`). Without the correction,

@@ -266,7 +266,7 @@ def calibration_table(simulations: int, n_resamples: int) -> str:
     """Markdown, one line a group."""
     lines = [
         "| probabilities | images | images a patient | true error | mean error | if calibrated | "
-        f"observed less predicted | {' | '.join(f'error, {each}' for each in ERROR_WAYS)} |",
+        f"observed minus predicted | {' | '.join(f'error, {each}' for each in ERROR_WAYS)} |",
         "|---" * 11 + "|",
     ]
     with ProcessPoolExecutor(threads()) as pool:

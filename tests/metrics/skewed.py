@@ -131,7 +131,7 @@ def truth(world: str) -> dict[str, float]:
     return {
         "brier": both, "brier_negative": negative, "brier_positive": positive, "balanced_brier": negative + positive,
         "brier_skill_score": 1 - both / (pi * (1 - pi)), "confidence 0": said[0], "confidence 1": said[1],
-        "observed less predicted": pi * (1 - said[1]) - (1 - pi) * said[0],
+        "observed minus predicted": pi * (1 - said[1]) - (1 - pi) * said[0],
     }  # fmt: skip
 
 
@@ -219,7 +219,7 @@ def cells(
             ):  # fmt: skip
                 expected = known.get(key, float(values[rows].mean()))
                 counts.interval(f"{name} of a cell, {side}s", *ends.of(rows & has, values, f"brier_{side}"), expected)
-        name = "observed less predicted"
+        name = "observed minus predicted"
         counts.interval(
             f"{name} of a group",
             *ends.of(has, y - p, "observed_minus_predicted"),
