@@ -117,7 +117,9 @@ def test_results_in_the_pages_are_those_that_make_results_makes():
             step = next(step for step in RESULTS["STEPS"].values() if name in map(RESULTS["key"], step.results))
             typed = " ".join(re.sub(r"#.*|\\\n", "", "\n".join(blocks(page, "bash", "python"))).split())
             for command in step.commands:
-                assert page == README or " ".join(command.split()) in typed, f"{name_of(page)} lacks: {command}"
+                # The README names no run folder; the numbers do not depend on it.
+                wanted = re.sub(r" --out \S+$", "", command) if page == README else command
+                assert " ".join(wanted.split()) in typed, f"{name_of(page)} lacks: {wanted}"
     assert shown == RESULTS["digests"](), "run make results"
 
 
@@ -228,7 +230,7 @@ def unknown(command: str) -> str:
 
 def test_commands_and_flags_exist():
     commands = [(name_of(page), command) for page in EVERY for command in commands_of(page)]
-    assert len(commands) > 150
+    assert len(commands) > 120
     assert not [(page, command, unknown(command)) for page, command in commands if unknown(command)]
 
 

@@ -10,7 +10,7 @@ ABOUT = """Measure what a network encodes about sex, race and view: freeze it an
 
 Backbones are compared on the same images: runs of cxrhf train, ImageNet weights, random weights. The networks stay in
 eval mode, so their weights and statistics do not change. What a layer can read is not always what a model uses:
-docs/models.md.
+docs/tasks/train.md.
 
 examples:
   cxrhf probe data/chexpert --backbones all=runs/all,white=runs/white-only,imagenet,random

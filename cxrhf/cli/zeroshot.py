@@ -11,7 +11,7 @@ finding, or to the prompt for its absence?
 
 BioMedCLIP through open_clip, or any CLIP or SigLIP model of transformers. Probabilities are not calibrated until you
 run cxrhf calibrate --method platt; only their order counts. Requirements, offline use, your own prompts:
-docs/zeroshot.md.
+docs/tasks/zeroshot.md.
 
 examples:
   cxrhf zeroshot data/mimic

@@ -155,7 +155,7 @@ def displaced(
 def categories(
     displacement: Displacement, *, rule: str | None = None, p_star: float | None = None, adjusted: bool = True
 ) -> Categories:
-    """Categories under another rule, another p*, or raw instead of adjusted p values (not for the printed rule)."""
+    """Categories under another rule, another p*, or raw instead of adjusted p values (not for the published rule)."""
     limits = {name: getattr(displacement, name) for name in ("p_star", "z_neutral", "z_strong", "min_count")}
     if p_star is not None:
         limits["p_star"] = as_fraction(p_star, "p_star")

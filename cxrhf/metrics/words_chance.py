@@ -45,7 +45,7 @@ def category_chance(
 ) -> Chance:
     """Categories of the corpora that gave `found`, with its settings, over permutations of the groups.
 
-    By `rule` (either, score, exact) and by the printed one. Each patient must have one group.
+    By `rule` (either, score, exact) and by the published one. Each patient must have one group.
     """
     one_of(rule, "rule", ("either", "score", "exact"))
     two = PatientCounts(texts, found.alpha, n_resamples, None)

@@ -38,7 +38,7 @@ def check(seed: int = 0) -> list[Check]:
         *checks,
         exact("faithful reports: words that moved", 0, moved),
         exact("identical reports: words erased", empty.value("n_associated", **PAIR), empty.value("erasure", **PAIR)),
-        exact("identical reports: by the printed rule (blind)", 0, empty.value("erasure.paper", **PAIR)),
+        exact("identical reports: by the published rule (blind)", 0, empty.value("erasure.paper", **PAIR)),
     ]
 
 

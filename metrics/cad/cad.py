@@ -49,8 +49,8 @@ Examples:
     >>> written = [usual + " Mastectomy."] * 40 + [usual] * 160
     >>> sex = ["F"] * 100 + ["M"] * 100
 
-    A model that writes the same sentence for everyone loses a word that only women's reports had. The printed rule does
-    not detect it.
+    A model that writes the same sentence for everyone loses a word that only women's reports had. The published rule
+    does not detect it.
 
     >>> out = metric.compute(predictions=[usual] * 200, references=written, groups=sex)
     >>> out["cad_erased"], [word["word"] for word in out["cad_moved"] if word["category"] == "omitted"]

@@ -68,7 +68,8 @@ EDITS: Mapping[str, Edit] = {
 }
 
 # A writer that saw few of one sex and writes of them as of the others: their own words go, nothing else moves. (A
-# writer that mixes the sexes up instead would move the words of both, those of the majority more: docs/reports.md.)
+# writer that mixes the sexes up instead would move the words of both, those of the majority more; see
+# docs/tasks/reports.md.)
 SKEWED: Mapping[str, Mapping[str, Edit]] = {
     kind: {
         word: Edit("omitted" if rate[few] > 2 * rate[many] else "neutralised", said=dict.fromkeys("FM", rate[many]))
