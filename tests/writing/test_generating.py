@@ -237,7 +237,7 @@ def test_what_is_wrong_is_said_in_one_line(
     assert "Did you mean 'greedy'" in fails(capsys, *words(tiny, twin, out, "--strategies", "greddy"))
     assert "{patient_id}" in fails(capsys, *words(tiny, twin, out), "--prompt", "{patient_id}")
     assert "--model" in fails(capsys, *words(tmp_path / "nothing", twin, out))
-    assert "is not a folder" in fails(capsys, *words(tiny, tmp_path / "nowhere", out))
+    assert "nowhere: expected a finished build" in fails(capsys, *words(tiny, tmp_path / "nowhere", out))
     assert "neither a model nor reports" in fails(capsys)
     assert "no build was given" in fails(capsys, str(tiny))
     assert "names a column" in fails(capsys, *words(tiny, twin, out), "--sex", "gender")
@@ -290,7 +290,7 @@ def test_reports_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
     out = tmp_path / "theirs"
     assert main(["generate", "--from", str(path), *flags, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    assert "1 of 3 rows have no reference report" in printed
+    assert "1 of 3 rows without a reference report" in printed
     assert printed.splitlines()[-2:] == [f"next: cxrhf audit {out}", str(out)]
     table = pq.read_table(out / "generations.parquet")
     assert table["generated"].to_pylist() == ["Normal.", ""]
