@@ -239,7 +239,7 @@ def test_what_is_wrong_is_said_in_one_line(
     assert "--model" in fails(capsys, *words(tmp_path / "nothing", twin, out))
     assert "nowhere: expected a finished build" in fails(capsys, *words(tiny, tmp_path / "nowhere", out))
     assert "cxrhf generate --from" in fails(capsys)
-    assert "no build was given" in fails(capsys, str(tiny))
+    assert "--build BUILD" in fails(capsys, str(tiny))
     assert "names a column" in fails(capsys, *words(tiny, twin, out), "--sex", "gender")
     assert not out.exists()
     held = tmp_path / "held"
