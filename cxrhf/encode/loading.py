@@ -199,6 +199,9 @@ def explained(name: str, noun: str = "encoder") -> Iterator[None]:
         if "trust_remote_code" in str(error):
             what = f"{noun} {name} comes with its own code, which cxrhf never runs"
             raise CxrhfError(what, next_step=f"use another {noun}, one that transformers supports") from None
+        if "weights_only" in str(error):  # torch recommends to load it all the same
+            what = f"{noun} {name}: the weights are damaged, or hold something other than weights"
+            raise CxrhfError(what, next_step=f"download or copy its folder again, or use another {noun}") from None
         raise CxrhfError(
             f"{noun} {name} cannot be read ({type(error).__name__}: {shorten(said, 200)})",
             next_step=f"download or copy its folder again, or use another {noun}",

@@ -230,8 +230,6 @@ def saved_models(folder: Path, seeds: Sequence[int] | None = None) -> list[Path]
     if not found:
         going = folder / "checkpoints"
         what = "is not finished; the same command resumes it" if going.is_dir() else "holds no trained model"
-        if not folder.is_dir():
-            what = "is not a folder"
         how = f"cxrhf train BUILD --out {shlex.quote(str(folder)) if going.is_dir() else free(folder, 'runs/network')}"
         got = None if going.is_dir() else what_is(folder)
         raise RunError(f"{folder} {what}", got=got, next_step=meant(folder, f"models/seed-*/{SAVED}") or how)

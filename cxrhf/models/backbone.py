@@ -77,13 +77,13 @@ def make_model(
     return model
 
 
-def check_backbone(backbone: str) -> None:
+def check_backbone(backbone: str, flag: str = "--backbone") -> None:
     """A name that timm knows, with or without the tag of published weights; else an error with the nearest name."""
     arch, _, tag = backbone.partition(".")
     if not timm.is_model(arch) or not re.fullmatch(r"\w+", arch):
         known = timm.list_models()
         raise ConfigError(
-            "--backbone",
+            flag,
             got=backbone,
             allowed=f"one of timm's {len(known):,} networks (for example {EXAMPLES})",
             next_step=did_you_mean(arch, known) or "python -c 'import timm; print(timm.list_models())'",
@@ -91,7 +91,7 @@ def check_backbone(backbone: str) -> None:
     tags = get_arch_pretrained_cfgs(arch)
     if tag and backbone not in tags:
         raise ConfigError(
-            "--backbone",
+            flag,
             got=backbone,
             allowed=f"published weights of {arch} ({', '.join([arch, *sorted(tags)])})",
             next_step=did_you_mean(backbone, tags),

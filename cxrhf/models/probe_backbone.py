@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from cxrhf.models.backbone import make_model
+from cxrhf.models.backbone import check_backbone, make_model
 from cxrhf.models.pictures import Look, look_facts, look_of
 from cxrhf.models.saved import load_saved
 from cxrhf.models.weights import expected_pixels, load_weights
@@ -27,6 +27,7 @@ class Frozen:
 
 def new_backbone(weights: str, architecture: str, *, size: int, seed: int) -> Frozen:
     """`imagenet` or `random`. Both are given the pixels that the ImageNet weights know, so only weights differ."""
+    check_backbone(architecture, "--architecture")
     look = Look(size, "crop", expected_pixels("imagenet", architecture) or "imagenet", CHANNELS)
     model = make_model(architecture, 1, channels=CHANNELS, seed=seed, size=size)
     said = load_weights(model, weights, backbone=architecture, channels=CHANNELS)

@@ -107,7 +107,7 @@ def test_chunks_slices_and_types_do_not_matter(recipe):
 
 
 def test_a_recipe_that_is_not_there():
-    with refused(ConfigError, "recipe", "plain, oberst", got="obrest", fix="'oberst'"):
+    with refused(ConfigError, "recipe", "plain", "oberst", got="obrest", fix="'oberst'"):
         clean(pa.array(["text"]), "obrest")
 
 

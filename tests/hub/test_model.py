@@ -131,7 +131,7 @@ def test_a_model_of_notes_is_a_run_again(published: LoopbackHub, demo: Path, tmp
 
     theirs = load_context(tmp_path).predict(demo / "data")
     ours = load_context(demo / "context")
-    assert any("not known" in note for note in theirs.notes)
+    assert any("unknown" in note for note in theirs.notes)
     tested = {row["image_id"] for row in ours.predictions.to_pylist() if row["split"] == "test"}
     mine = {(row["image_id"], row["finding"]): row["prob"] for row in ours.predictions.to_pylist()}
     got = [row for row in theirs.table.to_pylist() if row["image_id"] in tested]

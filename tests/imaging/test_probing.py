@@ -157,7 +157,7 @@ def test_results_and_the_record(probed: Path, networks: Path, twin: Path) -> Non
 
 @pytest.mark.slow
 def test_folds_score_everybody_once(twin: Path, tmp_path: Path) -> None:
-    config = ProbeConfig(str(twin), ("random",), str(tmp_path / "run"), ("sex", "view"), folds=3, **SMALL)
+    config = ProbeConfig(str(twin), ("random",), ("sex", "view"), out=str(tmp_path / "run"), folds=3, **SMALL)
     said: list[str] = []
     done = probe_run(config, said.append)
     assert any("too narrow" in note for note in done.notes)
@@ -177,11 +177,11 @@ def test_folds_score_everybody_once(twin: Path, tmp_path: Path) -> None:
     # The same again gives the same; other settings are refused, and said.
     probe_run(config, lambda _: None)
     assert read_table(tmp_path / "run/results.parquet", RESULT).equals(first)
-    other = ProbeConfig(str(twin), ("random",), str(tmp_path / "run"), ("sex",), folds=3, **SMALL)
+    other = ProbeConfig(str(twin), ("random",), ("sex",), out=str(tmp_path / "run"), folds=3, **SMALL)
     with refused(RunError, "other settings", "targets was"):
         probe_run(other, lambda _: None)
     replaced = ProbeConfig(
-        str(twin), ("random",), other.out, ("findings",), ("edema",), folds=3, overwrite=True, **SMALL
+        str(twin), ("random",), ("findings",), ("edema",), out=other.out, folds=3, overwrite=True, **SMALL
     )
     probe_run(replaced, lambda _: None)
     assert not (tmp_path / "run/characteristics.parquet").exists()
@@ -192,7 +192,7 @@ def test_a_build_without_splits_needs_folds(twin: Path, tmp_path: Path) -> None:
     shutil.copytree(twin, tmp_path / "built")
     for path in (tmp_path / "built/images").glob("*test*"):
         path.unlink()
-    config = ProbeConfig(str(tmp_path / "built"), ("random",), str(tmp_path / "run"), ("sex",), **SMALL)
+    config = ProbeConfig(str(tmp_path / "built"), ("random",), ("sex",), out=str(tmp_path / "run"), **SMALL)
     with pytest.raises(CxrhfError, match="--folds"):
         probe_run(config, lambda _: None)
     assert not (tmp_path / "run").exists()
@@ -200,7 +200,7 @@ def test_a_build_without_splits_needs_folds(twin: Path, tmp_path: Path) -> None:
 
 def test_one_finding_is_named_in_its_embeddings(twin: Path, tmp_path: Path) -> None:
     config = ProbeConfig(
-        str(twin), ("random",), str(tmp_path / "run"), ("findings",), ("edema",), reduce=4, epochs=2, **SMALL
+        str(twin), ("random",), ("findings",), ("edema",), out=str(tmp_path / "run"), reduce=4, epochs=2, **SMALL
     )
     done = probe_run(config, lambda _: None)
     rows = read_table(tmp_path / "run/embeddings.parquet", EMBEDDING)
@@ -272,13 +272,13 @@ def test_another_runs_folder_is_left_alone(twin: Path, tmp_path: Path) -> None:
     open_run(tmp_path / "run", verb="train", config={}, inputs=[fingerprint(twin / "build.json")]).finish()
     before = (tmp_path / "run/run.json").read_bytes()
     with pytest.raises(RunError, match="a run of cxrhf train"):
-        probe_run(ProbeConfig(str(twin), ("random",), str(tmp_path / "run"), ("sex",), **SMALL), lambda _: None)
+        probe_run(ProbeConfig(str(twin), ("random",), ("sex",), out=str(tmp_path / "run"), **SMALL), lambda _: None)
     assert (tmp_path / "run/run.json").read_bytes() == before
 
 
 def test_networks_are_never_changed(twin: Path, networks: Path, tmp_path: Path) -> None:
     before = (networks / "models/seed-3/model.safetensors").read_bytes()
     state = torch.get_rng_state()
-    probe_run(ProbeConfig(str(twin), (str(networks),), str(tmp_path / "run"), ("sex",), **SMALL), lambda _: None)
+    probe_run(ProbeConfig(str(twin), (str(networks),), ("sex",), out=str(tmp_path / "run"), **SMALL), lambda _: None)
     assert (networks / "models/seed-3/model.safetensors").read_bytes() == before
     assert torch.equal(torch.get_rng_state(), state)  # chance of others is left as it was

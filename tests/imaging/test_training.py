@@ -203,7 +203,7 @@ def test_a_model_folder_is_calibrated_too(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["train", "nowhere"], "nowhere is not a folder"),
+        (["train", "nowhere"], "build.json"),
         (["train", "{twin}", "--backbone", "resnet50x"], "got resnet50x"),
         (["train", "{twin}", "--findings", "edma"], "Did you mean 'edema'?"),
         (["train", "{twin}", "--train-split", "trian"], "Did you mean 'train'?"),
@@ -212,7 +212,7 @@ def test_a_model_folder_is_calibrated_too(
         (["train", "{twin}", "--config", "quik"], "quik"),
         (["train", "{twin}", "--batch-size", "4", "--accumulate", "8"], "accumulate"),
         (["train", "{twin}", "--weights", "nowhere"], "nowhere"),
-        (["predict", "nowhere"], "nowhere is not a folder"),
+        (["predict", "nowhere"], "cxrhf train BUILD --out nowhere"),
         (["predict", "{run}", "--build", "{twin}", "--splits", "tset"], "Did you mean 'test'?"),
         (["predict", "{run}", "--build", "{twin}", "--seeds", "7"], "--seeds 7"),
         (["predict", "{run}"], "ame the build: cxrhf predict"),
@@ -590,7 +590,7 @@ def test_a_run_that_is_being_written_is_refused(
     folder = tmp_path / "run"
     with held(folder):
         assert run("train", twin, "--out", folder, *FEW, "--overwrite") == 2
-    assert "another process: got cxrhf train" in capsys.readouterr().err
+    assert "cxrhf train, process" in capsys.readouterr().err
     assert not folder.exists()
     shutil.copytree(trained, folder)
     for asked in (folder, folder / "models/seed-0"):

@@ -238,7 +238,7 @@ def test_weights_that_run_something_are_refused(folders: dict[str, Path], tmp_pa
     torch.save(weights, folder / name)  # plain tensors are read
     assert load_clip(str(folder), "cpu").text_features(TEXTS[:1]).shape[0] == 1
     torch.save({**weights, "own": Runs(tmp_path / "ran")}, folder / name)
-    with pytest.raises(CxrhfError, match=f"the model {kind} cannot be read"):
+    with refused(CxrhfError, f"model {kind}:", "something other than weights"):
         load_clip(str(folder), "cpu")
     assert not (tmp_path / "ran").exists()
 
@@ -265,20 +265,20 @@ def test_vectors_without_direction_are_refused(folders: dict[str, Path], tmp_pat
 
 def test_other_models_and_code_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
     bert = save_tiny("bert", tmp_path / "bert")
-    with refused(CxrhfError, "the model bert", "CLIP-style", got="bert"):
+    with refused(CxrhfError, "model bert", "CLIP-style", got="bert"):
         load_clip(str(bert), "cpu")
     own = copied(folders["clip"], tmp_path)
     config = json.loads((own / "config.json").read_text())
     config |= {"model_type": "own_clip", "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Model"}}
     (own / "config.json").write_text(json.dumps(config))
     (own / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    with pytest.raises(CxrhfError, match="code of its own, which is never run"):
+    with refused(CxrhfError, "model clip ", "its own code"):
         load_clip(str(own), "cpu")
     # The same for a text tower of open_clip.
     tower = tmp_path / "tower"
     like = save_biomed_like(tmp_path / "like", tower)
     (tower / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CxrhfError, match="code of its own, which is never run"):
+    with refused(CxrhfError, "its own code"):
         load_clip(str(like), "cpu")
     assert not (tmp_path / "ran").exists()
 
@@ -314,7 +314,7 @@ def test_incomplete_folders(folders: dict[str, Path], tmp_path: Path) -> None:
         load_clip(f"open_clip:{tmp_path / 'empty'}", "cpu")
     without = copied(folders["clip"], tmp_path)
     (without / "processor_config.json").unlink()
-    with pytest.raises(CxrhfError, match="the model clip cannot be read"):
+    with refused(CxrhfError, "model clip ", "image processor"):
         load_clip(str(without), "cpu")
 
 

@@ -94,7 +94,7 @@ def test_filled_cells_come_back_as_attributes(tmp_path: Path) -> None:
     [
         ("image_id,wires\na,1\nb,maybe\n", ("wires", "line 3"), "maybe"),
         ("image_id,wires\na,1\nzz,0\n", ("image_id", "line 3", "predictions"), None),
-        ("image_id,wires\na,1\n,0\n", ("line 3", "blank"), None),
+        ("image_id,wires\na,1\n,0\n", ("image_id", "line 3"), "empty"),
         ("image_id,wires\na,1\na,0\n", ("wires", "line 3"), "0"),
         (f"image_id,{EMPTY}\na,1\nb,0\n", (EMPTY, "not named"), None),
         ("image_id,finding,wires\na,edema,\nb,edema,\n", ("no annotations",), "wires"),

@@ -230,7 +230,7 @@ def test_prompts_may_ask_for_what_is_known(twin: Path) -> None:
         ({"model": "nobody/none"}, CxrhfError, "nobody/none is not on this machine"),
         ({"train_split": "trian"}, RunError, 'no split "trian"'),
         ({"max_length": 20}, ConfigError, "--max-length"),
-        ({"build": "nowhere"}, RunError, "nowhere is not a folder"),
+        ({"build": "nowhere"}, RunError, r"nowhere: .*build\.json"),
         ({"four_bit": True}, CxrhfError, "bitsandbytes"),
     ],
 )

@@ -237,9 +237,9 @@ def test_what_is_wrong_is_said_in_one_line(
     assert "Did you mean 'greedy'" in fails(capsys, *words(tiny, twin, out, "--strategies", "greddy"))
     assert "{patient_id}" in fails(capsys, *words(tiny, twin, out), "--prompt", "{patient_id}")
     assert "--model" in fails(capsys, *words(tmp_path / "nothing", twin, out))
-    assert "is not a folder" in fails(capsys, *words(tiny, tmp_path / "nowhere", out))
-    assert "neither a model nor reports" in fails(capsys)
-    assert "no build was given" in fails(capsys, str(tiny))
+    assert "nowhere: expected a finished build" in fails(capsys, *words(tiny, tmp_path / "nowhere", out))
+    assert "cxrhf generate --from" in fails(capsys)
+    assert "--build BUILD" in fails(capsys, str(tiny))
     assert "names a column" in fails(capsys, *words(tiny, twin, out), "--sex", "gender")
     assert not out.exists()
     held = tmp_path / "held"
@@ -290,7 +290,7 @@ def test_reports_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
     out = tmp_path / "theirs"
     assert main(["generate", "--from", str(path), *flags, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    assert "1 of 3 rows have no reference report" in printed
+    assert "1 of 3 rows without a reference report" in printed
     assert printed.splitlines()[-2:] == [f"next: cxrhf audit {out}", str(out)]
     table = pq.read_table(out / "generations.parquet")
     assert table["generated"].to_pylist() == ["Normal.", ""]
@@ -306,7 +306,7 @@ def test_reports_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert len(record["inputs"]) == 2
     assert record["generated"]["llava"]["strategies"]["as given"] == {"reports": 2, "different": 2, "empty": 1}
     assert "nope" in fails(capsys, "--from", str(path), "--generated", "nope", "--out", str(out))
-    assert "no build, adapter or prompt" in fails(capsys, "--from", str(path), "--build", "x")
+    assert "--build, --adapter and --prompt" in fails(capsys, "--from", str(path), "--build", "x")
     (tmp_path / "audit").mkdir()
     (tmp_path / "audit" / "run.json").write_text('{"verb": "audit"}')
     assert "a run of cxrhf audit" in fails(capsys, "--from", str(path), *flags, "--out", str(tmp_path / "audit"))

@@ -320,7 +320,7 @@ def test_chexbert_from_the_command_line(bert: str, capsys: pytest.CaptureFixture
         (["runs/words", "--metrics", "bertscor"], "bertscore, semantic"),
         (["runs/words", "--metrics", ","], "metrics"),
         (["runs/words", "--layer", "-1"], "layer"),
-        (["runs/words", "--layer", "7", "--metrics", "bertscore"], "6 layers"),
+        (["runs/words", "--layer", "7", "--metrics", "bertscore"], "to 6 (the last layer"),
     ],
 )  # fmt: skip
 def test_what_goes_wrong(
