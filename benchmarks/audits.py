@@ -20,8 +20,9 @@ LIMIT = 120.0
 
 def predictions(images: int = IMAGES, findings: int = FINDINGS, seed: int = 0) -> pa.Table:
     """A PREDICTION table with everything an audit can use: context, mentions, groups."""
-    from cxrhf.data.planted_context import context_of, patients_of
-    from cxrhf.schema import PREDICTION, check
+    from cxrhf.schema import PREDICTION
+    from cxrhf.tables.checks import check
+    from cxrhf.twin.planted import context_of, patients_of
 
     rng = np.random.default_rng(seed)
     patient = patients_of(images, (1, 8), rng)
@@ -53,9 +54,9 @@ def predictions(images: int = IMAGES, findings: int = FINDINGS, seed: int = 0) -
 def run() -> list[Row]:
     from sklearn.metrics import roc_auc_score
 
-    from cxrhf.audits import AUDITS, run_audits
-    from cxrhf.config import AuditConfig
-    from cxrhf.schema import arrays
+    from cxrhf.audits.plan import AUDITS, run_audits
+    from cxrhf.settings import AuditConfig
+    from cxrhf.tables.checks import arrays
 
     run_audits(predictions(300, 2), AuditConfig(predictions=("warm up",), n_resamples=20))
     table = predictions()

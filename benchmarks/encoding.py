@@ -16,14 +16,14 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks.rows import Row, row, timed
-from cxrhf.config_build import BuildConfig
-from cxrhf.config_context import EncodeConfig
+from cxrhf.context.settings import EncodeConfig
 from cxrhf.data.build import build
 from cxrhf.data.load import load_images, load_notes
-from cxrhf.data.synthetic import write
+from cxrhf.data.settings import BuildConfig
 from cxrhf.encode import encode_sets, encode_texts
-from cxrhf.encode.loading import Encoder, load_model, open_encoder, token_ids
+from cxrhf.encode.encoder import Encoder, load_model, open_encoder, token_ids
 from cxrhf.encode.windows import cut
+from cxrhf.twin import write
 
 N_PATIENTS, SEED = 60, 4
 SETTINGS = EncodeConfig("minilm", pooling="paper", device="cpu", dtype="float32")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.special import expit, logit
 
-from cxrhf.data import planted
 from cxrhf.metrics import (
     adaptive_calibration_error,
     att_weights,
@@ -28,6 +27,7 @@ from cxrhf.metrics import (
     ipw_weights,
     matched_auroc,
 )
+from cxrhf.twin import planted
 from tests.metrics.coverage import EASY, SEPARATION, Cell, simulate, truth
 
 Figures = Iterator[tuple[str, float]]

@@ -30,7 +30,7 @@ TEXTS = [
 
 def one_by_one(vlm: Any, pictures: list[np.ndarray], prompts: list[str]) -> list[str]:
     """The peer: transformers alone."""
-    from cxrhf.models.vlm_batches import question_batch
+    from cxrhf.models.vlm_data import question_batch
 
     texts = []
     for picture, prompt in zip(pictures, prompts, strict=True):
@@ -54,8 +54,8 @@ def in_batches(vlm: Any, pictures: list[np.ndarray], prompts: list[str], folder:
 
 
 def run() -> list[Row]:
+    from cxrhf.models.lora import tiny_qwen3_vl
     from cxrhf.models.vlm import load_vlm
-    from cxrhf.models.vlm_tiny import tiny_qwen3_vl
 
     rng = np.random.default_rng(0)
     pictures = [rng.integers(0, 256, (SIZE, SIZE), dtype=np.uint8) for _ in range(REPORTS)]

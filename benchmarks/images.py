@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from benchmarks.rows import Row, row
 from cxrhf.data.images import stored
-from cxrhf.data.pixels import Pixels, open_shards
-from cxrhf.data.shards import ShardPlan, write_shards
+from cxrhf.data.shards import Pixels, ShardPlan, open_shards, write_shards
 
 WIDTH, HEIGHT, ORIGINALS, COPIES = 2544, 3056, 12, 20  # MIMIC-CXR's usual film; each copied as many rows as a shard has
 SIZE, SIDE, ROUNDS = 512, 224, 5

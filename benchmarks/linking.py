@@ -42,10 +42,10 @@ _OURS = (
     _WATCH
     + """
 import polars as pl
-from cxrhf.config_build import BuildConfig
+from cxrhf.data.settings import BuildConfig
 from cxrhf.data import mimic
 from cxrhf.data.attrition import Steps
-from cxrhf.data.link import link
+from cxrhf.data.notes import link
 from cxrhf.data.notes import stage_notes
 read = mimic.read(BuildConfig("mimic_cxr_context", root=(sys.argv[1],)), Steps("mimic_cxr_context"), reports=False)
 images = read.source.images
@@ -100,7 +100,7 @@ def run() -> list[Row]:
 def _twin(folder: Path, share: float) -> Path:
     """The raw files, made in a process of its own: Linux counts the parent's peak memory as that of its children."""
     words = ["mimic", str(folder), "--share", str(share), "--no-pixels", "--no-reports", "--notes", "full"]
-    subprocess.run([sys.executable, "-m", "cxrhf.data.synthetic", *words], stdout=subprocess.DEVNULL, check=True)
+    subprocess.run([sys.executable, "-m", "cxrhf.twin", *words], stdout=subprocess.DEVNULL, check=True)
     return folder
 
 

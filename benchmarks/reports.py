@@ -16,8 +16,9 @@ from benchmarks.rows import Row, row
 from benchmarks.words import N_REPORTS, synthetic_reports
 from cxrhf.audits.reports.audit import audit_reports
 from cxrhf.audits.reports.written import Tables
-from cxrhf.config import AuditConfig
-from cxrhf.schema import GENERATION, check
+from cxrhf.schema import GENERATION
+from cxrhf.settings import AuditConfig
+from cxrhf.tables.checks import check
 
 # Strategy -> how many different reports it writes.
 STRATEGIES = {"greedy": 6, "beam": 10, "conservative": 700, "rich": 1900, "top_k": N_REPORTS, "top_p": N_REPORTS}

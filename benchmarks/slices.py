@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.rows import Row, row
-from cxrhf.audits.one_thread import one_thread
-from cxrhf.audits.slices.em import DIAGONAL_FLOOR, FULL_FLOOR, fit, maximise, prepare, start, unit_axes
+from cxrhf.audits.sample import one_thread
+from cxrhf.audits.slices.found import fit_reduction
 from cxrhf.audits.slices.methods import METHODS, Seen, assign, discover
-from cxrhf.audits.slices.reduction import fit_reduction
-from cxrhf.data.planted_slices import slices
+from cxrhf.audits.slices.mixture import DIAGONAL_FLOOR, FULL_FLOOR, fit, maximise, prepare, start, unit_axes
+from cxrhf.twin.planted_groups import slices
 
 N_ROWS = 8_000
 # Draws that played no part when choices of the methods were made (those were made on draws 0 to 9).
@@ -65,9 +65,8 @@ def planted(seed: int) -> Iterator[Planted]:
 
 def twin(seed: int) -> Planted:
     """Hazy positives of atelectasis; halves by patient."""
-    from cxrhf.data.synthetic.embeddings import embeddings
-    from cxrhf.data.synthetic.models import attributes, predictions
-    from cxrhf.data.synthetic.people import people
+    from cxrhf.twin.models import attributes, embeddings, predictions
+    from cxrhf.twin.people import people
 
     made = people(2_500, seed)
     rows = predictions(made).to_pylist()

@@ -95,9 +95,9 @@ class Turned(Dataset[Data]):
 
 def ours(model: torch.nn.Module, data: Data, folder: Path, **settings: Any) -> None:
     """A training of one epoch into a folder."""
-    from cxrhf.config_train import TrainConfig
+    from cxrhf.models.data import Task
     from cxrhf.models.processes import make_accelerator
-    from cxrhf.models.tasks import Task
+    from cxrhf.models.settings import TrainConfig
     from cxrhf.models.train import Material, fit
 
     grey, target = data
@@ -115,8 +115,7 @@ def ours(model: torch.nn.Module, data: Data, folder: Path, **settings: Any) -> N
 
 def squares_of(grey: torch.Tensor) -> Any:
     """Pictures as a training holds them that has read them all."""
-    from cxrhf.models.loader import Squares
-    from cxrhf.models.pictures import Look
+    from cxrhf.models.data import Look, Squares
 
     return Squares(grey.numpy()[:, 0], Look(SIDE, "crop", "half", 1), kept=grey)
 
@@ -140,7 +139,7 @@ class Ordered:
     """Our batches, for the peer: the same rows at the same step."""
 
     def __init__(self, data: Data) -> None:
-        from cxrhf.models.loader import Plan
+        from cxrhf.models.data import Plan
 
         plan = Plan(ids_of(data[0]), 0, BATCH)
         self.grey, self.target = data
@@ -212,8 +211,7 @@ def _loop(folder: Path, plain: float) -> Row:
 
 def _augmented(folder: Path, plain: float) -> Row:
     """Flip, rotation and scale on both sides, with as many workers as ours takes."""
-    from cxrhf.models.augment import Augment
-    from cxrhf.models.loader import n_workers
+    from cxrhf.models.data import Augment, n_workers
 
     data = drawn(SHORT_STEPS)
     changes = {"flip": FLIP, "rotation": ROTATION, "scale": SCALE}
@@ -261,10 +259,8 @@ def _loaders(data: Data, folder: Path) -> tuple[Callable[[], float], Callable[[]
 
     from benchmarks import images
     from cxrhf.data.images import stored
-    from cxrhf.data.pixels import open_shards
-    from cxrhf.models.augment import Augment
-    from cxrhf.models.loader import Plan, Squares, n_workers, read_batches
-    from cxrhf.models.pictures import Look
+    from cxrhf.data.shards import open_shards
+    from cxrhf.models.data import Augment, Look, Plan, Squares, n_workers, read_batches
 
     small = []
     for number in range(PICTURES):
@@ -296,7 +292,7 @@ def _loaders(data: Data, folder: Path) -> tuple[Callable[[], float], Callable[[]
 
 
 def _losses(history: Path) -> list[float]:
-    from cxrhf.models.history import read_history
+    from cxrhf.models.loop import read_history
 
     return [line["loss"] for line in read_history(history) if "loss" in line]
 

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.rows import Row, row, timed
-from cxrhf.metrics.association import cad_corpora, corpora, wae
 from cxrhf.metrics.language import self_bleu, tokenize
-from cxrhf.metrics.words_resample import bootstrap_words, permute_groups
+from cxrhf.metrics.words import bootstrap_words, cad_corpora, corpora, permute_groups, wae
 
 N_REPORTS, N_WORDS, N_TOKENS, N_RESAMPLES = 2_000, 1_500, 60, 1_000
 

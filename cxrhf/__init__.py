@@ -12,17 +12,17 @@ from typing import Any
 __version__ = "0.1.0"
 
 _LAZY = {
-    "audit": ("cxrhf.auditing", "audit"),
+    "audit": ("cxrhf.audits.run", "audit"),
     "builder_path": ("cxrhf.paths", "builder_path"),
-    "calibrate": ("cxrhf.calibrate", None),
-    "fit_context": ("cxrhf.pretesting", "fit_context"),
-    "load_context": ("cxrhf.pretesting", "load_context"),
+    "calibrate": ("cxrhf.learn", None),
+    "fit_context": ("cxrhf.context.run", "fit_context"),
+    "load_context": ("cxrhf.context.run", "load_context"),
     "metric_path": ("cxrhf.paths", "metric_path"),
     "metrics": ("cxrhf.metrics", None),
-    "predict": ("cxrhf.imaging", "predict"),
+    "predict": ("cxrhf.models.train_run", "predict"),
     "schema": ("cxrhf.schema", None),
-    "read_predictions": ("cxrhf.schema", "read_predictions"),
-    "train": ("cxrhf.imaging", "train"),
+    "read_predictions": ("cxrhf.tables.predictions", "read_predictions"),
+    "train": ("cxrhf.models.train_run", "train"),
 }
 
 __all__ = [

@@ -13,16 +13,17 @@ import platform
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cxrhf.errors import CxrhfError, RunError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 FORMAT = 1
 PACKAGES = ("cxrhf", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "polars", "jinja2", "torch", "timm",
@@ -37,7 +38,7 @@ _SETTINGS: dict[str, Any] = {
     "build": str, "pictures": str, "source": str, "model": str, "out": str, "only": list, "correction": str,
 }  # fmt: skip
 # Besides the tables; then what a context run has, a run with image models, and one with models that write reports.
-_MADE = ("report.html", "diff.html", "results.json", "push.txt", "model_cards")
+_PAGE_FILES = ("report.html", "diff.html", "results.json", "push.txt", "model_cards")
 _CONTEXT = ("context.json", "families.parquet", "local/examples.csv", "local/examples.txt", "models/context", "search")
 _IMAGING = ("models/seed-*", "checkpoints", "history-*.jsonl", "probes")
 _WRITING = ("adapter", "merged", "base")
@@ -61,7 +62,9 @@ class Run:
 
     def add(self, name: str, table: pa.Table) -> Path:
         """Check a table against its schema and write it; the file is there whole or not at all."""
-        from cxrhf.schema import TABLES, check, write_table
+        from cxrhf.schema import TABLES
+        from cxrhf.tables.checks import check
+        from cxrhf.tables.files import write_table
 
         if name not in TABLES:
             raise RunError("table of a run", got=name, allowed=", ".join(TABLES))
@@ -71,7 +74,8 @@ class Run:
 
     def table(self, name: str) -> pa.Table:
         """Read a table of the run."""
-        from cxrhf.schema import TABLES, read_table
+        from cxrhf.schema import TABLES
+        from cxrhf.tables.files import read_table
 
         path = self.path / f"{name}.parquet"
         if not path.is_file():
@@ -113,9 +117,9 @@ def open_run(
     check_folder(folder, overwrite=overwrite or inputs is None)
     earlier = _read_record(folder, tolerant=overwrite)
     if inputs is None:
-        from cxrhf.tables.sources import predictions_in
+        from cxrhf.tables.predictions import find_predictions
 
-        own = predictions_in(folder)
+        own = find_predictions(folder)
         kept = (earlier or {}).get("inputs") or ([] if own is None else [asdict(fingerprint(own))])
     else:
         kept = [asdict(each) for each in inputs]
@@ -138,11 +142,11 @@ def open_run(
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:
     """Refuse what cannot become a run folder; nothing is written."""
-    from cxrhf.tables.places import check_links, check_writable, is_empty
+    from cxrhf.tables.folders import check_links, check_writable, is_empty
 
     check_writable(folder, "run folder")
     if not overwrite and folder.exists() and not (folder / "run.json").is_file() and not is_empty(folder):
-        raise RunError(f"{folder} is not empty and is not a run folder", next_step=_other(folder))
+        raise RunError(f"{folder} is not empty and is not a run folder", next_step=_next_step(folder))
     check_links(folder)
 
 
@@ -153,11 +157,11 @@ def check_inputs(folder: Path, inputs: Sequence[Input], *, overwrite: bool) -> b
         return True
     if not overwrite:
         was = ", ".join(str(each.get("name")) for each in earlier.get("inputs", [])) or "unknown inputs"
-        raise RunError(f"{folder} contains a run made from other inputs", got=was, next_step=_other(folder))
+        raise RunError(f"{folder} contains a run made from other inputs", got=was, next_step=_next_step(folder))
     return False
 
 
-def _other(folder: Path) -> str:
+def _next_step(folder: Path) -> str:
     return f"choose another --out, or pass --overwrite to replace the contents of {folder}"
 
 
@@ -181,15 +185,17 @@ def new_record(verb: str, config: Mapping[str, Any], inputs: Sequence[Input | Ma
 
 def read_run(path: str | Path) -> Run:
     """Open a run folder to read from it."""
-    from cxrhf.tables.places import free, meant, what_is
+    from cxrhf.tables.folders import describe_path, free_folder_name, suggest_folder
 
     folder = Path(path)
     record = _read_record(folder, tolerant=False) if folder.is_dir() else None
     if record is None:
         what = "has no run.json" if folder.is_dir() else "is not a folder"
         source = shlex.quote(str(folder)) if folder.is_file() else "PREDICTIONS"
-        how = f"cxrhf audit {source} --out {free(folder, 'runs/mine')}"
-        raise RunError(f"{folder} {what}", got=what_is(folder), next_step=meant(folder, "run.json") or how)
+        how = f"cxrhf audit {source} --out {free_folder_name(folder, 'runs/mine')}"
+        raise RunError(
+            f"{folder} {what}", got=describe_path(folder), next_step=suggest_folder(folder, "run.json") or how
+        )
     return Run(folder, record)
 
 
@@ -227,7 +233,7 @@ def fingerprint(path: str | Path) -> Input:
     return Input(public_path(str(file)), digest.hexdigest(), size)
 
 
-def made_up(name: str, **settings: object) -> Input:
+def fingerprint_settings(name: str, **settings: object) -> Input:
     """The fingerprint of data made from settings and a seed."""
     text = json.dumps(settings, sort_keys=True)
     return Input(f"{name} {text}", hashlib.sha256(text.encode()).hexdigest(), 0)
@@ -264,13 +270,13 @@ def _prints(inputs: Any) -> list[str]:
 def clear_run(folder: Path) -> None:
     """Remove what runs write, and nothing else that lies in the folder."""
     from cxrhf.schema import TABLES
-    from cxrhf.tables.places import check_links
+    from cxrhf.tables.folders import check_links
 
     check_links(folder)
     if earlier := _read_record(folder, tolerant=True):  # a stop from here on leaves no run that says it is whole
         _write_record(Run(folder, earlier | {"finished": None, "tables": {}}))
     made = [each for pattern in (*_IMAGING, *_WRITING) for each in folder.glob(pattern)]
-    for path in (*(folder / f"{table}.parquet" for table in TABLES), *(folder / name for name in (*_MADE, *_CONTEXT)),
+    for path in (*(folder / f"{table}.parquet" for table in TABLES), *(folder / name for name in (*_PAGE_FILES, *_CONTEXT)),
                  *made):  # fmt: skip
         if path.is_dir():
             shutil.rmtree(path)
@@ -285,7 +291,7 @@ def clear_run(folder: Path) -> None:
 
 def read_record(folder: Path, error: type[CxrhfError] = RunError) -> dict[str, Any] | None:
     """What run.json holds, every field of its kind; None without one."""
-    from cxrhf.tables.json_files import read_object
+    from cxrhf.tables.files import read_object
 
     path, again = folder / "run.json", "repeat the run with --overwrite"
     if not path.is_file():
@@ -341,8 +347,7 @@ def _read_record(folder: Path, *, tolerant: bool) -> dict[str, Any] | None:
 
 
 def _write_record(run: Run) -> Path:
-    from cxrhf.tables.files import write_atomically
-    from cxrhf.tables.json_files import finite
+    from cxrhf.tables.files import finite, write_atomically
 
     text = json.dumps(finite(run.record), indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
     return write_atomically(run.path / "run.json", lambda file: file.write(text.encode()))
@@ -384,3 +389,77 @@ def _commit() -> str | None:
         return None
     commit = git("rev-parse", "HEAD")
     return commit and commit + ("-dirty" if git("status", "--porcelain", "-uno", "--", ".") else "")
+
+
+# Names of datasets -> under which terms they stand: credentialed, open or made up, or nobody knows.
+
+Standing = Literal["credentialed", "open", "unknown"]
+# What names of credentialed sources have in them, and names of open and made-up ones.
+CREDENTIALED = ("mimic", "chexpert", "rexgradient", "padchest")
+OPEN = ("nih", "nih_chestxray14", "covid_chestxray", "covid", "synthetic", "demo", "iu", "openi")
+
+
+def plain_name(dataset: str) -> str:
+    """As the lists above write it."""
+    return str(dataset).strip().lower().replace("-", "_")
+
+
+def credentialed(datasets: Iterable[str | None]) -> list[str]:
+    """Those whose name says that they are credentialed.
+
+    >>> credentialed(["MIMIC-CXR-JPG", "nih", None])
+    ['mimic_cxr_jpg']
+    """
+    names = {plain_name(each) for each in datasets if each}
+    return sorted(name for name in names if any(word in name for word in CREDENTIALED))
+
+
+def standing(datasets: Iterable[str | None]) -> Standing:
+    """The strictest of them: one credentialed name is enough, one unknown name too unless there is a credentialed one.
+
+    >>> standing(["nih", "our hospital"]), standing(["synthetic"]), standing([])
+    ('unknown', 'open', 'unknown')
+    """
+    names = {plain_name(each) for each in datasets if each}
+    if credentialed(names):
+        return "credentialed"
+    return "open" if names and names <= set(OPEN) else "unknown"
+
+
+# cxrhf.json beside the weights of a network or adapter -> the first field that is not of the kind that cxrhf writes.
+#
+# Weights and what lies beside them may come from anybody: whoever reads the record checks it here first.
+
+_NUMBERS = ("steps", "epochs", "best_step", "kept_step")
+_WEIGHTS_FIELDS: dict[str, Any] = {
+    "format": int, "backbone": str, "outputs": list, "look": dict, "sha256": str, "versions": dict, "name": str,
+    "seed": int, "key": str, "tasks": list, "start": str, "trained": dict, "images": int, "dataset": str | None,
+    "credentialed": bool | None, "settings": dict, "base": dict, "prompt": str | None, "size": int, "examples": dict,
+}  # fmt: skip
+
+
+def wrong_field(about: Mapping[str, Any]) -> str | None:
+    """The name of the first field of another kind, None where all are right; any may be absent.
+
+    >>> wrong_field({"seed": 3, "images": "many"}), wrong_field({"seed": 3})
+    ('images', None)
+    """
+    for name, kind in _WEIGHTS_FIELDS.items():
+        if name in about and not _is_of_kind(about[name], kind):
+            return name
+    if not all(isinstance(each, str) for each in about.get("outputs", [])):
+        return "outputs"
+    if not 0 <= about.get("seed", 0) < 2**63:
+        return "seed"
+    if not isinstance(about.get("settings", {}).get("labels"), str | None):
+        return "settings"
+    trained = about.get("trained", {})
+    if not all(_is_of_kind(trained[name], int | None) for name in _NUMBERS if name in trained):
+        return "trained"
+    if not all(isinstance(each, str | None) for name, each in about.get("base", {}).items()):
+        return "base"
+    return None if all(_is_of_kind(each, int) for each in about.get("examples", {}).values()) else "examples"
+
+
+def _is_of_kind(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and (not isinstance(value, bool) or (kind is not int and kind != int | None))

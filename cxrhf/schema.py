@@ -1,50 +1,21 @@
 """The tables between the stages: every column declared once.
 
 A column that is not nullable must be there and full. A nullable column may be absent; `check` adds it, empty. `range`
-and `values` in a column's metadata are checked too. Labels are 1, 0 or null (masked). The check, readers, writers and
-the bridge to numpy live in cxrhf/tables and are fetched from here on first use:
-`from cxrhf.schema import check, read_predictions, arrays, write_table`.
+and `values` in a column's metadata are checked too. Labels are 1, 0 or null (masked). Readers, writers and the check
+are in `cxrhf.tables`.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from cxrhf.findings import display_name, finding_name
-    from cxrhf.tables.checks import check, table_of
-    from cxrhf.tables.columns import Columns
-    from cxrhf.tables.files import read_table, write_table
-    from cxrhf.tables.matrices import PredictionArrays, arrays
-    from cxrhf.tables.predictions import load_predictions, read_predictions
-    from cxrhf.tables.reading import Loaded, Reading
-
 __all__ = [
     "ATTRIBUTE", "ATTRITION", "CURVE", "EMBEDDING", "GALLERY", "GENERATION", "IMAGE", "NOTE", "POINT", "PREDICTION",
-    "REPORT_VECTOR", "RESULT", "SCORE", "SLICE", "TABLES", "WORD", "Columns", "Loaded", "PredictionArrays", "Reading",
-    "arrays", "check", "display_name", "finding_name", "image_schema", "load_predictions", "read_predictions",
-    "read_table", "table_of", "write_table",
+    "REPORT_VECTOR", "RESULT", "SCORE", "SLICE", "TABLES", "WORD", "image_schema",
 ]  # fmt: skip
 
-_ELSEWHERE = {
-    "Columns": "tables.columns",
-    "Loaded": "tables.reading",
-    "PredictionArrays": "tables.matrices",
-    "Reading": "tables.reading",
-    "arrays": "tables.matrices",
-    "check": "tables.checks",
-    "display_name": "findings",
-    "finding_name": "findings",
-    "load_predictions": "tables.predictions",
-    "read_predictions": "tables.predictions",
-    "read_table": "tables.files",
-    "table_of": "tables.checks",
-    "write_table": "tables.files",
-}
 
 _TEXT, _NUMBER, _COUNT = pa.string(), pa.float64(), pa.int64()
 
@@ -302,9 +273,3 @@ TABLES: dict[str, pa.Schema] = {
 def image_schema(findings: Iterable[str]) -> pa.Schema:
     """IMAGE with one int8 column per finding, as the table of one dataset has it."""
     return pa.schema([*IMAGE, *(_may(name, pa.int8(), values="-1 0 1") for name in findings)], metadata=IMAGE.metadata)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ELSEWHERE:
-        return getattr(importlib.import_module(f"cxrhf.{_ELSEWHERE[name]}"), name)
-    raise AttributeError(f"module 'cxrhf.schema' has no attribute {name!r}")

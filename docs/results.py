@@ -293,7 +293,7 @@ rows = pl.read_parquet("runs/nih/predictions.parquet")
 context = rows.with_columns(prob="pretest", model=pl.lit("context")).drop("logit")
 context.write_parquet("context.parquet")
 """
-SIMULATED = "python -m cxrhf.data.synthetic mimic twin --patients 1000 --no-pixels --models"
+SIMULATED = "python -m cxrhf.twin mimic twin --patients 1000 --no-pixels --models"
 
 STEPS = {
     "nih": Step(

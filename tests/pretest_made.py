@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit
 
-from cxrhf.schema import PREDICTION, check
+from cxrhf.schema import PREDICTION
+from cxrhf.tables.checks import check
 
 # Family -> kind, classifier, parameters, how noisy it reads the chart (SD).
 FAMILIES: Mapping[str, tuple[str, str, Mapping[str, Any], float]] = {

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.context.material import Material
 from cxrhf.data.build import build
-from cxrhf.data.synthetic import write
-from cxrhf.data.synthetic.histories import HISTORIES, level_of
+from cxrhf.data.settings import BuildConfig
+from cxrhf.twin import write
+from cxrhf.twin.texts import HISTORIES, level_of
 
 FINDINGS = ("cardiomegaly", "edema", "consolidation")
 

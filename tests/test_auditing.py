@@ -16,11 +16,12 @@ import pytest
 
 import cxrhf
 from cxrhf import cli
-from cxrhf.auditing import progress_line
-from cxrhf.data.planted import context
+from cxrhf.audits.run import progress_line
 from cxrhf.errors import ConfigError, TableError
 from cxrhf.metrics import auroc
-from cxrhf.schema import RESULT, read_table
+from cxrhf.schema import RESULT
+from cxrhf.tables.files import read_table
+from cxrhf.twin.planted import context
 from tests.refusals import refused
 
 FEW = {"n_resamples": 50}
@@ -239,7 +240,7 @@ def test_python_speaks_of_arguments() -> None:
 
 
 def test_what_is_a_module_is_always_one() -> None:
-    assert cxrhf.calibrate.__name__ == "cxrhf.calibrate"
+    assert cxrhf.calibrate.__name__ == "cxrhf.learn"
     assert pickle.loads(pickle.dumps(cxrhf.audit)) is cxrhf.audit
     with pytest.raises(AttributeError, match="`cxrhf zeroshot`"):
         _ = cxrhf.zeroshot

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cxrhf import cli
-from cxrhf.schema import RESULT, read_table
+from cxrhf.schema import RESULT
+from cxrhf.tables.files import read_table
 from tests.browser import page
 from tests.real_data import real_data
 from tests.report.parsing import Page

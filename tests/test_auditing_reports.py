@@ -9,9 +9,10 @@ import pytest
 
 import cxrhf
 from cxrhf import cli
-from cxrhf.data.planted_words import word_reports
 from cxrhf.errors import ConfigError
-from cxrhf.schema import RESULT, WORD, read_table
+from cxrhf.schema import RESULT, WORD
+from cxrhf.tables.files import read_table
+from cxrhf.twin.planted_groups import word_reports
 from tests.refusals import refused
 
 FAST = ["--n-resamples", "20", "--word-groups", "sex"]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from cxrhf.calibrate import LEAST, Calibrator, calibrated, fit_calibrator, fit_temperature, platt, stretched
 from cxrhf.errors import ConfigError
+from cxrhf.learn import LEAST, Calibrator, apply_calibrator, fit_calibrator, fit_temperature, platt, rescale_calibrator
 from cxrhf.metrics import adaptive_calibration_error, auroc, brier, calibration_line, expected_ace
 from cxrhf.metrics.checks import InputError
 from tests.refusals import refused
@@ -35,7 +35,7 @@ def test_platt_is_that_of_scikit_learn(n, scale):
     for given in (None, weight):
         theirs = _SigmoidCalibration().fit(score * scale, y, given)
         ours = fit_calibrator(score * scale, y, "platt", given)
-        assert calibrated(ours, score * scale) == pytest.approx(theirs.predict(score * scale), abs=1e-5)
+        assert apply_calibrator(ours, score * scale) == pytest.approx(theirs.predict(score * scale), abs=1e-5)
 
 
 def test_platt_is_that_of_a_calibrated_classifier():
@@ -49,7 +49,7 @@ def test_platt_is_that_of_a_calibrated_classifier():
     model = LinearSVC(C=0.1).fit(x[:300], y[:300])
     theirs = CalibratedClassifierCV(FrozenEstimator(model), method="sigmoid").fit(x[300:], y[300:])
     ours = fit_calibrator(model.decision_function(x[300:]), y[300:], "platt")
-    assert calibrated(ours, model.decision_function(x)) == pytest.approx(theirs.predict_proba(x)[:, 1], abs=1e-5)
+    assert apply_calibrator(ours, model.decision_function(x)) == pytest.approx(theirs.predict_proba(x)[:, 1], abs=1e-5)
 
 
 def test_pools_are_those_of_scikit_learn():
@@ -74,7 +74,7 @@ def test_pools_are_those_of_scikit_learn():
             assert at == pytest.approx(np.average(score[kept][pool], weights=weight[kept][pool]))
         assert (np.diff(made.x) > 0).all()
         assert (np.diff(made.y) > 0).all()
-        assert calibrated(made, made.x) == pytest.approx(made.y)
+        assert apply_calibrator(made, made.x) == pytest.approx(made.y)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -84,7 +84,7 @@ def test_calibrated_on_fresh_data(method):
     for seed in range(12):
         score, y, _ = drawn(seed, 4000)
         fresh, labels, truth = drawn(seed + 100, 20_000)
-        p = calibrated(fit_calibrator(score, y, method), fresh)
+        p = apply_calibrator(fit_calibrator(score, y, method), fresh)
         line = calibration_line(labels, p)
         slopes.append(line.slope)
         gaps.append(p.mean() - truth.mean())
@@ -105,7 +105,7 @@ def test_a_fit_that_sees_all_is_within_the_null():
     score, y, _ = drawn(0, 60_000)
     fresh, labels, _ = drawn(1, 4000)
     for method in METHODS:
-        p = calibrated(fit_calibrator(score, y, method), fresh)
+        p = apply_calibrator(fit_calibrator(score, y, method), fresh)
         assert adaptive_calibration_error(labels, p) < 1.5 * expected_ace(p)
         assert abs(calibration_line(labels, p).slope - 1) < 4 * 0.045
 
@@ -116,8 +116,8 @@ def test_isotonic_follows_a_bend_and_platt_does_not():
     y = (rng.random(8000) < expit(-2 + 2 * np.tanh(score))).astype(float)
     fresh = 3 * rng.standard_normal(8000)
     truth = expit(-2 + 2 * np.tanh(fresh))
-    rough = np.abs(calibrated(fit_calibrator(score, y, "platt"), fresh) - truth).mean()
-    assert np.abs(calibrated(fit_calibrator(score, y, "isotonic"), fresh) - truth).mean() < 0.5 * rough
+    rough = np.abs(apply_calibrator(fit_calibrator(score, y, "platt"), fresh) - truth).mean()
+    assert np.abs(apply_calibrator(fit_calibrator(score, y, "isotonic"), fresh) - truth).mean() < 0.5 * rough
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -125,45 +125,47 @@ def test_invariances(method):
     score, y, _ = drawn(4, 700)
     rng = np.random.default_rng(0)
     asked = np.linspace(-12, 12, 101)
-    first = calibrated(fit_calibrator(score, y, method), asked)
+    first = apply_calibrator(fit_calibrator(score, y, method), asked)
     order = rng.permutation(700)
-    assert calibrated(fit_calibrator(score[order], y[order], method), asked) == pytest.approx(first, abs=1e-9)
+    assert apply_calibrator(fit_calibrator(score[order], y[order], method), asked) == pytest.approx(first, abs=1e-9)
     moved = fit_calibrator(1e3 * score + 7, y, method)
-    assert calibrated(moved, 1e3 * asked + 7) == pytest.approx(first, abs=1e-7)
+    assert apply_calibrator(moved, 1e3 * asked + 7) == pytest.approx(first, abs=1e-7)
     times = rng.integers(0, 4, 700)
     twice = np.repeat(np.arange(700), times)
-    weighted = calibrated(fit_calibrator(score, y, method, times.astype(float)), asked)
-    assert weighted == pytest.approx(calibrated(fit_calibrator(score[twice], y[twice], method), asked), abs=1e-7)
+    weighted = apply_calibrator(fit_calibrator(score, y, method, times.astype(float)), asked)
+    assert weighted == pytest.approx(apply_calibrator(fit_calibrator(score[twice], y[twice], method), asked), abs=1e-7)
     assert (np.diff(first) >= 0).all()
     turned = fit_calibrator(-score, 1 - y, method)  # the other class, backwards
-    assert 1 - calibrated(turned, -asked) == pytest.approx(first, abs=1e-7)
+    assert 1 - apply_calibrator(turned, -asked) == pytest.approx(first, abs=1e-7)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_stretched(method):
     score, y, _ = drawn(10, 500)
     made = fit_calibrator(score, y, method)
-    other = stretched(made, 1.3, -0.4)
-    assert calibrated(other, 1.3 * score - 0.4) == pytest.approx(calibrated(made, score), abs=1e-12)
-    level = stretched(fit_calibrator(np.zeros(500), y, method), 1.3, -0.4)
-    assert calibrated(level, [-9, 0, 9]) == pytest.approx(y.mean())
+    other = rescale_calibrator(made, 1.3, -0.4)
+    assert apply_calibrator(other, 1.3 * score - 0.4) == pytest.approx(apply_calibrator(made, score), abs=1e-12)
+    level = rescale_calibrator(fit_calibrator(np.zeros(500), y, method), 1.3, -0.4)
+    assert apply_calibrator(level, [-9, 0, 9]) == pytest.approx(y.mean())
 
 
 def test_ranking_is_kept():
     score, y, _ = drawn(5, 900)
     for method in METHODS:
-        assert auroc(y, calibrated(fit_calibrator(score, y, method), score)) == pytest.approx(auroc(y, score), abs=2e-3)
+        assert auroc(y, apply_calibrator(fit_calibrator(score, y, method), score)) == pytest.approx(
+            auroc(y, score), abs=2e-3
+        )
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_backwards_and_constant_scores_say_the_prevalence(method):
     score, y, _ = drawn(6, 500)
     share = y.mean()
-    backwards = calibrated(fit_calibrator(-score, y, method), [-9.0, 0.0, 9.0])
+    backwards = apply_calibrator(fit_calibrator(-score, y, method), [-9.0, 0.0, 9.0])
     assert np.ptp(backwards) < (1e-12 if method == "platt" else 0.12)  # a few pools may rise by chance
     assert backwards == pytest.approx(share, abs=1e-9 if method == "platt" else 0.1)
     for value in (0.0, 0.1, -3e7, 1e-300):
-        same = calibrated(fit_calibrator(np.full(500, value), y, method), [value, value + 1])
+        same = apply_calibrator(fit_calibrator(np.full(500, value), y, method), [value, value + 1])
         assert same == pytest.approx(share, abs=1e-9)
 
 
@@ -171,18 +173,18 @@ def test_backwards_and_constant_scores_say_the_prevalence(method):
 def test_nothing_is_certain(method):
     y = np.r_[np.zeros(50), np.ones(50)]
     apart = fit_calibrator(np.r_[np.linspace(-2, -1, 50), np.linspace(1, 2, 50)], y, method)
-    p = calibrated(apart, [-1e300, -2, -1, 1, 2, 1e300])
+    p = apply_calibrator(apart, [-1e300, -2, -1, 1, 2, 1e300])
     assert (p >= LEAST).all()
     assert (p <= 1 - LEAST).all()
     assert p[1] > 0.003
     assert p[4] < 0.997
     assert p[2] < 0.1
     two = fit_calibrator([0.0, 1.0], [0, 1], method)  # the least that can be asked
-    assert ((calibrated(two, [0, 1]) > 0.05) & (calibrated(two, [0, 1]) < 0.95)).all()
+    assert ((apply_calibrator(two, [0, 1]) > 0.05) & (apply_calibrator(two, [0, 1]) < 0.95)).all()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        calibrated(fit_calibrator(1e90 * np.r_[-1.0, 1, 2], [0, 1, 0], method), [1e300, -1e300])
-        calibrated(fit_calibrator(1e-90 * np.r_[-1.0, 1, 2], [0, 1, 0], method), [1e300, -1e300])
+        apply_calibrator(fit_calibrator(1e90 * np.r_[-1.0, 1, 2], [0, 1, 0], method), [1e300, -1e300])
+        apply_calibrator(fit_calibrator(1e-90 * np.r_[-1.0, 1, 2], [0, 1, 0], method), [1e300, -1e300])
 
 
 def test_few_rows_at_an_end_are_believed_less_than_many():
@@ -220,15 +222,15 @@ def test_other_refusals():
     made = Calibrator("platt", np.array([1.0]), np.array([0.0]))
     for bad in (np.nan, np.inf):
         with pytest.raises(InputError, match="finite"):
-            calibrated(made, [0.0, bad])
-    assert calibrated(made, []).shape == (0,)
+            apply_calibrator(made, [0.0, bad])
+    assert apply_calibrator(made, []).shape == (0,)
 
 
 def test_better_than_no_calibration():
     score, y, _ = drawn(7, 3000, slope=0.3)
     fresh, labels, truth = drawn(8, 3000, slope=0.3)
     for method in METHODS:
-        p = calibrated(fit_calibrator(score, y, method), fresh)
+        p = apply_calibrator(fit_calibrator(score, y, method), fresh)
         assert brier(labels, p) < brier(labels, expit(fresh))
         assert brier(labels, p) < brier(labels, truth) + 0.005
 
@@ -238,7 +240,7 @@ def test_the_coarser_search_ends_close_to_the_exact_line():
     score, y, _ = drawn(9, 2000)
     slope, shift = platt(score, y, 1 - y)
     exact = fit_calibrator(score, y, "platt")
-    assert expit(slope * score + shift) == pytest.approx(calibrated(exact, score), abs=1e-3)
+    assert expit(slope * score + shift) == pytest.approx(apply_calibrator(exact, score), abs=1e-3)
     assert float(exact.x[0]) == pytest.approx(0.7, abs=0.1)
     backwards = platt(-score, y, 1 - y)
     assert backwards == (0.0, pytest.approx(logit(y.mean())))
@@ -310,7 +312,7 @@ def test_temperature_is_nearly_that_of_scikit_learn():
 def test_temperature_on_fresh_data():
     score, y = too_sharp(0, 20_000)
     fresh, labels = too_sharp(1, 20_000)
-    p = calibrated(fit_calibrator(score, y, "temperature"), fresh)
+    p = apply_calibrator(fit_calibrator(score, y, "temperature"), fresh)
     assert calibration_line(labels, expit(fresh)).slope == pytest.approx(0.4, abs=0.03)
     assert calibration_line(labels, p).slope == pytest.approx(1, abs=0.06)
     assert adaptive_calibration_error(labels, p) < 2 * expected_ace(p)
@@ -329,30 +331,30 @@ def test_no_temperature_for_what_it_cannot_help(shift):
     with pytest.raises(ConfigError, match="wrong side of 0"):  # ranks well, but says that all are there, or none
         fit_calibrator(shift + np.where(labels, 0.5, -0.5), labels.astype(float), "temperature")
     constant = fit_calibrator(np.full(500, -3.0), np.r_[np.ones(100), np.zeros(400)], "temperature")
-    assert calibrated(constant, [-3.0]) == pytest.approx(0.2, abs=0.005)
+    assert apply_calibrator(constant, [-3.0]) == pytest.approx(0.2, abs=0.005)
 
 
 def test_a_temperature_is_never_certain():
     y = np.r_[np.zeros(50), np.ones(50)]
     apart = fit_calibrator(np.r_[np.linspace(-2, -1, 50), np.linspace(1, 2, 50)], y, "temperature")
-    p = calibrated(apart, [-1e300, -2, -1, 0, 1, 2, 1e300])
+    p = apply_calibrator(apart, [-1e300, -2, -1, 0, 1, 2, 1e300])
     assert p[0] == LEAST
     assert p[-1] == 1 - LEAST
     assert 1e-4 < p[1] < p[2] < 0.1
     assert p[3] == 0.5
-    assert calibrated(fit_calibrator([0.0, 1.0], [0, 1], "temperature"), [1.0])[0] == pytest.approx(2 / 3)
+    assert apply_calibrator(fit_calibrator([0.0, 1.0], [0, 1], "temperature"), [1.0])[0] == pytest.approx(2 / 3)
     rare = fit_calibrator(np.r_[np.full(12, 3.0), np.full(388, -9.0)], np.arange(400) < 12, "temperature")
-    assert calibrated(rare, [3.0])[0] < 0.999
+    assert apply_calibrator(rare, [3.0])[0] < 0.999
 
 
 def test_a_stretched_temperature():
     score, y = too_sharp(3, 400)
     made = fit_calibrator(score, y, "temperature")
-    narrower, moved = stretched(made, 0.5, 0.0), stretched(made, 0.5, 0.3)
+    narrower, moved = rescale_calibrator(made, 0.5, 0.0), rescale_calibrator(made, 0.5, 0.3)
     assert narrower.method == "temperature"
     assert moved.method == "platt"  # a line with a shift
-    assert calibrated(narrower, 0.5 * score) == pytest.approx(calibrated(made, score), abs=1e-12)
-    assert calibrated(moved, 0.5 * score + 0.3) == pytest.approx(calibrated(made, score), abs=1e-12)
+    assert apply_calibrator(narrower, 0.5 * score) == pytest.approx(apply_calibrator(made, score), abs=1e-12)
+    assert apply_calibrator(moved, 0.5 * score + 0.3) == pytest.approx(apply_calibrator(made, score), abs=1e-12)
 
 
 def soft(seed: int, n: int, k: int = 4, times: float = 2.5) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ def project(tmp_path: Path) -> Path:
         "tests/test_config.py": "",
         RULES: "",
         "tests/metrics/test_ranking.py": "",
-        "tests/metrics/test_language.py": "from cxrhf.metrics.stopwords import WORDS\n",
+        "tests/metrics/test_language.py": "from cxrhf.metrics.language import WORDS\n",
         "tests/cli/test_cli.py": "",
         "tests/cli/test_audit.py": "",
     }
@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
     [
         (["cxrhf/schema.py"], ["tests/test_schema.py", RULES]),
         (["cxrhf/metrics/ranking.py"], ["tests/metrics/test_ranking.py", RULES]),
-        (["cxrhf/metrics/stopwords.py"], ["tests/metrics/test_language.py", RULES]),
+        (["cxrhf/metrics/language.py"], ["tests/metrics/test_language.py", RULES]),
         (["cxrhf/metrics/unheard_of.py"], [RULES]),
         (["cxrhf/cli/__init__.py"], ["tests/cli/test_cli.py", RULES]),
         (["cxrhf/cli/audit.py"], ["tests/cli/test_audit.py", RULES]),

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cxrhf import audits
+from cxrhf.audits import plan as audits
 from cxrhf.audits.reports import AUDITS as OF_REPORTS
-from cxrhf.cli.demo import settled
-from cxrhf.config import AUDITS, AuditConfig, from_mapping, load_mapping, to_mapping
-from cxrhf.config_demo import DemoConfig
-from cxrhf.config_report import ReportConfig
+from cxrhf.cli.demo import DemoConfig, resolve_config
 from cxrhf.errors import ConfigError
+from cxrhf.settings import AUDITS, AuditConfig, ReportConfig, from_mapping, load_mapping, to_mapping
 from tests.refusals import refused
 
 CONFIGS = (AuditConfig, DemoConfig, ReportConfig)
@@ -74,8 +72,8 @@ def test_columns() -> None:
 
 
 def test_the_demo() -> None:
-    assert settled(DemoConfig()).out == "runs/demo"
-    quick = settled(DemoConfig(quick=True))
+    assert resolve_config(DemoConfig()).out == "runs/demo"
+    quick = resolve_config(DemoConfig(quick=True))
     assert (quick.out, quick.n_patients, quick.report_steps) == ("runs/demo-quick", 150, 0)
     with refused(ConfigError, "n_patients"):
         DemoConfig(n_patients=1)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cxrhf.cli.flags import parse
-from cxrhf.config import from_mapping, load_mapping
-from cxrhf.config_build import DATASETS, BuildConfig, DoctorConfig
-from cxrhf.config_context import ContextFitConfig
+from cxrhf.context.settings import ContextFitConfig
+from cxrhf.data.settings import DATASETS, BuildConfig, DoctorConfig
 from cxrhf.errors import ConfigError
+from cxrhf.settings import from_mapping, load_mapping
 from tests.refusals import refused
 
 RECIPES = sorted(path.stem for path in (Path(__file__).parents[1] / "cxrhf" / "configs").glob("*_paper.yaml"))

@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 
 import cxrhf
-from cxrhf.config import from_mapping, load_mapping
-from cxrhf.config_models import CalibrateConfig, EmbedConfig, PredictConfig, ProbeConfig, ZeroshotConfig
-from cxrhf.config_train import TrainConfig, condition, seed_list
 from cxrhf.errors import ConfigError
+from cxrhf.models.settings import (
+    CalibrateConfig,
+    EmbedConfig,
+    PredictConfig,
+    ProbeConfig,
+    TrainConfig,
+    ZeroshotConfig,
+    condition,
+    seed_list,
+)
+from cxrhf.settings import from_mapping, load_mapping
 from tests.refusals import refused
 
 KINDS = (TrainConfig, PredictConfig, EmbedConfig, CalibrateConfig, ProbeConfig, ZeroshotConfig)

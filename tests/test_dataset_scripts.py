@@ -13,16 +13,18 @@ import pytest
 import yaml
 from filelock import FileLock
 
-from cxrhf.config_build import DATASETS, BuildConfig
-from cxrhf.data import builders, fingerprint, guard
+from cxrhf.data import builders
+from cxrhf.data import builders as guard
+from cxrhf.data import folder as fingerprint
 from cxrhf.data.build import build
+from cxrhf.data.builders import builder_class, config_names, findings_of
 from cxrhf.data.card import published_split
-from cxrhf.data.hf import builder_class, config_names, findings_of
 from cxrhf.data.load import load_images, load_notes
-from cxrhf.data.stored_times import from_stored
-from cxrhf.data.synthetic import write
+from cxrhf.data.notes import from_stored
+from cxrhf.data.settings import DATASETS, BuildConfig
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning, RunError
 from cxrhf.paths import shipped
+from cxrhf.twin import write
 from tests.refusals import refused
 from tests.thinned import thinned
 
@@ -293,7 +295,7 @@ _TWO_PROCESSES = """
 import sys, multiprocess, cxrhf.data.build as module
 if __name__ == "__main__":
     multiprocess.set_start_method(sys.argv[1])
-    from cxrhf.data.hf import builder_class
+    from cxrhf.data.builders import builder_class
     module.ROWS_WITHOUT_PIXELS = 5
     builder = builder_class("chexpert")(root=sys.argv[2], cache_dir=sys.argv[3], no_pixels=True)
     builder.download_and_prepare(num_proc=2)

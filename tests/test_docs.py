@@ -27,7 +27,7 @@ README = ROOT / "README.md"
 PAGES = sorted(DOCS.rglob("*.md"))
 EVERY = [*PAGES, README]
 FENCE = re.compile(r"^( *)(`{3,})([^\n]*)\n(.*?)^\1\2`* *$", flags=re.MULTILINE | re.DOTALL)
-# Flags that stand alone in a text and belong to other programs: accelerate, torchrun, python -m cxrhf.data.synthetic.
+# Flags that stand alone in a text and belong to other programs: accelerate, torchrun, python -m cxrhf.twin.
 ELSEWHERE = {"--num_processes", "--models"}
 EVERYWHERE = {"--help", "--debug", "--version"}
 
@@ -256,7 +256,7 @@ def test_files_extras_and_targets_exist():
 
 def test_names_of_methods_pages_exist():
     """Functions, `evaluate` modules and audits in the tables "Where it is computed"."""
-    from cxrhf.config import AUDITS
+    from cxrhf.settings import AUDITS
 
     checked = 0
     for page in (DOCS / "methods").glob("*.md"):

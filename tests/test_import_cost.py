@@ -34,7 +34,7 @@ def loaded(code: str) -> set[str]:
     [
         ("import cxrhf", (*HEAVY, "pyarrow", "polars", "tyro", "yaml")),
         ("import cxrhf.metrics", (*HEAVY, "pyarrow", "polars", "tyro")),
-        ("import cxrhf.config", (*HEAVY, "pyarrow", "polars", "tyro", "yaml")),
+        ("import cxrhf.settings", (*HEAVY, "pyarrow", "polars", "tyro", "yaml")),
         ("import cxrhf.cli; cxrhf.cli.main(['--help'])", (*HEAVY, "pyarrow", "polars", "tyro", "yaml")),
         ("import cxrhf.cli; cxrhf.cli.main(['audit', '--help'])", (*HEAVY, "pyarrow", "polars")),
         ("from cxrhf.metrics import auroc", ("sklearn", "scipy.stats", "torch", "datasets", "evaluate", "pyarrow")),

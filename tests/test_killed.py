@@ -61,7 +61,7 @@ def test_killed_before_a_write_and_run_again(verb: str, small_demo: Path, more_p
     places = {"DEMO": str(demo), "MORE": str(more_patients), "WORK": str(tmp_path / "work")}
     given = {
         "words": [_placed(word, places) for word in words.split()], "every": every, "most": 1000, "moments": 8,
-        "imports": ["torch", "timm", "cxrhf.report.files", "cxrhf.auditing"],
+        "imports": ["torch", "timm", "cxrhf.report.files", "cxrhf.audits.run"],
         "start": str(tmp_path / "start") if start else None,
     }  # fmt: skip
     (tmp_path / "commands.json").write_text(json.dumps(given))

@@ -13,7 +13,7 @@ import pyarrow.csv as pcsv
 import pytest
 
 import cxrhf
-from cxrhf.audits.rows import everything
+from cxrhf.audits.rows import macro_counts
 from cxrhf.audits.sample import Finding, count
 from cxrhf.metrics.estimates import mean_over
 from cxrhf.metrics.intervals import UnitCount, count_units
@@ -21,8 +21,9 @@ from cxrhf.metrics.sums import row_sums, sums_by_unit, total_sums, unit_sums
 from cxrhf.report import page_html
 from cxrhf.report.book import MOST, open_books, shown_findings, without_hidden
 from cxrhf.report.lines import summary_lines
-from cxrhf.report.sections.warnings import grouped
-from cxrhf.schema import RESULT, table_of
+from cxrhf.report.sections.methods import group_warnings
+from cxrhf.schema import RESULT
+from cxrhf.tables.checks import table_of
 from tests.report import made
 
 
@@ -80,7 +81,7 @@ def test_thousands_of_warnings_are_grouped_at_once() -> None:
     findings = [f"finding_{k}" for k in range(2000)]
     notes = [f"m: {name}: few positives: {k} patients with positives" for k, name in enumerate(findings)]
     start = time.process_time()
-    ((_, (warned,)),) = grouped(notes, ["m"], findings)
+    ((_, (warned,)),) = group_warnings(notes, ["m"], findings)
     assert len(warned.each) == 2000
     assert time.process_time() - start < 5
 
@@ -131,7 +132,7 @@ def test_data_behind_a_mean_are_counted_as_by_hand() -> None:
         counts = count(y, patients[at])
         findings.append(Finding(f"f{k}", at, y, y, np.ones(30), None, None, patients[at], True, counts))
         assert counts.n_patients == len(np.unique(patients[at]))
-    found = everything(sample, findings)  # type: ignore[arg-type]
+    found = macro_counts(sample, findings)  # type: ignore[arg-type]
     there = sorted({at for finding in findings for at in finding.at.tolist()})
     hit = {at for finding in findings for at in finding.at[finding.y == 1].tolist()}
     assert (found.n, found.n_pos) == (len(there), len(hit))

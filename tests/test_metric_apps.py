@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cxrhf.hub import widget_result
+from cxrhf.hub import widget as widget_result
 from tests.browser import ROOT, browser, host, page
 
 FOLDERS = sorted(path.parent for path in (ROOT / "metrics").glob("*/app.py"))

@@ -19,7 +19,7 @@ import yaml
 import cxrhf
 from cxrhf import metrics as core
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.labels import labels_of, reweighted
+from cxrhf.metrics.estimates import labels_of, reweight_labels
 from cxrhf.metrics.words_measured import two_groups
 from tests.metric_cases import CASES, NUMBERS, TEXTS, case, loaded, same, subprocess_environment
 from tests.metric_process import forms, inputs
@@ -427,7 +427,7 @@ def test_context_of_many_labels_may_be_one_column() -> None:
     one = wide | {"context": wide["context"][:, 0]}
     each = wide | {"context": np.repeat(wide["context"][:, :1], 3, axis=1)}
     assert same(loaded("weighted_auroc").compute(**one), loaded("weighted_auroc").compute(**each))
-    rows = reweighted(labels_of(wide["references"], wide["predictions"], None, wide["context"]), "ipw")
+    rows = reweight_labels(labels_of(wide["references"], wide["predictions"], None, wide["context"]), "ipw")
     assert rows.weight is not None
     assert rows.weight.shape == wide["references"].shape
 
@@ -560,7 +560,7 @@ def here(name: str, n_resamples: int = 50) -> dict[str, Any]:
 @pytest.mark.slow  # tests/hub/test_push_metrics.py has the same of what was published
 @pytest.mark.parametrize("part", [0, 1])
 def test_staged_copies_agree_without_cxrhf(part: int, tmp_path: Path) -> None:
-    from cxrhf.hub.stage import stage
+    from cxrhf.hub.metric import stage
 
     chosen = NAMES[part::2]
     cases = {}

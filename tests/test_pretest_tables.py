@@ -12,14 +12,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from cxrhf.context.classifiers import KINDS
+from cxrhf.context.sweep import KINDS
+from cxrhf.context.tables import (
+    PUBLISHED,
+    SHORT,
+    TABLES,
+    best_family,
+    explained_family,
+    paper_table,
+    pretest_results,
+    published_aurocs,
+    table_lines,
+    word_lines,
+    write_tables,
+)
 from cxrhf.errors import ConfigError, TableError
 from cxrhf.findings import CHEXPERT
 from cxrhf.metrics import adaptive_calibration_error, auroc, brier
-from cxrhf.pretest_tables import TABLES, paper_table, pretest_results, table_lines, word_lines, write_tables
-from cxrhf.pretest_tables.layouts import SHORT, best, worded
-from cxrhf.pretest_tables.published import PUBLISHED, published
-from cxrhf.schema import CURVE, RESULT, check
+from cxrhf.schema import CURVE, RESULT
+from cxrhf.tables.checks import check
 from tests.pretest_made import FAMILIES, FINDINGS, WORDS, made_choices, scored_rows
 from tests.refusals import refused
 
@@ -244,8 +255,8 @@ def test_several_encoders_the_best_of_a_row_is_marked_and_validation_chooses() -
     choice = choices["findings"]["edema"]
     choice["families"]["bert"] |= {"validation_auroc": None, "cv_auroc": 0.5}
     choice["families"]["mistral"] |= {"cv_auroc": 0.6}
-    assert best(choice, "encoder")[0] == "mistral"
-    assert best(choice, "words") is None
+    assert best_family(choice, "encoder")[0] == "mistral"
+    assert best_family(choice, "words") is None
     assert paper_table(found.results, choices, "A.13") == (["Label", "Classifier", "AUROC", "Interval"], [])
 
 
@@ -253,11 +264,11 @@ def test_printed_values_stand_beside_mimic_only(choices) -> None:
     for values in PUBLISHED.values():
         assert set(values) == set(CHEXPERT) - {"no_finding"}
         assert all(0.5 < value < 0.81 for value in values.values())
-    assert published("1", "mimic_cxr_context")["edema"] == 0.751
-    assert published("A.14", "MIMIC")["lung_lesion"] == 0.8
-    assert not published("1", "synthetic")
-    assert not published("1", None)
-    assert not published("A.6", "mimic")
+    assert published_aurocs("1", "mimic_cxr_context")["edema"] == 0.751
+    assert published_aurocs("A.14", "MIMIC")["lung_lesion"] == 0.8
+    assert not published_aurocs("1", "synthetic")
+    assert not published_aurocs("1", None)
+    assert not published_aurocs("A.6", "mimic")
     found = pretest_results(scored_rows(dataset="mimic_cxr_context"), choices, n_resamples=20)
     header, body = paper_table(found.results, choices, "1")
     assert header[-1] == "Paper"
@@ -295,12 +306,12 @@ def test_lines_for_the_terminal(measured, choices) -> None:
 
 def test_whose_words_explain_a_finding(choices) -> None:
     choice = copy.deepcopy(choices["findings"]["edema"])
-    assert worded(choice)[0] == "words"  # an encoder has none
+    assert explained_family(choice)[0] == "words"  # an encoder has none
     choice["chosen"] = "boosted"
-    assert worded(choice)[0] == "boosted"
+    assert explained_family(choice)[0] == "boosted"
     assert "+" not in word_lines({"findings": {"edema": choice}})[0]
     choice["families"] = {"minilm": choice["families"]["minilm"]}
-    assert worded(choice) is None
+    assert explained_family(choice) is None
     assert word_lines({"findings": {"edema": choice, "mass": {"chosen": None, "reason": "few"}}}) == []
 
 

@@ -11,16 +11,16 @@ import pyarrow.compute as pc
 import pytest
 
 from cxrhf import cli
-from cxrhf.config_context import ContextFitConfig
 from cxrhf.context import fit as fitting
 from cxrhf.context.material import Material
-from cxrhf.data.synthetic import layout_ids
-from cxrhf.data.synthetic.models import predictions
-from cxrhf.data.synthetic.people import people
+from cxrhf.context.run import ContextRun, fit_context, load_context, read_build
+from cxrhf.context.settings import ContextFitConfig
 from cxrhf.errors import ConfigError, RunError, TableError
 from cxrhf.metrics import adaptive_calibration_error, auroc, bootstrap, calibration_line, draw, expected_ace
-from cxrhf.pretesting import ContextRun, fit_context, load_context, read_build
-from cxrhf.schema import read_table, write_table
+from cxrhf.tables.files import read_table, write_table
+from cxrhf.twin import layout_ids
+from cxrhf.twin.models import predictions
+from cxrhf.twin.people import people
 from tests.pretest_twin import FINDINGS, Twin, make_twin, permuted, planted, planted_words
 from tests.refusals import refused
 
@@ -182,7 +182,7 @@ def test_a_stopped_fit_goes_on(small, tmp_path, monkeypatch):
     config = ContextFitConfig("-", features=("words",), findings=("edema",), workers=1)
     some = replace(small, findings=("edema",), y=small.y[:, [1]])
     first = fitting.fit_context(some, config, checkpoint=tmp_path, inputs="a")
-    monkeypatch.setattr("cxrhf.context.sweep.sweep", lambda *_, **__: pytest.fail("fitted again"))
+    monkeypatch.setattr("cxrhf.context.sweep.sweep_candidates", lambda *_, **__: pytest.fail("fitted again"))
     again = fitting.fit_context(some, config, checkpoint=tmp_path, inputs="a")
     assert first is not None
     assert again is not None

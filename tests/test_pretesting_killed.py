@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from cxrhf.pretesting import fit_context
+from cxrhf.context.run import fit_context
 from tests.killing import contents
 from tests.pretest_twin import make_twin
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = ("--features", "words", "--findings", "cardiomegaly", "--workers", "1", "--n-resamples", "10")
 IMPORTS = (
-    "cxrhf.pretesting", "cxrhf.context.predict", "cxrhf.context.fit", "cxrhf.report.html", "cxrhf.report.files",
-    "cxrhf.pretest_tables", "cxrhf.metrics", "skops.io", "sklearn.model_selection",
+    "cxrhf.context.run", "cxrhf.context.predict", "cxrhf.context.fit", "cxrhf.report.html", "cxrhf.report.files",
+    "cxrhf.context.tables", "cxrhf.metrics", "skops.io", "sklearn.model_selection",
 )  # fmt: skip
 
 

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 import pytest
 
 from cxrhf import cli
-from cxrhf.config_context import ContextFitConfig
 from cxrhf.context.fit import fit_context
 from cxrhf.context.material import Material, material
+from cxrhf.context.run import load_context, read_build
+from cxrhf.context.settings import ContextFitConfig
 from cxrhf.data.load import load_notes
 from cxrhf.metrics import auroc, bootstrap, draw
-from cxrhf.pretesting import load_context, read_build
 from tests.real_data import real_data
 
 pytestmark = pytest.mark.real

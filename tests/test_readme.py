@@ -148,8 +148,8 @@ def test_commands_of_the_twin_run_one_after_the_other(tmp_path, monkeypatch, cap
 
 def test_report_commands_run_one_after_the_other(tmp_path, monkeypatch, capsys):
     """On a small twin, a few steps, two strategies; and somebody's file."""
-    from cxrhf.config_build import BuildConfig
     from cxrhf.data.build import build
+    from cxrhf.data.settings import BuildConfig
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CXRHF_CACHE", str(tmp_path / "cache"))

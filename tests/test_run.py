@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from cxrhf.errors import RunError, TableError
-from cxrhf.run import Input, fingerprint, made_up, open_run, public_path, read_run
-from cxrhf.schema import RESULT, table_of
+from cxrhf.run import Input, fingerprint, fingerprint_settings, open_run, public_path, read_run
+from cxrhf.schema import RESULT
+from cxrhf.tables.checks import table_of
 from tests.refusals import refused
 
 ONE, OTHER = Input("one.csv", "1" * 64, 10), Input("other.csv", "2" * 64, 10)
@@ -83,8 +84,8 @@ def test_fingerprint(tmp_path: Path) -> None:
     assert found == Input("x.bin", hashlib.sha256(b"abc" * 1_000_000).hexdigest(), 3_000_000)
     with pytest.raises(RunError, match="cannot be read"):
         fingerprint(tmp_path / "nothing")
-    assert made_up("demo", n=1, seed=0) == made_up("demo", seed=0, n=1)
-    assert made_up("demo", n=1).sha256 != made_up("demo", n=2).sha256
+    assert fingerprint_settings("demo", n=1, seed=0) == fingerprint_settings("demo", seed=0, n=1)
+    assert fingerprint_settings("demo", n=1).sha256 != fingerprint_settings("demo", n=2).sha256
 
 
 def test_the_same_inputs_may_run_again(tmp_path: Path) -> None:

@@ -10,18 +10,32 @@ values too frequent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.audits.rows import KEPT, MACRO, Audited, Part, Row, RowMaker
-from cxrhf.audits.sample import Floats, Sample
+from cxrhf.audits.rows import (
+    INTERVAL_SOURCE,
+    MACRO,
+    OPTIMISTIC,
+    AuditedSample,
+    AuditPart,
+    Row,
+    RowMaker,
+    to_result_rows,
+)
+from cxrhf.audits.sample import Finding, Sample
 from cxrhf.metrics.draws import draw
-from cxrhf.metrics.estimates import settled
-from cxrhf.schema import PredictionArrays
+from cxrhf.metrics.estimates import drop_rounding
+from cxrhf.metrics.operating import TOLERANCE, roc_at
+from cxrhf.metrics.ranking import pr_curve, roc_curve
+from cxrhf.tables.checks import PredictionArrays
+
+Floats = NDArray[np.float64]
+
 
 TESTED = frozenset(
     {
@@ -56,36 +70,36 @@ COMPARED = TESTED | {
 }
 
 
-def compare(first: Audited, second: Audited, again: Callable[[Sample], list[Row]]) -> Part:
+def compare(first: AuditedSample, second: AuditedSample, again: Callable[[Sample], list[Row]]) -> AuditPart:
     """Differences of two models; `again` audits a sample where they must be brought to common ground first."""
     one, two = first.sample, second.sample
     notes: list[str] = []
-    if not _same_cases(one.data, two.data) or _unlike(one.data, two.data):
-        found = _common(one, two, notes)
+    if not _same_cases(one.data, two.data) or _conflicting_columns(one.data, two.data):
+        found = _common_samples(one, two, notes)
         if found is None:
-            return Part([], [], notes)
+            return AuditPart([], [], notes)
         one, two = found
-        first, second = Audited(one, again(one)), Audited(two, again(two))
+        first, second = AuditedSample(one, again(one)), AuditedSample(two, again(two))
     make = RowMaker("compare", one)
-    others = {_key(row): row for row in second.rows if KEPT in row}
+    others = {_key(row): row for row in second.rows if INTERVAL_SOURCE in row}
     ours, theirs = _findings_of_means(first.rows), _findings_of_means(second.rows)
     rows: dict[Any, Row] = {}
     for row in first.rows:
         other = others.get(_key(row))
         name = f"{row['metric']} vs {row['versus']}" if row["versus"] else row["metric"]
         place = (name, row["finding"], row["slice"])
-        if KEPT not in row or other is None or name not in COMPARED or place in rows:
+        if INTERVAL_SOURCE not in row or other is None or name not in COMPARED or place in rows:
             continue
         means = row["finding"] == MACRO
-        if means and (_counted(row) != _counted(other) or ours.get(_key(row)) != theirs.get(_key(other))):
+        if means and (_findings_note(row) != _findings_note(other) or ours.get(_key(row)) != theirs.get(_key(other))):
             continue  # means over different findings are not one number
-        kept = row[KEPT]
+        kept = row[INTERVAL_SOURCE]
         rows[place] = make.row(
             name,
             row["finding"],
             kept.counts,
-            float(settled(row["value"] - other["value"])),
-            settled(kept.replicates - other[KEPT].replicates),
+            float(drop_rounding(row["value"] - other["value"])),
+            drop_rounding(kept.replicates - other[INTERVAL_SOURCE].replicates),
             known=kept.known,
             weighting=kept.weighting,
             slice=row["slice"],
@@ -95,14 +109,14 @@ def compare(first: Audited, second: Audited, again: Callable[[Sample], list[Row]
             how=f"from the audit {row['audit']}",  # a rate is at the threshold of its audit
             note=row["note"] if means else None,
         )
-    return Part(list(rows.values()), [], notes)
+    return AuditPart(list(rows.values()), [], notes)
 
 
 def _key(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("audit", "metric", "finding", "slice", "versus"))
 
 
-def _counted(row: Row) -> str:
+def _findings_note(row: Row) -> str:
     """How many findings a mean says that it is over."""
     return (row["note"] or "").partition(";")[0]
 
@@ -136,7 +150,7 @@ def _equal(one: Floats | None, two: Floats | None) -> bool:
     return np.array_equal(one, two, equal_nan=True)
 
 
-def _unlike(one: PredictionArrays, two: PredictionArrays) -> list[str]:
+def _conflicting_columns(one: PredictionArrays, two: PredictionArrays) -> list[str]:
     """What is said differently of the same cases in both models; where a label is missing it does not matter."""
     known = ~np.isnan(one.y)
 
@@ -151,7 +165,7 @@ def _unlike(one: PredictionArrays, two: PredictionArrays) -> list[str]:
     return found + [n for n in names if n not in there or not np.array_equal(one.groups[n], two.groups[n])]
 
 
-def _common(one: Sample, two: Sample, notes: list[str]) -> tuple[Sample, Sample] | None:
+def _common_samples(one: Sample, two: Sample, notes: list[str]) -> tuple[Sample, Sample] | None:
     """Both models on the images, findings and labels that both have, with what the first says of them."""
     who = f"{one.model} against {two.model}"
     findings = [name for name in one.data.findings if name in two.data.findings]
@@ -175,7 +189,7 @@ def _common(one: Sample, two: Sample, notes: list[str]) -> tuple[Sample, Sample]
         notes.append(f"{who}: no labelled image in common, so they are not compared")
         return None
     a, b = replace(a, y=y), replace(b, y=y)
-    if unlike := [*([] if _same_weight(a, b) else ["weights"]), *_unlike(a, b)]:
+    if unlike := [*([] if _same_weight(a, b) else ["weights"]), *_conflicting_columns(a, b)]:
         notes.append(f"{who}: they differ in {', '.join(unlike)}; the comparison uses those of {one.model}")
     if not _same_cases(one.data, replace(two.data, weight=one.data.weight)):
         notes.append(
@@ -209,3 +223,134 @@ def _subset(data: PredictionArrays, at: NDArray[np.intp], findings: list[str]) -
         age=None if data.age is None else data.age[at],
         groups={name: values[at] for name, values in data.groups.items()},
     )
+
+
+# Audits of several runs (training or split seeds) of one model -> RESULT, CURVE: their mean and spread (IMBALANCE).
+#
+# Each run is audited on its own; its rows carry its seed in the model's name. Rows here carry the bare name, audit
+# `imbalance` and no interval: value = mean over runs, `<metric>.sd` = their standard deviation (n - 1). That is how
+# far runs differ, not a standard error: runs share patients, so it says little about other patients. What several
+# audits give under one name is taken from `imbalance`, so precision, NPV and F1 are those at the max-F1 threshold.
+# Curves `roc_mean` and `pr_mean` average sensitivity at equal false positive rates, and precision at equal recalls;
+# their low and high are the mean less and plus one standard deviation.
+
+# Where a number is looked for, first come first served; None = every number of the whole sample.
+SOURCES: Mapping[str, frozenset[str] | None] = {
+    "imbalance": None,
+    "overview": None,
+    "reweighted": frozenset({"auroc_context", "auroc_att", "auroc_ipw"}),
+    "matched": frozenset({"auroc_context", "auroc_att", "auroc_ipw", "matched_auroc"}),
+}
+# The grids of the curves of one run (cxrhf.metrics.bands).
+FALSE_POSITIVE_RATES = np.linspace(0, 1, 101)
+RECALLS = np.linspace(0.01, 1, 100)
+
+
+def summarize_runs(runs: Sequence[AuditedSample]) -> AuditPart:
+    """Mean and standard deviation over the runs of one model on one dataset, and their mean ROC and PR curves."""
+    tables = [_by_key(run.rows) for run in runs]
+    keys = list(dict.fromkeys(key for table in tables for key in table))
+    if len(runs) < 2 or not keys:
+        return AuditPart([], [], [])
+    name = runs[0].sample.name
+    rows = [row for key in keys for row in run_rows(name, [table.get(key) for table in tables], "imbalance")]
+    seeds = ", ".join(str(run.sample.data.seed) for run in runs)
+    note = (
+        f"{name}: {len(runs)} runs (seeds {seeds}). Rows and curves named {name} are means over runs with their "
+        "standard deviation. The SD shows how far runs differ; it is not a standard error, because runs share patients"
+    )
+    return AuditPart(rows, _curves([run.sample for run in runs]), [note])
+
+
+def _by_key(rows: Sequence[Row]) -> dict[tuple[str, str], Row]:
+    """Whole-sample numbers of one run by finding and metric."""
+    found: dict[tuple[str, str], Row] = {}
+    for audit, wanted in SOURCES.items():
+        for row in rows:
+            whole = row["audit"] == audit and row["slice"] == "all" and row["versus"] is None
+            if whole and row["metric"] != "verdict" and (wanted is None or row["metric"] in wanted):
+                found.setdefault((row["finding"], row["metric"]), row)
+    return found
+
+
+def run_rows(name: str, rows: Sequence[Row | None], audit: str) -> list[Row]:
+    """The mean and the standard deviation of one number; a run without it has None."""
+    given = to_result_rows(row for row in rows if row is not None)
+    values = np.array([row["value"] for row in given if np.isfinite(row["value"])])
+    some, metric, defined = given[0], given[0]["metric"], len(values)
+    counted = f"{defined} run{'s' * (defined != 1)}"
+    said = [counted if defined == len(rows) else f"{defined} of {len(rows)} runs, undefined in the others"]
+    if defined:
+        said.append(f"{values.min():.4g} to {values.max():.4g}")
+    images = {row["n"] for row in given}
+    if len(images) > 1:
+        said.append(f"{min(images):,} to {max(images):,} images")
+    if some["audit"] != audit:
+        said.append(f"from the audit {some['audit']}")
+    if any(OPTIMISTIC in (row["note"] or "") for row in given):
+        said.append("threshold of each run chosen on its rows, so optimistic")
+    head = run_head(name, given, audit)
+    mean = {
+        "value": float(values.mean()) if defined else np.nan,
+        "method": f"mean of {counted}",
+        "note": "; ".join(said) if defined else f"{metric} is undefined in all {len(rows)} runs",
+    }
+    spread = {
+        "metric": f"{metric}.sd",
+        "value": float(values.std(ddof=1)) if defined > 1 else np.nan,
+        "method": f"standard deviation over {counted}",
+        "higher_is_better": None,
+        "note": "; ".join([*said, "spread of runs, not a standard error"])
+        if defined > 1
+        else f"{metric}.sd is undefined: {metric} is defined in {defined} of {len(rows)} runs",
+    }
+    return [head | mean, head | spread]
+
+
+def run_head(name: str, rows: Sequence[Row], audit: str) -> Row:
+    """What the rows of all runs have in common; runs have no interval and no p value together."""
+    agreed = {column: _shared_value(rows, column) for column in ("n", "n_pos", "n_patients")}
+    return rows[0] | agreed | {"audit": audit, "model": name, "ci_low": None, "ci_high": None, "p_value": None}
+
+
+def _shared_value(rows: Sequence[Row], column: str) -> int | None:
+    """What is the same in all runs."""
+    values = {row[column] for row in rows}
+    return values.pop() if len(values) == 1 else None
+
+
+def _curves(samples: Sequence[Sample]) -> list[Row]:
+    """Mean curves of every finding; runs without both classes are left out."""
+    first = samples[0]
+    model = f"{first.name} on {first.dataset}" if first.several_datasets else first.name
+    findings: dict[str, list[Finding]] = {}
+    for sample in samples:
+        for k, name in enumerate(sample.data.findings):
+            finding = sample.finding(k)
+            if 0 < (finding.weight * finding.y).sum() < finding.weight.sum():
+                findings.setdefault(name, []).append(finding)
+    kinds: Sequence[tuple[str, Floats, Callable[[Finding], Floats]]] = (
+        ("roc_mean", FALSE_POSITIVE_RATES, _sensitivities),
+        ("pr_mean", RECALLS, _precisions),
+    )
+    curves: list[Row] = []
+    for name, several in findings.items():
+        for kind, grid, follow in kinds:
+            found = np.stack([follow(finding) for finding in several])
+            mean = found.mean(axis=0)
+            spread = found.std(axis=0, ddof=1) if len(several) > 1 else np.full(len(grid), np.nan)
+            low, high = np.clip(mean - spread, 0, 1), np.clip(mean + spread, 0, 1)
+            head = {"model": model, "finding": name, "kind": kind, "slice": "all"}
+            columns = zip(*(column.tolist() for column in (grid, mean, low, high)), strict=True)
+            curves += [{**head, "x": x, "y": y, "low": below, "high": above} for x, y, below, above in columns]
+    return curves
+
+
+def _sensitivities(finding: Finding) -> Floats:
+    return roc_at(roc_curve(finding.y, finding.p, finding.weight), FALSE_POSITIVE_RATES)
+
+
+def _precisions(finding: Finding) -> Floats:
+    """Precision at the first threshold from above that reaches each recall."""
+    curve = pr_curve(finding.y, finding.p, finding.weight)
+    return np.asarray(curve.precision[np.searchsorted(curve.recall, RECALLS - TOLERANCE)], dtype=np.float64)

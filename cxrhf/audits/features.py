@@ -12,21 +12,23 @@ test set resampled to equal prevalence and age; here groups may differ in both, 
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from cxrhf.audits.feature_maps import VARIANCE, Modes, neighbour_map, principal_modes
-from cxrhf.audits.feature_tests import Tested, family, pairs_of
-from cxrhf.audits.groupings import DISEASES
 from cxrhf.audits.material import Layer
-from cxrhf.audits.rows import Part, Row, RowMaker
-from cxrhf.audits.sample import Counts, Floats, Sample
+from cxrhf.audits.rows import AuditPart, Row, RowMaker
+from cxrhf.audits.sample import DISEASES, SECONDS, Counts, Floats, Progress, Sample, one_thread
 from cxrhf.metrics.estimates import FEW
-from cxrhf.metrics.intervals import count_units
-from cxrhf.tables.ages import AGE_BANDS, age_band
+from cxrhf.metrics.intervals import benjamini_yekutieli, count_units
+from cxrhf.tables.cells import AGE_BANDS, age_band
 
 MOST, MOST_OF_RACE = 5_000, 1_000
 MODES = 4
@@ -43,12 +45,12 @@ class _People(NamedTuple):
     colours: dict[str, NDArray[np.str_]]
 
 
-def features(sample: Sample) -> Part:
+def features(sample: Sample) -> AuditPart:
     """Maps and tests of one model."""
     layers = sample.beside.layers
     layer = layers.get(None) or next((layers[name] for name in sorted(name for name in layers if name)), None)
     if layer is None:
-        return Part([], [], [])
+        return AuditPart([], [], [])
     said: list[str] = []
     if None not in layers:
         said.append("maps show the embeddings of one finding, because there are none of the penultimate layer")
@@ -59,7 +61,7 @@ def features(sample: Sample) -> Part:
     modes = principal_modes(layer.vectors[place])
     marginals = {f"pca_{k + 1}": modes.scores[:, k] for k in range(min(MODES, modes.scores.shape[1]))}
     if not marginals:
-        return Part([], [], [f"{sample.model}: all embeddings are identical, so there are no maps"])
+        return AuditPart([], [], [f"{sample.model}: all embeddings are identical, so there are no maps"])
     logits = {f"logit_{name}": _logits(sample, name, people.at) for name in diseases}
     near = neighbour_map(modes, sample.settings.seed, sample.progress, f"{who}, t-SNE")
     if near is None:
@@ -68,11 +70,11 @@ def features(sample: Sample) -> Part:
     groups = {name: people.colours[name] for name in COMPARED if (people.colours[name] != "").any()}
     if "disease" in groups and len(diseases) > 1:  # the rest is everything else, no group to compare with
         groups["disease"] = np.where(groups["disease"] == OTHER, "", groups["disease"])
-    tests = family(marginals | logits, pairs_of(groups, COMPARED, said))
+    tests = run_marginal_tests(marginals | logits, pairs_of(groups, COMPARED, said))
     make = RowMaker("features", sample)
     rows = _mode_rows(make, people, modes) + [_test_row(make, test, len(tests)) for test in tests]
     said += [f"no {name} column to colour the maps by" for name in ("sex", "race") if name not in groups]
-    return Part(rows, [], [f"{sample.model}: features: {each}" for each in said], points)
+    return AuditPart(rows, [], [f"{sample.model}: features: {each}" for each in said], points)
 
 
 def _diseases(sample: Sample) -> list[str]:
@@ -161,7 +163,7 @@ def _mode_rows(make: RowMaker, people: _People, modes: Modes) -> list[Row]:
     return [*rows, _row(make, "n_components", float(modes.n_components), n, how) | {"note": note}]
 
 
-def _test_row(make: RowMaker, test: Tested, tests: int) -> Row:
+def _test_row(make: RowMaker, test: MarginalTest, tests: int) -> Row:
     one, other = test.sizes
     how = (
         f"two-sample Kolmogorov-Smirnov, {one:,} and {other:,} patients, one image each; p depends on their number; "
@@ -175,3 +177,139 @@ def _row(make: RowMaker, metric: str, value: float, n: int, how: str) -> Row:
     nobody = count_units(np.zeros(n))
     row: dict[str, Any] = make.row(metric, None, Counts(n, 0, n, nobody), value, weighting=how)
     return row | {"n_pos": None, "higher_is_better": None}
+
+
+# Vectors -> places in a plane: principal components (PCA), and t-SNE of the components with 99% of the variance.
+
+VARIANCE = 0.99
+PERPLEXITY = 30.0
+# Fewer rows have no neighbourhoods to keep.
+LEAST_ROWS = 10
+
+
+class Modes(NamedTuple):
+    """Scores of the rows on all modes with variance, each one's share of it, and how many hold 99% of it."""
+
+    scores: Floats
+    share: Floats
+    n_components: int
+
+
+def principal_modes(vectors: NDArray[np.float32]) -> Modes:
+    """PCA of these rows, centred, not scaled. The largest loading of a mode is positive, which settles its sign."""
+    centred = vectors.astype(np.float64)
+    centred -= centred.mean(axis=0)
+    wide = centred.shape[1] > len(centred)
+    with one_thread():
+        values, axes = np.linalg.eigh(centred @ centred.T if wide else centred.T @ centred)
+        values, axes = values[::-1], axes[:, ::-1]
+        kept = values > 1e-10 * max(float(values[0]), 0.0)
+        values, axes = values[kept], axes[:, kept]
+        if wide:
+            axes = centred.T @ (axes / np.sqrt(values))
+        largest = axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] if axes.size else np.ones(0)
+        scores = centred @ (axes * np.sign(largest))
+    share = values / values.sum()
+    return Modes(scores, share, int(np.searchsorted(np.cumsum(share), VARIANCE - 1e-12) + 1) if len(share) else 0)
+
+
+def neighbour_map(modes: Modes, seed: int, progress: Progress, text: str) -> Floats | None:
+    """t-SNE of the modes that hold 99% of the variance; None for too few rows. The same seed gives the same map.
+
+    scikit-learn's takes no function to report to, so the time that has passed is reported beside it.
+    """
+    from sklearn.manifold import TSNE
+
+    rows = modes.scores[:, : modes.n_components]
+    if len(rows) < LEAST_ROWS or not rows.shape[1]:
+        return None
+    # Started from the first two modes; where there is one only, from chance.
+    start: Any = "pca" if rows.shape[1] > 1 else "random"
+    method = TSNE(init=start, perplexity=min(PERPLEXITY, (len(rows) - 1) / 3), random_state=seed % 2**32, n_jobs=1)
+    with one_thread(), _report_elapsed_time(progress, text):
+        return np.asarray(method.fit_transform(rows), dtype=np.float64)
+
+
+@contextmanager
+def _report_elapsed_time(progress: Progress, text: str) -> Iterator[None]:
+    """Say every few seconds that it goes on, and for how long."""
+    done, begun = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not done.wait(SECONDS):
+            progress(f"{text}, {time.monotonic() - begun:.0f} s")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
+
+
+# Places of patients on modes and logits, and their groups -> Kolmogorov-Smirnov tests, corrected as one family.
+#
+# ENCODING: for each pair of groups and each marginal, whether both groups are spread alike along it. One patient is
+# one row, so rows are independent. The p value depends on how many patients were taken: with more of them smaller
+# differences become certain, so the statistic (the largest distance of the two distribution functions, 0 to 1) stands
+# beside it.
+
+
+class Pair(NamedTuple):
+    """Two groups, by the names that RESULT gives them; True for the rows of each."""
+
+    one: str
+    other: str
+    in_one: NDArray[np.bool_]
+    in_other: NDArray[np.bool_]
+
+
+class MarginalTest(NamedTuple):
+    """One test: the statistic, the p value (that of the family, once corrected), patients of both groups."""
+
+    marginal: str
+    pair: Pair
+    statistic: float
+    p_value: float
+    sizes: tuple[int, int]
+
+
+def pairs_of(groups: Mapping[str, NDArray[np.str_]], most: Mapping[str, int], notes: list[str]) -> list[Pair]:
+    """Every pair among the largest groups of each attribute; `groups`: attribute -> value of each row, "" = none.
+
+    `most`: how many groups of an attribute take part. Groups of few patients do not.
+    """
+    pairs: list[Pair] = []
+    for name, values in groups.items():
+        found, counts = np.unique(values[values != ""], return_counts=True)
+        enough = sorted(((-count, value) for value, count in zip(found, counts, strict=True) if count >= FEW))
+        if small := len(found) - len(enough):
+            notes.append(f"{name}: {small} of {len(found)} groups have fewer than {FEW} patients and are not tested")
+        chosen = sorted(str(value) for _, value in enough[: most[name]])
+        if len(chosen) < 2:
+            notes.append(f"{name}: no two groups of {FEW} patients to test")
+        pairs += [
+            Pair(f"{name}={one}", f"{name}={other}", values == one, values == other)
+            for one, other in combinations(chosen, 2)
+        ]
+    return pairs
+
+
+def run_marginal_tests(marginals: Mapping[str, Floats], pairs: Sequence[Pair]) -> list[MarginalTest]:
+    """All marginals for all pairs, Benjamini-Yekutieli over all of them. A marginal is NaN where a row has none."""
+    from scipy.stats import ks_2samp
+
+    found = []
+    for pair in pairs:
+        for marginal, values in marginals.items():
+            known = np.isfinite(values)
+            one, other = values[pair.in_one & known], values[pair.in_other & known]
+            if min(len(one), len(other)) < FEW:
+                continue
+            test = ks_2samp(one, other)
+            found.append(
+                MarginalTest(marginal, pair, float(test.statistic), float(test.pvalue), (len(one), len(other)))
+            )
+    corrected = benjamini_yekutieli([each.p_value for each in found])
+    return [each._replace(p_value=float(p)) for each, p in zip(found, corrected, strict=True)]

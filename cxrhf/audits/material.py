@@ -17,8 +17,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cxrhf.errors import TableError, shorten
-from cxrhf.schema import PredictionArrays
-from cxrhf.tables.checks import MOST_GROUP
+from cxrhf.tables.cells import AGE_BANDS, NO_VALUE, age_band
+from cxrhf.tables.checks import MOST_GROUP, PredictionArrays
+
+Integers = NDArray[np.int64]
+
 
 Vectors = NDArray[np.float32]
 
@@ -47,7 +50,7 @@ class Layer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class SampleMaterial:
     """What is known of the rows of one sample beyond its predictions.
 
     `layers`: finding -> vectors made for it; None -> the penultimate layer. `attributes`: name -> value of each row, ""
@@ -63,11 +66,11 @@ class Beside:
         return self.layers.get(finding) or self.layers.get(None)
 
 
-def beside(material: Material, data: PredictionArrays, name: str, seed: int | None, notes: list[str]) -> Beside:
+def beside(material: Material, data: PredictionArrays, name: str, seed: int | None, notes: list[str]) -> SampleMaterial:
     """What lies beside one sample; what had to be taken from elsewhere is said in `notes`."""
     layers: dict[str | None, Layer] = {}
     if material.embeddings is not None and material.embeddings.num_rows:
-        chosen, whose = _of_model(material.embeddings, name, seed, notes)
+        chosen, whose = _rows_of_model(material.embeddings, name, seed, notes)
         for finding in pc.unique(chosen["finding"]).to_pylist():
             column = chosen["finding"]
             rows = chosen.filter(pc.is_null(column) if finding is None else pc.equal(column, finding))
@@ -77,10 +80,10 @@ def beside(material: Material, data: PredictionArrays, name: str, seed: int | No
         if chosen.num_rows and not layers:
             notes.append(f"{name}: none of its images has an embedding")
     attributes = {} if material.attributes is None else attribute_columns(material.attributes, data.image_ids)
-    return Beside(layers, attributes, material.prevalence)
+    return SampleMaterial(layers, attributes, material.prevalence)
 
 
-def _of_model(table: pa.Table, name: str, seed: int | None, notes: list[str]) -> tuple[pa.Table, str]:
+def _rows_of_model(table: pa.Table, name: str, seed: int | None, notes: list[str]) -> tuple[pa.Table, str]:
     """The rows of this model and seed, or of the one network that is there instead."""
     models = pc.unique(table["model"]).to_pylist()
     whose = name if name in models else models[0]
@@ -163,7 +166,7 @@ def attribute_columns(table: pa.Table, image_ids: NDArray[Any]) -> dict[str, NDA
     return {name: np.array(values, dtype=str) for name, values in sorted(found.items())}
 
 
-def halves(data: PredictionArrays, seed: int) -> NDArray[np.bool_]:
+def confirmation_half(data: PredictionArrays, seed: int) -> NDArray[np.bool_]:
     """True for the rows of the half of the patients on which things are confirmed; the others are to discover on.
 
     Dealt by patient in the order of their ids, so the order of rows plays no part.
@@ -172,3 +175,101 @@ def halves(data: PredictionArrays, seed: int) -> NDArray[np.bool_]:
     confirm = np.zeros(n, dtype=bool)
     confirm[np.random.default_rng([seed, 97]).permutation(n)[: n // 2]] = True
     return confirm[data.patients]
+
+
+# PREDICTION, characteristics and IMAGE rows -> who is in each picture that has a vector: patient, split, sex, race.
+#
+# What one table does not say, the next one may. Where the predictions are of one dataset all images belong to it;
+# where they are of several, each is looked at on its own, as everywhere.
+
+Texts = NDArray[np.str_]
+
+TARGETS = ("sex", "race", "view", "age_band")
+_COLUMNS = ("patient_id", "dataset", "split", "sex", "race", "view")
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Images of one dataset by their ids; `values`: target -> what is known of each, "" = nothing."""
+
+    dataset: str | None
+    image_ids: Texts
+    patients: Texts
+    splits: Texts
+    values: Mapping[str, Texts]
+
+
+def people_of(
+    image_ids: pa.ChunkedArray, tables: Sequence[pa.Table], predictions: pa.Table, notes: list[str]
+) -> list[People]:
+    """Everybody of whom these tables say which patient it is; the first that knows something is believed."""
+    ids = np.array(sorted(pc.unique(image_ids).to_pylist()), dtype=str)
+    known: dict[str, Texts] = {name: np.zeros(len(ids), dtype="U1") for name in _COLUMNS}
+    age = np.full(len(ids), np.nan)
+    for table in tables:
+        at = _places(table, ids)
+        rows, place = np.flatnonzero(at >= 0), at[at >= 0]
+        for name in _COLUMNS:
+            said = _texts(table, name, rows, place, len(ids))
+            if name == "patient_id":
+                _check_one_patient(known[name], said)
+            known[name] = np.where(known[name] == "", said, known[name])
+        if "age" in table.column_names:
+            said_age = np.full(len(ids), np.nan)
+            years = np.asarray(pc.fill_null(table["age"].cast(pa.float64()), np.nan), dtype=np.float64)
+            np.fmax.at(said_age, place, years[rows])
+            age = np.where(np.isnan(age), said_age, age)
+    found = known["patient_id"] != ""
+    if strangers := int((~found).sum()):
+        notes.append(f"encoding: {strangers:,} of {len(ids):,} images with embeddings are in no table and are excluded")
+    bands = np.array([*AGE_BANDS, ""])[age_band(age)]
+    values = {"age_band": bands} | {name: _classes(known[name]) for name in TARGETS if name in known}
+    datasets = pc.unique(predictions["dataset"]).to_pylist()
+    if len(datasets) == 1:
+        groups = {datasets[0]: found}
+    else:
+        groups = {name or None: found & (known["dataset"] == name) for name in np.unique(known["dataset"]).tolist()}
+    return [
+        People(
+            dataset, ids[inside], known["patient_id"][inside], known["split"][inside],
+            {name: values[name][inside] for name in TARGETS},
+        )
+        for dataset, inside in groups.items()
+        if inside.any()
+    ]  # fmt: skip
+
+
+def _places(table: pa.Table, ids: Texts) -> Integers:
+    """Where the image of each row stands among `ids`, -1 = not there."""
+    found = pc.index_in(table["image_id"], value_set=pa.array(ids.tolist(), pa.string()))
+    return np.asarray(pc.fill_null(found, -1), dtype=np.int64)
+
+
+def _texts(table: pa.Table, name: str, rows: Integers, place: Integers, n: int) -> Texts:
+    """One value an image, "" where there is none; of several the last in the alphabet, whatever the order of rows."""
+    if name not in table.column_names or not len(rows):
+        return np.zeros(n, dtype="U1")
+    column = pc.fill_null(table[name].cast(pa.string()), "").combine_chunks().dictionary_encode()
+    words = np.array([*column.dictionary.to_pylist(), ""], dtype=str)
+    order = np.unique(words)
+    code = np.searchsorted(order, words)[np.asarray(column.indices, dtype=np.int64)]
+    last = np.zeros(n, dtype=np.int64)
+    np.maximum.at(last, place, code[rows])
+    if name == "patient_id":
+        first = np.full(n, len(order), dtype=np.int64)
+        np.minimum.at(first, place, code[rows])
+        _check_one_patient(order[np.minimum(first, last)], order[last])
+    return np.asarray(order[last], dtype=str)
+
+
+def _check_one_patient(one: Texts, other: Texts) -> None:
+    if ((one != "") & (other != "") & (one != other)).any():
+        raise TableError(
+            "encoding: one image has two patients",
+            next_step="use the same image ids in predictions, characteristics and images",
+        )
+
+
+def _classes(values: Texts) -> Texts:
+    lowered = np.char.lower(np.char.strip(values))
+    return np.where(np.isin(lowered, NO_VALUE), "", values)

@@ -10,39 +10,54 @@ read beside `expected_ace`, what a calibrated model would show.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.audits.columns import drawn
-from cxrhf.audits.curves import curves_of
-from cxrhf.audits.overlap import poor_overlap
-from cxrhf.audits.rates import (
-    AT,
+from cxrhf.audits.rows import (
+    MACRO,
     RATES,
+    SENSITIVITY_AT_SPECIFICITY,
+    AuditPart,
     Points,
-    directed,
-    known,
+    Row,
+    RowMaker,
+    catalogue_name,
+    macro_counts,
     options_of,
     points_of,
     rate_note,
     rate_replicates,
+    set_direction,
     threshold_rows,
 )
-from cxrhf.audits.rows import MACRO, Part, Row, RowMaker, everything
-from cxrhf.audits.sample import Counts, Finding, Sample
+from cxrhf.audits.sample import Counts, Finding, Sample, bootstrap_findings
 from cxrhf.metrics import calibration, ranking
-from cxrhf.metrics.estimates import FEW, in_mean, mean_note, mean_over
-from cxrhf.metrics.reliability import calibration_line
+from cxrhf.metrics.bands import pr_band, roc_band
+from cxrhf.metrics.estimates import FEW, findings_in_mean, mean_note, mean_over
+from cxrhf.metrics.ranking import auroc
+from cxrhf.metrics.reliability import calibration_line, reliability_table
 from cxrhf.metrics.resample import Option
+from cxrhf.metrics.weighting import (
+    LEAST_ROWS,
+    LEAST_SHARE,
+    Balance,
+    EffectiveSize,
+    att_weights,
+    balance,
+    effective_sample_size,
+    ipw_weights,
+)
 
 Floats = NDArray[np.float64]
+
 
 # Patients with a positive (negative) row below which intervals are wide.
 SOME = 50
 # Ranking metrics that need the rows again in every replicate, in the order of the table.
-_RANKING = ("auroc", "average_precision", "auprc_trapezoid", AT)
+_RANKING = ("auroc", "average_precision", "auprc_trapezoid", SENSITIVITY_AT_SPECIFICITY)
 _ERROR = "adaptive_calibration_error"
 PROBABILITY = (
     "brier",
@@ -75,7 +90,7 @@ class _Point(NamedTuple):
     expected_ace: float
 
 
-def overview(sample: Sample) -> Part:
+def overview(sample: Sample) -> AuditPart:
     """All metrics of one model."""
     findings = sample.findings()
     sample.progress(f"{sample.model}: overview, point estimates of {len(findings)} findings")
@@ -94,7 +109,7 @@ def overview(sample: Sample) -> Part:
     curves = [row for finding in findings for row in curves_of(sample, finding)]
     for finding, own in zip(findings, replicates, strict=True):
         sample.memory.update({(name, finding.name): values for name, values in own.items() if name not in RATES})
-    return Part(rows, curves, [*_notes(sample, findings), *_backwards(sample, rows)])
+    return AuditPart(rows, curves, [*_notes(sample, findings), *_reversed_score_notes(sample, rows)])
 
 
 def _point(sample: Sample, finding: Finding) -> _Point:
@@ -104,7 +119,7 @@ def _point(sample: Sample, finding: Finding) -> _Point:
         "auroc": ranking.auroc(y, p, weight),
         "average_precision": ranking.average_precision(y, p, weight),
         "auprc_trapezoid": ranking.auprc_trapezoid(y, p, weight),
-        AT: points.asked.sensitivity,
+        SENSITIVITY_AT_SPECIFICITY: points.asked.sensitivity,
         "prevalence": finding.prevalence,
     }
     values |= points.values
@@ -124,13 +139,15 @@ def _point(sample: Sample, finding: Finding) -> _Point:
 def _replicates(sample: Sample, findings: Sequence[Finding], points: Sequence[_Point]) -> list[dict[str, Floats]]:
     """Every metric of every finding on the same draws."""
     ranking_options = {name: options_of(name) for name in (*_RANKING, "prevalence")}
-    out = drawn(sample, findings, ranking_options, text="overview, ranking metrics")
+    out = bootstrap_findings(sample, findings, ranking_options, text="overview, ranking metrics")
     inside = [k for k, finding in enumerate(findings) if finding.is_probability]
     chosen = [findings[k] for k in inside]
     trained = [sample.settings.training_prevalence(finding.name) for finding in chosen]
     options: dict[str, dict[str, Option]] = {name: {} for name in (*PROBABILITY, _ERROR)}
     options["brier_skill_score"] = {"prevalence": [np.nan if each is None else each for each in trained]}
-    for k, own in zip(inside, drawn(sample, chosen, options, text="overview, probability metrics"), strict=True):
+    for k, own in zip(
+        inside, bootstrap_findings(sample, chosen, options, text="overview, probability metrics"), strict=True
+    ):
         out[k] |= own
     rates = rate_replicates(sample, findings, [point.points for point in points], "overview, rates")
     return [each | own for each, own in zip(out, rates, strict=True)]
@@ -138,7 +155,7 @@ def _replicates(sample: Sample, findings: Sequence[Finding], points: Sequence[_P
 
 def _finding_rows(make: RowMaker, finding: Finding, point: _Point, replicates: Mapping[str, Floats]) -> list[Row]:
     rows = []
-    order = [*_RANKING[:3], "prevalence", *PROBABILITY, _ERROR, AT, *RATES]
+    order = [*_RANKING[:3], "prevalence", *PROBABILITY, _ERROR, SENSITIVITY_AT_SPECIFICITY, *RATES]
     prevalence = make.sample.settings.training_prevalence(finding.name)
     for name in [each for each in order if each in point.values]:
         value = point.values[name]
@@ -148,7 +165,9 @@ def _finding_rows(make: RowMaker, finding: Finding, point: _Point, replicates: M
         if name == "brier_skill_score" and prevalence is not None:
             how = f"against the training prevalence {prevalence:g}"
         rows.append(
-            directed(make.of(name, finding, value, replicates.get(name), note=note, how=how, known=known(name)))
+            set_direction(
+                make.of(name, finding, value, replicates.get(name), note=note, how=how, known=catalogue_name(name))
+            )
         )
     rows += threshold_rows(make, finding, point.points)
     if finding.is_probability:
@@ -169,7 +188,7 @@ def verdict(finding: Finding) -> tuple[str, float]:
         return f"too few {side}: {patients}; do not quote these numbers", float(supply)
     if supply < SOME:
         return f"few {side}: {patients}; read the interval rather than the number", float(supply)
-    if doubt := poor_overlap(finding):
+    if doubt := poor_overlap_reason(finding):
         return f"{doubt}; numbers with context held equal are uncertain, other numbers use {patients}", float(supply)
     return f"enough data: {patients}", float(supply)
 
@@ -187,10 +206,10 @@ def _macro_rows(
     units = [finding.counts.units for finding in findings]
     for name in names:
         values = [point.values.get(name, np.nan) for point in points]
-        kept = in_mean(values, units)
+        kept = findings_in_mean(values, units)
         chosen = tuple(kept or range(len(findings)))
         if chosen not in counted:
-            counted[chosen] = everything(sample, [findings[k] for k in chosen])
+            counted[chosen] = macro_counts(sample, [findings[k] for k in chosen])
         counts = counted[chosen]
         if not kept:
             rows.append(make.row(name, MACRO, counts, np.nan, note=f"{name} is undefined for every finding"))
@@ -198,11 +217,13 @@ def _macro_rows(
         note = mean_note([finding.name for finding in findings], values, kept)
         value = float(np.mean([values[k] for k in kept]))
         mean = mean_over([replicates[k][name] for k in kept], [units[k] for k in kept])
-        row = make.row(name, MACRO, counts, value, mean.replicates, units=mean.units, note=note, known=known(name))
-        rows.append(directed(row))
+        row = make.row(
+            name, MACRO, counts, value, mean.replicates, units=mean.units, note=note, known=catalogue_name(name)
+        )
+        rows.append(set_direction(row))
     expected = [point.expected_ace for point in points]
-    if kept := in_mean(expected, units):
-        counts = everything(sample, [findings[k] for k in kept])
+    if kept := findings_in_mean(expected, units):
+        counts = macro_counts(sample, [findings[k] for k in kept])
         note = mean_note([finding.name for finding in findings], expected, kept)
         value = float(np.mean([expected[k] for k in kept]))
         rows.append(make.row("expected_ace", MACRO, counts, value, note=note))
@@ -229,7 +250,7 @@ def _notes(sample: Sample, findings: Sequence[Finding]) -> list[str]:
     return notes
 
 
-def _backwards(sample: Sample, rows: Sequence[Row]) -> list[str]:
+def _reversed_score_notes(sample: Sample, rows: Sequence[Row]) -> list[str]:
     """Scores that rank the wrong way round: what to look at, said once where all findings are so."""
     judged = [row for row in rows if row["metric"] == "auroc" and row["finding"] != MACRO]
     judged = [row for row in judged if np.isfinite(np.nan if row["ci_high"] is None else row["ci_high"])]
@@ -246,3 +267,98 @@ def _backwards(sample: Sample, rows: Sequence[Row]) -> list[str]:
         f"{row['ci_low']:.3f} to {row['ci_high']:.3f}, below 0.5): {check}"
         for row in found
     ]
+
+
+# One finding of one model -> CURVE: ROC and PR on a grid with bands, and reliability bins.
+
+# Resamples behind the bands of a curve: a picture needs no more.
+BAND = 400
+
+
+def curves_of(sample: Sample, finding: Finding) -> list[Row]:
+    """The curves of a finding, with bands from the first resamples. None without both classes."""
+    y, p, weight = finding.y, finding.p, finding.weight
+    if np.isnan(auroc(y, p, weight)):
+        return []
+    drawn = replace(sample.draws, unit=sample.draws.unit[finding.at], n_resamples=min(BAND, sample.draws.n_resamples))
+    level = sample.settings.level
+    found: dict[str, Sequence[Floats]] = {
+        "roc": roc_band(y, p, weight, draws=drawn, level=level),
+        "pr": pr_band(y, p, weight, draws=drawn, level=level),
+    }
+    if finding.is_probability:
+        found["reliability"] = reliability_table(y, p, weight, level=level, clusters=finding.patients)[:4]
+    head = {"model": sample.curve_model, "finding": finding.name, "slice": "all"}
+    return [
+        {**head, "kind": kind, "x": x, "y": up, "low": low, "high": high}
+        for kind, columns in found.items()
+        for x, up, low, high in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+
+
+# Labels and pre-test probabilities -> whether context can be held equal at all: the one rule, in plain words.
+#
+# Weights that make the context of the classes alike can do so only where both classes are. They do not where the
+# classes hardly share a range of q, or where a few rows must stand for all others; then the number rests on those
+# few.
+
+# Warn when positives and negatives share less than this of their distributions of q. Two classes wide apart, each with
+# one value of q, keep all their effective rows: the sizes alone would not show it.
+LEAST_OVERLAP = 0.2
+
+
+class Overlap(NamedTuple):
+    """Weights of each kind (the weight column included), what they leave, balance before them, and what is doubtful."""
+
+    weights: dict[str, Floats]
+    sizes: dict[str, EffectiveSize]
+    before: Balance
+    doubts: list[str]
+
+
+def overlap_of(finding: Finding, q: Floats, prevalence: float = 0.5) -> Overlap:
+    """`prevalence` sets the classes' share in the IPW weights; nothing said here depends on it."""
+    y, weight = finding.y, finding.weight
+    weights = {"att": weight * att_weights(y, q), "ipw": weight * ipw_weights(y, q, prevalence)}
+    sizes = {name: effective_sample_size(each, y) for name, each in weights.items()}
+    before = balance(y, q, weight)
+    return Overlap(weights, sizes, before, _doubts(finding, sizes, before))
+
+
+def _doubts(finding: Finding, sizes: dict[str, EffectiveSize], before: Balance) -> list[str]:
+    if np.isnan(before.overlap):
+        return []
+    said = []
+    if before.overlap < LEAST_OVERLAP:
+        said.append(
+            f"poor overlap: the pre-test probabilities of positives and negatives overlap by only {before.overlap:.0%}"
+        )
+    for name, size in sizes.items():
+        for side, effective, there in (
+            ("positives", size.positive, finding.counts.n_pos),
+            ("negatives", size.negative, finding.counts.n - finding.counts.n_pos),
+        ):
+            share = effective / there if there else 1.0
+            counted = f"{there:,} {side} count as {effective:,.0f} ({_percent(share)}) after weighting"
+            if share < LEAST_SHARE:
+                said.append(f"poor overlap ({name.upper()}): {counted}")
+            elif there and effective < LEAST_ROWS:
+                if share > 0.99:
+                    counted = f"{there:,} images, at least {LEAST_ROWS} are needed"
+                said.append(f"few {side} ({name.upper()}): {counted}")
+    return said
+
+
+def poor_overlap_reason(finding: Finding) -> str | None:
+    """The first reason why context cannot be held equal for a finding; None: it can, or there is no q."""
+    if finding.pretest is None:
+        return None
+    known = finding.only(~np.isnan(finding.pretest))
+    if known.counts.n == 0 or known.pretest is None:
+        return None
+    doubts = overlap_of(known, known.pretest).doubts
+    return next((sentence for sentence in doubts if sentence.startswith("poor overlap")), None)
+
+
+def _percent(share: float) -> str:
+    return "under 1%" if share < 0.01 else f"{share:.0%}"

@@ -27,22 +27,32 @@ excluded from the latter. A gap that remains after balancing is not yet a bias.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cxrhf.audits.groupings import DISEASES, Groups, bins_of, disease_of, groupings, missing
-from cxrhf.audits.rows import KEPT, MACRO, Part, Row, RowMaker
-from cxrhf.audits.sample import Finding, Sample
-from cxrhf.audits.subgroup_rows import NUMBERS, Members, Version, prevalence_rows, version_rows
+from cxrhf.audits.rows import (
+    INTERVAL_SOURCE,
+    MACRO,
+    AuditPart,
+    IntervalSource,
+    Row,
+    RowMaker,
+    macro_counts,
+    small_p_value,
+)
+from cxrhf.audits.sample import DISEASES, Counts, Finding, Groups, Sample, bins_of, disease_of, groupings, missing
 from cxrhf.metrics.balancing import AGE_BINS, DISEASE_GROUPS, Balancing, balancing_weights
-from cxrhf.metrics.checks import Floats
-from cxrhf.metrics.estimates import FEW
+from cxrhf.metrics.calibration import NO_INTERVAL, expected_ece
+from cxrhf.metrics.checks import Floats, undefined
+from cxrhf.metrics.estimates import FEW, mean_over
 from cxrhf.metrics.grouped import (
     Grouped,
     Grouping,
     GroupNumbers,
     Integers,
+    PrevalenceNumbers,
     RankedFindings,
     drawn_groups,
     drawn_prevalence,
@@ -53,24 +63,24 @@ from cxrhf.metrics.grouped import (
     sample_starts,
     threshold_of,
 )
-from cxrhf.metrics.intervals import count_units
+from cxrhf.metrics.intervals import UnitCount, capped, count_units, difference_interval
 from cxrhf.metrics.operating import threshold_at_fpr
 
 FPR = 0.2
 # Share of the population's ages that a group must have to be balanced.
 COVERED = 0.5
 TESTED = frozenset({"auroc", "tpr", "fpr"})
-NOTHING = frozenset[str]()
+NOTHING_TESTED = frozenset[str]()
 # The classes that are balanced: of a finding, and of the disease groups.
 LABELS = ("without the finding", "with the finding")
 DISEASED = tuple(f"with {name}" for name in DISEASE_GROUPS)
 BY_RACE, BY_RACE_AND_DISEASE = "_balanced_by_race", "_balanced_by_race_and_disease"
 NO_RACES = "not balanced by race: no two races can be balanced"
-GIVEN = "threshold given"
+GIVEN_THRESHOLD = "threshold given"
 FROM_VALIDATION = f"threshold at FPR {FPR} of the validation split"
 
 
-class _Studied(NamedTuple):
+class _GroupedFinding(NamedTuple):
     """The groups of one finding, as they are and balanced, with the weights that balance them."""
 
     as_is: Members
@@ -85,7 +95,7 @@ class _Races(NamedTuple):
     suffix: str
     weighting: str
     grouping: Grouping
-    studied: Mapping[int, _Studied]
+    studied: Mapping[int, _GroupedFinding]
 
 
 class _Work(NamedTuple):
@@ -116,7 +126,7 @@ class _Work(NamedTuple):
         return prevalence_rows(self.make, groups, members, self.how, point, drawn)
 
 
-def subgroups(sample: Sample) -> Part:
+def subgroups(sample: Sample) -> AuditPart:
     """All groups of one model."""
     said: list[str] = []
     found = groupings(sample.data, said)
@@ -139,7 +149,7 @@ def subgroups(sample: Sample) -> Part:
         races = next((_races(work, groups, bins, said) for groups in found if groups.name == "race"), [])
         for groups in found:
             rows += _group_rows(work, groups, None if groups.by_age else bins, races, said)
-    return Part(rows, [], [f"{sample.model}: {each}" for each in said])
+    return AuditPart(rows, [], [f"{sample.model}: {each}" for each in said])
 
 
 def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
@@ -151,7 +161,7 @@ def _work(sample: Sample, rounds: int, said: list[str]) -> _Work:
     for finding in findings:
         if finding.name in given or "" in given:
             thresholds.append(given.get(finding.name, given.get("", np.nan)))
-            how.append(GIVEN)
+            how.append(GIVEN_THRESHOLD)
             continue
         tuning = sample.tuning_like(finding)
         at = np.nan if tuning is None else threshold_at_fpr(tuning.y, tuning.p, FPR, tuning.weight)
@@ -181,21 +191,23 @@ def _everybody_rows(work: _Work) -> list[Row]:
     point, drawn = work.measured(Grouping(np.zeros(n, dtype=np.int64), 1))
     groups = Groups("all", ("all",), np.zeros(n, dtype=np.int64))
     members = [Members(f, [f], [f.counts.units], np.ones(1, dtype=np.bool_), [None]) for f in work.findings]
-    version = Version(groups, "", None, NUMBERS[1:], members, work.how, [NOTHING] * k, point.original, drawn.original)
+    version = Version(
+        groups, "", None, NUMBERS[1:], members, work.how, [NOTHING_TESTED] * k, point.original, drawn.original
+    )
     rows = [
         _threshold(
             work,
             k,
-            "threshold" if work.how[k] == GIVEN else "threshold_at_fpr",
+            "threshold" if work.how[k] == GIVEN_THRESHOLD else "threshold_at_fpr",
             "all",
             threshold_of(work.ranked, k, int(start)),
         )
         for k, start in enumerate(work.starts)
     ]
-    return rows + [_as_asked(work, row) for row in version_rows(work.make, version)]
+    return rows + [_without_fpr_interval(work, row) for row in version_rows(work.make, version)]
 
 
-def _as_asked(work: _Work, row: Row) -> Row:
+def _without_fpr_interval(work: _Work, row: Row) -> Row:
     """The FPR of everybody, where the threshold is set on everybody, says nothing: resamples meet it too."""
     asked = [
         at < 0
@@ -205,7 +217,7 @@ def _as_asked(work: _Work, row: Row) -> Row:
     if row["metric"] != "fpr" or not any(asked) or np.isnan(row["value"]):
         return row
     note = f"as near to {FPR} as the scores allow; no interval"
-    row = {name: value for name, value in row.items() if name != KEPT}
+    row = {name: value for name, value in row.items() if name != INTERVAL_SOURCE}
     return row | {
         "ci_low": None,
         "ci_high": None,
@@ -240,7 +252,7 @@ def _balanced_races(
     findings: Sequence[int],
     disease: Floats | None = None,
 ) -> _Races:
-    studied = {k: _studied(work.findings[k], groups, bins, disease) for k in findings}
+    studied = {k: _group_finding(work.findings[k], groups, bins, disease) for k in findings}
     part = np.zeros((len(work.findings), len(groups.slices)), dtype=np.bool_)
     for k, each in studied.items():
         part[k] = each.balanced.able
@@ -252,13 +264,13 @@ def _group_rows(
     work: _Work, groups: Groups, bins: Integers | None, races: Sequence[_Races], said: list[str]
 ) -> list[Row]:
     """One grouping as it is, balanced, and in the populations balanced by race."""
-    studied = [_studied(finding, groups, bins) for finding in work.findings]
+    studied = [_group_finding(finding, groups, bins) for finding in work.findings]
     part = np.stack([each.balanced.able for each in studied])
     if groups.name == "race":  # balanced by race for each finding is what `_balanced` is
         races = [each for each in races if each.suffix != BY_RACE]
     within = tuple(each.grouping for each in races)
     point, drawn = work.measured(Grouping(groups.group, len(groups.slices), bins, _bins(bins), part, within=within))
-    tested = [NOTHING if groups.crossed else TESTED] * len(studied)
+    tested = [NOTHING_TESTED if groups.crossed else TESTED] * len(studied)
     members = [each.as_is for each in studied]
     as_is = Version(groups, "", None, NUMBERS, members, work.how, tested, point.original, drawn.original)
     rows = version_rows(work.make, as_is)
@@ -266,7 +278,8 @@ def _group_rows(
     if point.balanced is not None and drawn.balanced is not None:
         # Balanced for prevalence only, a group ranks as before, and with a fixed threshold nothing changes: one test.
         changed = [
-            TESTED if bins is not None else NOTHING if at >= 0 else TESTED - {"auroc"} for at in work.ranked.fixed
+            TESTED if bins is not None else NOTHING_TESTED if at >= 0 else TESTED - {"auroc"}
+            for at in work.ranked.fixed
         ]
         tested = [each & own for each, own in zip(tested, changed, strict=True)]
         weighting = _weighting(work, "balanced for prevalence", bins)
@@ -288,11 +301,11 @@ def _group_rows(
                 race.suffix,
                 race.weighting,
                 NUMBERS,
-                [_within(work.findings[k], groups, race.studied[k]) for k in own]
+                [_race_balanced_members(work.findings[k], groups, race.studied[k]) for k in own]
                 if groups.name != "race"
                 else [race.studied[k].balanced for k in own],
                 [work.how[k] for k in own],
-                [NOTHING] * len(own),
+                [NOTHING_TESTED] * len(own),
                 GroupNumbers(*(each[own] for each in numbers)),
                 GroupNumbers(*(each[:, own] for each in replicates)),
             ),
@@ -305,7 +318,7 @@ def _group_rows(
     return rows
 
 
-def _balanced_thresholds(work: _Work, groups: Groups, studied: Mapping[int, _Studied], suffix: str) -> list[Row]:
+def _balanced_thresholds(work: _Work, groups: Groups, studied: Mapping[int, _GroupedFinding], suffix: str) -> list[Row]:
     """The threshold of a balanced population, where it is set there."""
     return [
         _threshold(
@@ -325,7 +338,7 @@ def _weighting(work: _Work, what: str, bins: Integers | None) -> str:
     return what if work.make.sample.data.weight is None else f"{what}, weight column"
 
 
-def _within(finding: Finding, groups: Groups, race: _Studied) -> Members:
+def _race_balanced_members(finding: Finding, groups: Groups, race: _GroupedFinding) -> Members:
     """Who of a finding is in which group of a population balanced by race."""
     code, weight = groups.group[finding.at], race.balancing.weight
     parts, units, notes = [], [], []
@@ -343,7 +356,9 @@ def _threshold(work: _Work, k: int, metric: str, where: str, value: float) -> Ro
     return row | {"higher_is_better": None}
 
 
-def _studied(finding: Finding, groups: Groups, bins: Integers | None, disease: Floats | None = None) -> _Studied:
+def _group_finding(
+    finding: Finding, groups: Groups, bins: Integers | None, disease: Floats | None = None
+) -> _GroupedFinding:
     """Who of a finding is in which group, and what the groups weigh when they are balanced for the finding's label, or
     for the `disease` group of each image."""
     code, n_groups = groups.group[finding.at], len(groups.slices)
@@ -380,7 +395,7 @@ def _studied(finding: Finding, groups: Groups, bins: Integers | None, disease: F
         inside = (code == g) & (balancing.weight > 0)
         units.append(count_units(finding.y[inside], finding.patients[inside], balancing.weight[inside]))
         notes[g] = _lacking(balancing, g, classes) if part[g] else notes[g]
-    return _Studied(as_is, Members(finding, parts, units, part, notes), balancing)
+    return _GroupedFinding(as_is, Members(finding, parts, units, part, notes), balancing)
 
 
 def _bins(bins: Integers | None) -> int:
@@ -406,7 +421,7 @@ def _lacking(balancing: Balancing, group: int, classes: Sequence[str]) -> str | 
     return f"no patients of {' nor '.join(said)}: its other ages weigh more" if said else None
 
 
-def _doubts(groups: Groups, studied: Sequence[_Studied]) -> list[str]:
+def _doubts(groups: Groups, studied: Sequence[_GroupedFinding]) -> list[str]:
     """What could not be compared or balanced, once for a grouping."""
     if groups.crossed:
         return []
@@ -427,3 +442,272 @@ def _doubts(groups: Groups, studied: Sequence[_Studied]) -> list[str]:
             "balanced over its other ages (see the notes of its rows)"
         )
     return said
+
+
+# Metrics of groups with their replicates -> RESULT rows: each group, the gap between highest and lowest, the means.
+#
+# Metrics that depend on prevalence have rows of groups only. Their gaps would be gaps in prevalence, and a
+# calibration error grows as a group shrinks. For the same reason that error has no interval; the mean label minus the
+# mean probability has one.
+
+NUMBERS = ("auroc", "tpr", "fpr", "j")
+ERROR, DIFFERENCE, CHANCE = "expected_calibration_error", "observed_minus_predicted", "expected_ece"
+AT_THRESHOLD = ("precision", "npv")
+_PROBABILITY = (ERROR, DIFFERENCE)
+_NOTES = {
+    "average_precision": "chance level is the prevalence: do not compare between groups without it",
+    ERROR: f"above 0 even for a calibrated model, more so in few rows; compare with {CHANCE}; {NO_INTERVAL}",
+}
+_BOUNDS = {"j": (-2.0, 2.0)}
+# Resamples that must lie beyond each end of a percentile interval; with fewer the spread is used.
+_TAIL = 5
+
+
+class Members(NamedTuple):
+    """The groups of one finding: their rows, the patients behind intervals, who takes part in gaps, what to say."""
+
+    finding: Finding
+    parts: Sequence[Finding]
+    units: Sequence[UnitCount]
+    able: NDArray[np.bool_]
+    notes: Sequence[str | None]
+
+
+class Version(NamedTuple):
+    """A grouping as it is (suffix "") or balanced: members, thresholds (`how`) and tested gaps finding by finding."""
+
+    groups: Groups
+    suffix: str
+    weighting: str | None
+    numbers: Sequence[str]
+    members: Sequence[Members]
+    how: Sequence[str]
+    tested: Sequence[frozenset[str]]
+    point: GroupNumbers
+    drawn: GroupNumbers
+
+
+class _Line(NamedTuple):
+    """A finding or the mean of several: values (groups,) and replicates (n_resamples, groups) of each number."""
+
+    finding: str
+    units: Sequence[UnitCount]
+    able: NDArray[np.bool_]
+    how: str
+    tested: frozenset[str]
+    values: dict[str, Floats]
+    drawn: dict[str, Floats]
+    parts: Sequence[Sequence[Finding]]  # for each group
+
+
+def version_rows(make: RowMaker, version: Version, *, mean: bool = True) -> list[Row]:
+    """All rows of one version of a grouping, with the `mean` over its findings unless that is of no interest."""
+    rows: list[Row] = []
+    for k, members in enumerate(version.members):
+        line = _finding_line(version, k)
+        for g, part in enumerate(members.parts):
+            if version.suffix and version.groups.crossed and not members.able[g]:
+                continue
+            for name in version.numbers:
+                value = float(line.values[name][g])
+                note = members.notes[g] if np.isfinite(value) or version.suffix else None
+                rows.append(
+                    make.of(
+                        name + version.suffix,
+                        part,
+                        value,
+                        line.drawn[name][:, g],
+                        known=name,
+                        weighting=version.weighting,
+                        units=members.units[g],
+                        slice=version.groups.slices[g],
+                        how=None if name == "auroc" else line.how,
+                        note=note,
+                    )
+                )
+        rows += _gap_rows(make, version, line)
+    rows += _macro_rows(make, version) if mean else []
+    if version.groups.crossed:  # too many to be kept for the comparison of models
+        for row in rows:
+            row.pop(INTERVAL_SOURCE, None)
+    return rows
+
+
+def prevalence_rows(
+    make: RowMaker,
+    groups: Groups,
+    members: Sequence[Members],
+    how: Sequence[str],
+    point: PrevalenceNumbers,
+    drawn: PrevalenceNumbers,
+) -> list[Row]:
+    """Prevalence, average precision, precision, NPV and calibration of every group."""
+    rows = []
+    for k, each in enumerate(members):
+        names = [name for name in point._fields if each.finding.is_probability or name not in _PROBABILITY]
+        for g, part in enumerate(each.parts):
+            for name in names:
+                value, replicates = float(getattr(point, name)[k, g]), getattr(drawn, name)[:, k, g]
+                row = _prevalence_row(make, name, part, value, replicates, each.units[g], groups.slices[g], how[k])
+                if row.get(INTERVAL_SOURCE) is not None:
+                    del row[INTERVAL_SOURCE]  # no audit compares models by them
+                rows.append(row)
+            if each.finding.is_probability and part.counts.n:
+                chance = expected_ece(part.p, part.weight, seed=make.sample.settings.seed)
+                by = "200 simulations of y ~ Bernoulli(p)"
+                rows.append(make.of(CHANCE, part, chance, slice=groups.slices[g], how=by))
+    return rows
+
+
+def _prevalence_row(
+    make: RowMaker, name: str, part: Finding, value: float, replicates: Floats, units: UnitCount, where: str, how: str
+) -> Row:
+    note = _NOTES.get(name) if np.isfinite(value) else None
+    if np.isnan(value) and name in AT_THRESHOLD and undefined("prevalence", part.y, part.weight) is None:
+        note = (
+            f"{name} is undefined: no image of this group is predicted "
+            f"{'positive' if name == 'precision' else 'negative'}"
+        )
+    at = name in AT_THRESHOLD
+    return make.of(
+        name,
+        part,
+        value,
+        None if name == ERROR else replicates,
+        units=capped(units) if at else units,
+        slice=where,
+        how=how if at else None,
+        note=note,
+    )
+
+
+def _finding_line(version: Version, k: int) -> _Line:
+    members = version.members[k]
+    return _Line(
+        members.finding.name,
+        members.units,
+        members.able,
+        version.how[k],
+        version.tested[k],
+        {name: getattr(version.point, name)[k] for name in NUMBERS},
+        {name: getattr(version.drawn, name)[:, k] for name in NUMBERS},
+        [[part] for part in members.parts],
+    )
+
+
+def _gap_rows(make: RowMaker, version: Version, line: _Line, note: str | None = None) -> list[Row]:
+    """Highest minus lowest group of each number; none where fewer than two groups take part."""
+    rows: list[Row] = []
+    counted: dict[tuple[int, int], Counts] = {}
+    for name in version.numbers:
+        values = line.values[name]
+        able = np.flatnonzero(line.able & np.isfinite(values))
+        if len(able) < 2:
+            continue
+        high = int(able[np.argmax(values[able])])
+        low = int(able[::-1][np.argmin(values[able][::-1])])  # from behind: equal groups still make a pair of two
+        pair = (min(high, low), max(high, low))
+        if pair not in counted:
+            counted[pair] = macro_counts(make.sample, [*line.parts[high], *line.parts[low]])
+        units = UnitCount._make(map(min, line.units[high], line.units[low]))
+        row = make.row(
+            name + version.suffix,
+            line.finding,
+            counted[pair],
+            float(values[high] - values[low]),
+            known=name,
+            weighting=version.weighting,
+            slice=version.groups.slices[high],
+            versus=version.groups.slices[low],
+            how=None if name == "auroc" else line.how,
+            note=note,
+        )
+        replicates = line.drawn[name][:, high] - line.drawn[name][:, low]
+        pairs = len(able) * (len(able) - 1) // 2
+        _set_picked_interval(make, row, name, replicates, units, pairs, name in line.tested)
+        if make.sample.keep:
+            row[INTERVAL_SOURCE] = IntervalSource(replicates, counted[pair], units, name, version.weighting, pairs)
+        rows.append(row)
+    return rows
+
+
+def _set_picked_interval(
+    make: RowMaker, row: Row, name: str, replicates: Floats, units: UnitCount, pairs: int, tested: bool
+) -> None:
+    """Interval and p value of the pair that was picked out of several: Bonferroni over all of them."""
+    level = make.sample.settings.level
+    each = 1 - (1 - level) / pairs
+    found = difference_interval(
+        row["value"],
+        replicates,
+        level=each,
+        method="t" if (1 - each) / 2 * len(replicates) < _TAIL else "auto",
+        units=units,
+        bounds=_BOUNDS.get(name, (-1.0, 1.0)),
+        metric=name,
+    )
+    row["ci_low"], row["ci_high"] = found.low, found.high
+    if tested:
+        row["p_value"] = float(np.minimum(1.0, small_p_value(found, row["value"], replicates, units) * pairs))
+    picked = f", largest of {pairs} pairs (Bonferroni)" if pairs > 1 else ""
+    row["method"] += f"; {level:.4g} {found.method}, patients resampled{picked}"
+    if found.n_undefined:
+        lost = f"{found.n_undefined} of {len(replicates)} resamples lack a class"
+        row["note"] = f"{row['note']}; {lost}" if row["note"] else lost
+
+
+def _macro_rows(make: RowMaker, version: Version) -> list[Row]:
+    """Means over findings: the same findings for all groups, or a gap would be one between findings.
+
+    A group that cannot take part in half of the findings has no mean.
+    """
+    groups, members = version.groups, version.members
+    defined = np.all([np.isfinite(getattr(version.point, name)) for name in NUMBERS], axis=0)
+    usable = np.stack([each.able for each in members]) & defined
+    some = usable.any(axis=1)
+    chosen = usable[some].mean(axis=0) >= 0.5 if some.any() else np.zeros(len(groups.slices), dtype=np.bool_)
+    common: list[int] = np.flatnonzero(usable[:, chosen].all(axis=1)).tolist() if chosen.any() else []
+    if not common:
+        chosen = np.zeros(len(groups.slices), dtype=np.bool_)
+    note = f"mean of {len(common)} of {len(members)} findings"
+    values: dict[str, Floats] = {name: np.full(len(chosen), np.nan) for name in NUMBERS}
+    drawn: dict[str, Floats] = {name: np.full(getattr(version.drawn, name)[:, 0].shape, np.nan) for name in NUMBERS}
+    units: list[UnitCount] = []
+    parts: list[list[Finding]] = []
+    hows = {version.how[k] for k in common}
+    how = hows.pop() if len(hows) == 1 else "thresholds of each finding"
+    rows: list[Row] = []
+    for g, label in enumerate(groups.slices):
+        parts.append([each.parts[g] for k, each in enumerate(members) if not chosen[g] or k in common])
+        units.append(members[0].units[g])
+        if not chosen[g] and groups.crossed:
+            continue
+        counts = macro_counts(make.sample, parts[g])
+        for name in version.numbers:
+            own = note if chosen[g] else "too few patients in more than half of the findings: no mean"
+            options: dict[str, Any] = {"known": name, "weighting": version.weighting, "slice": label, "note": own}
+            if not chosen[g]:
+                rows.append(make.row(name + version.suffix, MACRO, counts, np.nan, **options))
+                continue
+            mean = mean_over(
+                [getattr(version.drawn, name)[:, k, g] for k in common], [members[k].units[g] for k in common]
+            )
+            units[g] = mean.units
+            values[name][g] = getattr(version.point, name)[common, g].mean()
+            drawn[name][:, g] = mean.replicates
+            rows.append(
+                make.row(
+                    name + version.suffix,
+                    MACRO,
+                    counts,
+                    float(values[name][g]),
+                    mean.replicates,
+                    units=mean.units,
+                    how=None if name == "auroc" else how,
+                    **options,
+                )
+            )
+    # The mean of one finding is that finding: no second test.
+    tested = frozenset[str]().union(*(version.tested[k] for k in common)) if len(members) > 1 else frozenset[str]()
+    line = _Line(MACRO, units, chosen, how, tested, values, drawn, parts)
+    return rows + _gap_rows(make, version, line, note)

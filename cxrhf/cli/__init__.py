@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 from cxrhf import __version__
 from cxrhf.errors import CxrhfError, CxrhfWarning, did_you_mean
+
+if TYPE_CHECKING:
+    from cxrhf.models.predict import RunUpdate
+    from cxrhf.models.report_run import FinetunedRun
+    from cxrhf.models.train_run import TrainedRun
+
 
 # Verb -> what it does; the file of the same name beside this one has `main(args) -> exit code`.
 VERBS = {
@@ -67,8 +76,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 2 wrong input, 1 something unexpected or a check that failed, 130 interrupted.
     """
-    from cxrhf.cli.interrupted import said_of
-    from cxrhf.cli.lasting import Lasting
 
     args = list(sys.argv[1:] if argv is None else argv)
     debug = os.environ.get("CXRHF_DEBUG", "") not in ("", "0")
@@ -77,8 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         debug = True
     usual, out = warnings.formatwarning, sys.stdout
     if not debug:
-        warnings.formatwarning = _told
-    sys.stdout = Lasting(out)
+        warnings.formatwarning = _format_warning
+    sys.stdout = SafeStream(out)
     clean = "\r\x1b[2K" if sys.stderr.isatty() else ""  # a line of progress may stand where the message goes
     try:
         return _dispatch(args)
@@ -114,7 +121,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout, warnings.formatwarning = out, usual
 
 
-def _told(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
+def _format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
     """A warning that is meant for users, without the line of code that gave it."""
     if issubclass(category, CxrhfWarning):
         return f"warning: {message}\n"
@@ -167,3 +176,99 @@ def _dispatch(args: list[str]) -> int:
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 2
     sys.stdout.flush()
     return code
+
+
+# The words of a command that was interrupted -> how to go on with it.
+
+# What they have done stays on the disk and is taken over by the same command. The others begin again: they are short,
+# and what they write is there whole or not at all.
+RESUMES = ("build", "context fit", "context predict", "train", "finetune", "generate", "score", "demo")
+
+
+def said_of(args: Sequence[str]) -> str:
+    """What to print after Ctrl-C.
+
+    >>> said_of(["train", "data/twin"])
+    'interrupted. To resume, run: cxrhf train data/twin'
+    >>> said_of(["audit", "my file.csv"])
+    "interrupted. To start again, run: cxrhf audit 'my file.csv'"
+    """
+    resumes = any(" ".join(args[: name.count(" ") + 1]) == name for name in RESUMES)
+    # Under accelerate launch or torchrun the command that was typed is another one.
+    typed = "the same command" if "LOCAL_RANK" in os.environ else shlex.join(["cxrhf", *args])
+    return f"interrupted. To {'resume' if resumes else 'start again'}, run: {typed}"
+
+
+# A standard output whose reader may leave (`cxrhf audit ... | head`), or cannot read every letter -> the work goes
+# on.
+#
+# What a command makes is in a folder; to lose it because a line was not read would be absurd. Where the output is not
+# UTF-8 (a file or pipe on Windows), letters that its encoding lacks are written in others.
+
+# Signs of our own sentences, in ASCII; other letters, of names and files, are written as \\xe9 or \\u5b57.
+_SIGNS = {"–": "-", "−": "-", "…": "...", "·": ".", "Δ": "delta ", "“": '"', "”": '"', "’": "'", "×": "x", "±": "+-"}
+_SIGNS |= {"≥": ">=", "≤": "<=", "→": "->", "←": "<-", "\N{REPLACEMENT CHARACTER}": "?"}
+_ASCII = str.maketrans(_SIGNS)
+
+
+class SafeStream:
+    """A stream that throws away what is written once its reader has left, and never fails over a letter."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError:
+                encoding = self._stream.encoding
+                self._stream.write(text.translate(_ASCII).encode(encoding, "backslashreplace").decode(encoding))
+        except BrokenPipeError:
+            self._leave()
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._leave()
+
+    def _leave(self) -> None:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), self._stream.fileno())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+# What a verb added to a run folder -> its last words on the terminal.
+
+
+def print_outcome(done: RunUpdate | None, verb: str | None = None) -> int:
+    """The last words of a verb, with the verb that comes next; none in a process that only helped."""
+    if done is not None:
+        following = None if verb is None else f"cxrhf {verb} {shlex.quote(str(done.path))}"
+        print_summary(done.path, done.lines, done.notes, following)
+    return 0
+
+
+def print_summary(path: Path, lines: Sequence[str], notes: Sequence[str], following: str | None) -> None:
+    """Print lines, notes, the next command, and the path."""
+    from cxrhf.report.lines import printable
+
+    print("\n".join(["", *map(printable, lines)]))
+    for note in notes:
+        print(printable(f"note: {note}"))
+    if following is not None:
+        print(f"next: {following}")
+    print(path)
+
+
+def where_curves_are(done: TrainedRun | FinetunedRun) -> list[str]:
+    """Where the curves of a training are, and how to plot them; nothing where a tracker's command is shown already."""
+    if done.curves is not None:
+        return []
+    files = [shlex.quote(str(path)) for path in sorted(done.path.glob("history-*.jsonl"))]
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    return [f"curves: {files[0]}{more}; train with --tracker tensorboard to plot them"] if files else []

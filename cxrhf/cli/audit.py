@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cxrhf.config import AuditConfig
 from cxrhf.errors import RunError
+from cxrhf.settings import AuditConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cxrhf.preparing import Prepared
-    from cxrhf.representations.looking import Looked
+    from cxrhf.audits.representations import Representations
+    from cxrhf.audits.sources import Prepared
     from cxrhf.run import Input, Run
 
 ABOUT = """Audit predictions or generated reports: metrics with patient-level intervals, with and without context, on
@@ -61,7 +61,7 @@ def main(args: Sequence[str]) -> int:
 
     config = parse(AuditConfig, args, verb="audit", about=ABOUT)
     if not config.json:
-        print(audited(config))
+        print(run_audit(config))
         return 0
     import contextlib
     import json
@@ -70,32 +70,31 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.run import read_run
 
     with contextlib.redirect_stdout(sys.stderr):
-        page = audited(config)
+        page = run_audit(config)
     told = {"run": page.parent, "page": page, "results": page.parent / "results.json"}
     notes = read_run(page.parent).record.get("notes", [])
     print(json.dumps({**{name: str(path) for name, path in told.items()}, "notes": notes}, indent=1))
     return 0
 
 
-def audited(config: AuditConfig) -> Path:
+def run_audit(config: AuditConfig) -> Path:
     """Read, audit and write a run, and say what was understood and found; the page's path."""
     from cxrhf.tables.folders import one_writer
 
     sources = [Path(each) for each in config.predictions]
     folder = Path(config.out) if config.out else default_out(sources)
     with one_writer(folder, "audit"):
-        return _audited(config, sources, folder)
+        return _run_held_audit(config, sources, folder)
 
 
-def _audited(config: AuditConfig, sources: list[Path], folder: Path) -> Path:
-    from cxrhf.auditing import add_sources, progress_line
-    from cxrhf.auditing_reports import holds_predictions, holds_reports, read_reports
-    from cxrhf.config import to_mapping
-    from cxrhf.preparing import prepare, prepare_reports
-    from cxrhf.report.notes import printable
-    from cxrhf.representations.looking import look_beside
+def _run_held_audit(config: AuditConfig, sources: list[Path], folder: Path) -> Path:
+    from cxrhf.audits.representations import load_representations
+    from cxrhf.audits.run import add_sources, progress_line
+    from cxrhf.audits.sources import holds_predictions, holds_reports, prepare, prepare_reports, read_reports
+    from cxrhf.report.lines import printable
     from cxrhf.run import check_folder, open_run
-    from cxrhf.schema import load_predictions
+    from cxrhf.settings import to_mapping
+    from cxrhf.tables.predictions import load_predictions
 
     inside = len(sources) == 1 and sources[0].is_dir() and folder.resolve() == sources[0].resolve()
     if inside and (folder / "context.json").is_file():
@@ -120,7 +119,7 @@ def _audited(config: AuditConfig, sources: list[Path], folder: Path) -> Path:
         prepared = prepare_reports(found, prepared)
     assert prepared is not None
     reports = prepared.reports.tables.generations if prepared.reports is not None else None
-    looked = look_beside(config, sources, prepared.table, reports)
+    looked = load_representations(config, sources, prepared.table, reports)
     run = open_run(
         folder,
         verb="audit",
@@ -154,11 +153,11 @@ def inputs_of(sources: Sequence[Path], config: AuditConfig) -> list[Input]:
     Annotations are no inputs: a run may be audited again with more of them.
     """
     from cxrhf.run import fingerprint
-    from cxrhf.tables.sources import predictions_in
+    from cxrhf.tables.predictions import find_predictions
 
     files: list[Path] = []
     for each in sources:
-        held = (predictions_in(each), each / "generations.parquet") if each.is_dir() else (each,)
+        held = (find_predictions(each), each / "generations.parquet") if each.is_dir() else (each,)
         files += [path for path in held if path is not None and path.is_file()]
     named = {"notes": "build", "context": "predictions", "embeddings": "embeddings", "attributes": "attributes"}
     for flag, table in named.items():
@@ -177,22 +176,21 @@ def default_out(sources: Sequence[Path]) -> Path:
 def audit_into(
     run: Run,
     prepared: Prepared,
-    looked: Looked,
+    looked: Representations,
     config: AuditConfig,
     show: Callable[[str], None],
     *,
     brief: bool = False,
 ) -> Path:
     """Run the audits, write their tables and the page into an open run, print a summary; `brief`: of means alone."""
-    from cxrhf.auditing import run_all, write
-    from cxrhf.report.lines import summary_lines
-    from cxrhf.report.notes import note_lines
+    from cxrhf.audits.run import run_all, write
+    from cxrhf.report.lines import note_lines, summary_lines
 
     output = run_all(prepared, config, looked, show)
     show("writing the page and its figures")
     page = write(run, prepared, output, looked, config, show)
     print()
-    print("\n".join(summary_lines(_means(output.results) if brief else output.results, config.level)))
+    print("\n".join(summary_lines(_mean_rows(output.results) if brief else output.results, config.level)))
     # Notes of the reader stood above, with what was understood.
     read = [line.removeprefix("  note: ") for line in prepared.reading if line.startswith("  note: ")]
     rest = [note for note in prepared.notes if not note.endswith(tuple(read))] + looked.notes + output.notes
@@ -204,7 +202,7 @@ def audit_into(
     return page
 
 
-def _means(results: pa.Table) -> pa.Table:
+def _mean_rows(results: pa.Table) -> pa.Table:
     """Means over findings, and what is said of generated reports."""
     import pyarrow.compute as pc
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cxrhf.config_build import BuildConfig
+from cxrhf.data.settings import BuildConfig
 
 ABOUT = """Build a dataset: link images, labels and prior notes, resize images once, and count what every step excludes.
 

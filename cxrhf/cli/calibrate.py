@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cxrhf.config_models import CalibrateConfig
+from cxrhf.models.settings import CalibrateConfig
 
 ABOUT = """Calibrate a network: fit one calibrator per finding on the validation images.
 
@@ -24,8 +24,8 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(CalibrateConfig, args, verb="calibrate", about=ABOUT)
-    from cxrhf.auditing import progress_line
-    from cxrhf.cli.written import told
-    from cxrhf.imaging.calibrating import calibrate_run
+    from cxrhf.audits.run import progress_line
+    from cxrhf.cli import print_outcome
+    from cxrhf.models.calibration import calibrate_run
 
-    return told(calibrate_run(config, progress_line()), "audit")
+    return print_outcome(calibrate_run(config, progress_line()), "audit")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cxrhf.config_context import ContextExplainConfig, ContextFitConfig, ContextPredictConfig
+from cxrhf.context.settings import ContextExplainConfig, ContextFitConfig, ContextPredictConfig
 from cxrhf.errors import CxrhfError, did_you_mean
 
 if TYPE_CHECKING:
-    from cxrhf.pretesting import ContextRun
+    from cxrhf.context.run import ContextRun
     from cxrhf.run import Input
 
 SUBVERBS = {
@@ -97,13 +97,13 @@ def fit(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(ContextFitConfig, args, verb="context fit", about=FIT)
-    from cxrhf.auditing import progress_line
-    from cxrhf.pretesting import fit_run
+    from cxrhf.audits.run import progress_line
+    from cxrhf.context.run import fit_run
 
     done = fit_run(config, progress_line())
     if done is None:  # a process that only helped to encode
         return 0
-    from cxrhf.report.notes import printable
+    from cxrhf.report.lines import printable
     from cxrhf.run import read_run
 
     print("\n".join(["", *map(printable, done.lines()), ""]))
@@ -119,7 +119,7 @@ def predict(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(ContextPredictConfig, args, verb="context predict", about=PREDICT)
-    from cxrhf.pretesting import load_context
+    from cxrhf.context.run import load_context
     from cxrhf.run import check_folder, check_inputs
     from cxrhf.tables.folders import one_writer
 
@@ -136,11 +136,11 @@ def predict(args: Sequence[str]) -> int:
 
 
 def _predict(config: ContextPredictConfig, run: ContextRun, out: Path) -> int:
-    from cxrhf.auditing import progress_line
+    from cxrhf.audits.run import progress_line
     from cxrhf.context.predict import join_context
-    from cxrhf.pretesting import predict_build
-    from cxrhf.report.notes import printable
-    from cxrhf.schema import load_predictions
+    from cxrhf.context.run import predict_build
+    from cxrhf.report.lines import printable
+    from cxrhf.tables.predictions import load_predictions
 
     rows, said = run.predictions, list[str]()
     if config.build is not None:
@@ -176,9 +176,11 @@ def _out(config: ContextPredictConfig) -> Path:
 def _write(config: ContextPredictConfig, out: Path, rows: object) -> Path:
     import pyarrow as pa
 
-    from cxrhf.config import to_mapping
     from cxrhf.run import open_run
-    from cxrhf.schema import PREDICTION, check, write_table
+    from cxrhf.schema import PREDICTION
+    from cxrhf.settings import to_mapping
+    from cxrhf.tables.checks import check
+    from cxrhf.tables.files import write_table
 
     assert isinstance(rows, pa.Table)
     if config.onto is not None:
@@ -194,8 +196,8 @@ def _write(config: ContextPredictConfig, out: Path, rows: object) -> Path:
 
 
 def _inputs(config: ContextPredictConfig) -> list[Input]:
+    from cxrhf.context.run import CHOICES
     from cxrhf.data.load import build_record
-    from cxrhf.pretesting import CHOICES
     from cxrhf.run import fingerprint
 
     assert config.build is not None
@@ -239,11 +241,11 @@ def explain(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(ContextExplainConfig, args, verb="context explain", about=EXPLAIN)
-    from cxrhf.context.examples import write_examples
+    from cxrhf.context.explain import write_examples
+    from cxrhf.context.run import load_context, read_build
+    from cxrhf.context.tables import table_lines, word_lines, write_tables
     from cxrhf.errors import ConfigError
-    from cxrhf.pretest_tables import table_lines, word_lines, write_tables
-    from cxrhf.pretesting import load_context, read_build
-    from cxrhf.report.notes import printable
+    from cxrhf.report.lines import printable
     from cxrhf.tables.folders import one_writer
 
     run = load_context(config.run)

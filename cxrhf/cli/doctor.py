@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from cxrhf.config_build import DoctorConfig
+from cxrhf.data.settings import DoctorConfig
 
 ABOUT = """Check that the raw files of a dataset are complete, before a build. Takes seconds and writes nothing.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cxrhf.config_models import EmbedConfig
+from cxrhf.models.settings import EmbedConfig
 
 ABOUT = """Write the embeddings of a trained network (inputs of its last layer), one per image, as EMBEDDING rows in a
 run folder.
@@ -22,8 +22,8 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(EmbedConfig, args, verb="embed", about=ABOUT)
-    from cxrhf.auditing import progress_line
-    from cxrhf.cli.written import told
-    from cxrhf.imaging.predicting import embed_run
+    from cxrhf.audits.run import progress_line
+    from cxrhf.cli import print_outcome
+    from cxrhf.models.predict import embed_run
 
-    return told(embed_run(config, progress_line()))
+    return print_outcome(embed_run(config, progress_line()))

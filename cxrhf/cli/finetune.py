@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from cxrhf.config_finetune import FinetuneConfig
+from cxrhf.models.report_settings import FinetuneConfig
 
 ABOUT = """Fine-tune a vision-language model on images and reports of a build with LoRA, and write a run.
 
@@ -32,13 +32,13 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(FinetuneConfig, args, verb="finetune", about=ABOUT)
-    from cxrhf.auditing import progress_line
-    from cxrhf.cli.written import last_words, where_curves_are
-    from cxrhf.writing.finetuning import finetune_run
+    from cxrhf.audits.run import progress_line
+    from cxrhf.cli import print_summary, where_curves_are
+    from cxrhf.models.report_run import finetune_run
 
     done = finetune_run(config, progress_line())
     if done is None:  # a process that only helped
         return 0
     following = f"cxrhf generate {shlex.quote(str(done.path))} --build {shlex.quote(config.build)}"
-    last_words(done.path, [*done.lines(), *where_curves_are(done)], done.notes, following)
+    print_summary(done.path, [*done.lines(), *where_curves_are(done)], done.notes, following)
     return 0

@@ -19,8 +19,8 @@ import typing
 from collections.abc import Sequence
 from typing import Annotated, Any, TextIO, TypeVar
 
-from cxrhf.config import check_keys, load_mapping, typed
 from cxrhf.errors import ConfigError, did_you_mean
+from cxrhf.settings import check_keys, load_mapping, to_field_type
 
 C = TypeVar("C")
 _INVISIBLE = "\N{WORD JOINER}"
@@ -29,7 +29,7 @@ _HELP = ("-h", "--help")
 
 def parse(kind: type[C], args: Sequence[str], *, verb: str, about: str) -> C:
     """The config a user asks for; `--help` ends in SystemExit, wrong flags and wrong values in a ConfigError."""
-    args = [_at_home(word) for word in args]
+    args = [_expand_home(word) for word in args]
     if odd := next((word for word in args if any("\ud800" <= each <= "\udfff" for each in word)), None):
         raise ConfigError("an argument is not UTF-8 text", got=odd, next_step="rename the file or folder, or retype it")
     recipe = _recipe(args)
@@ -54,7 +54,7 @@ def parse(kind: type[C], args: Sequence[str], *, verb: str, about: str) -> C:
     values, found = {}, _flat(parsed)
     for each in dataclasses.fields(kind):  # type: ignore[arg-type]
         value, flag = found[each.name], _name_of(each)
-        values[each.name] = typed(value, hints[each.name], flag) if _is_number(hints[each.name]) else value
+        values[each.name] = to_field_type(value, hints[each.name], flag) if _is_number(hints[each.name]) else value
         if _is_blank(value):  # `--findings "$UNSET"` would be all findings, `--out ""` the folder one stands in
             raise ConfigError(f"{flag} is empty", next_step="give a value, or omit it")
     try:
@@ -184,7 +184,7 @@ def _wrapped(about: str) -> str:
     return "\n".join([lines[0], *(line if line[:1] == " " else f"{_INVISIBLE}{line}" for line in lines[1:])])
 
 
-def _at_home(word: str) -> str:
+def _expand_home(word: str) -> str:
     """`--out=~/runs` with the home folder in place of ~, which shells leave alone there."""
     flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
     return flag + equals + (os.path.expanduser(value) if value.startswith("~/") else value)

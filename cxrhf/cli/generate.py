@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cxrhf.config_generate import GenerateConfig
+from cxrhf.models.report_settings import GenerateConfig
 
 ABOUT = """Generate reports for chest X-rays with several decoding strategies, next to the radiologists' reports, in a
 run folder.
@@ -35,8 +35,8 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(GenerateConfig, args, verb="generate", about=ABOUT)
-    from cxrhf.auditing import progress_line
-    from cxrhf.cli.written import told
-    from cxrhf.writing.generating import generate_run
+    from cxrhf.audits.run import progress_line
+    from cxrhf.cli import print_outcome
+    from cxrhf.models.report_run import generate_run
 
-    return told(generate_run(config, progress_line()), "audit")
+    return print_outcome(generate_run(config, progress_line()), "audit")

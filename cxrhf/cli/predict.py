@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cxrhf.config_models import PredictConfig
+from cxrhf.models.settings import PredictConfig
 
 ABOUT = """Write the predictions of a trained network: probabilities and logits, as PREDICTION rows in a run folder.
 
@@ -24,8 +24,8 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(PredictConfig, args, verb="predict", about=ABOUT)
-    from cxrhf.auditing import progress_line
-    from cxrhf.cli.written import told
-    from cxrhf.imaging.predicting import predict_run
+    from cxrhf.audits.run import progress_line
+    from cxrhf.cli import print_outcome
+    from cxrhf.models.predict import predict_run
 
-    return told(predict_run(config, progress_line()), "audit")
+    return print_outcome(predict_run(config, progress_line()), "audit")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cxrhf.config_models import ProbeConfig
+from cxrhf.models.settings import ProbeConfig
 
 ABOUT = """Measure what a network encodes about sex, race and view: freeze it and fit one new linear layer (SPLIT).
 
@@ -23,8 +23,8 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(ProbeConfig, args, verb="probe", about=ABOUT)
-    from cxrhf.auditing import progress_line
-    from cxrhf.cli.written import told
-    from cxrhf.imaging.probing import probe_run
+    from cxrhf.audits.run import progress_line
+    from cxrhf.cli import print_outcome
+    from cxrhf.models.probe_run import probe_run
 
-    return told(probe_run(config, progress_line()))
+    return print_outcome(probe_run(config, progress_line()))

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cxrhf.config_push import PushDatasetConfig, PushMetricConfig, PushModelConfig
 from cxrhf.errors import CxrhfError, did_you_mean
+from cxrhf.hub.settings import PushDatasetConfig, PushMetricConfig, PushModelConfig
 
 if TYPE_CHECKING:
     from cxrhf.hub.artefact import Artefact
@@ -89,7 +89,7 @@ def main(args: Sequence[str]) -> int:
     verb = {"metric": _metric, "model": _model, "dataset": _dataset}[what]
     if any(word in ("-h", "--help") for word in rest):
         return verb(rest)
-    from cxrhf.tables.temporary import temporary_folder
+    from cxrhf.tables.folders import temporary_folder
 
     usual = tempfile.tempdir
     with temporary_folder("publish") as work:
@@ -104,14 +104,14 @@ def _metric(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(PushMetricConfig, args, verb="push metric", about=METRIC)
-    from cxrhf.hub.metric import chosen, metric_artefact
+    from cxrhf.hub.metric import choose_metrics, metric_artefact
 
-    names = chosen(config.names, config.all)
+    names = choose_metrics(config.names, config.all)
     owner = str(config.to)
     # All are made and checked before the first one leaves.
     artefacts = [metric_artefact(name, owner) for name in names]
     pairs = [(each, f"{owner}/{each.name}") for each in artefacts]
-    return send(pairs, private=config.private, dry_run=config.dry_run, as_json=config.json)
+    return send_artefacts(pairs, private=config.private, dry_run=config.dry_run, as_json=config.json)
 
 
 def _model(args: Sequence[str]) -> int:
@@ -120,7 +120,7 @@ def _model(args: Sequence[str]) -> int:
     config = parse(PushModelConfig, args, verb="push model", about=MODEL)
     from cxrhf.hub.model import model_artefact
 
-    return send(
+    return send_artefacts(
         [(model_artefact(config), str(config.to))],
         private=not config.public,
         dry_run=config.dry_run,
@@ -136,15 +136,18 @@ def _dataset(args: Sequence[str]) -> int:
 
     with tempfile.TemporaryDirectory() as work:
         made = dataset_artefact(Path(config.folder), str(config.to), recipe=config.recipe, work=Path(work))
-        return send([(made, str(config.to))], private=not config.public, dry_run=config.dry_run, as_json=config.json)
+        return send_artefacts(
+            [(made, str(config.to))], private=not config.public, dry_run=config.dry_run, as_json=config.json
+        )
 
 
-def send(pairs: Sequence[tuple[Artefact, str]], *, private: bool, dry_run: bool, as_json: bool = False) -> int:
+def send_artefacts(
+    pairs: Sequence[tuple[Artefact, str]], *, private: bool, dry_run: bool, as_json: bool = False
+) -> int:
     """Look through everything, show it, and publish one after the other; what failed is said at the end."""
     from cxrhf.hub.connection import connect
-    from cxrhf.hub.listing import as_mapping, listing
     from cxrhf.hub.scan import check
-    from cxrhf.hub.upload import push
+    from cxrhf.hub.upload import as_mapping, listing, push
 
     hub = None if dry_run else connect()  # a missing token is said before gigabytes are looked through
     for artefact, _ in pairs:
@@ -159,11 +162,11 @@ def send(pairs: Sequence[tuple[Artefact, str]], *, private: bool, dry_run: bool,
     done: list[str] = []
     for (artefact, repo), about in zip(pairs, told, strict=True):
         try:
-            result = push(hub, artefact, repo, private=private, said=_aside)
+            result = push(hub, artefact, repo, private=private, said=_print_to_stderr)
         except BaseException:  # also Ctrl-C: what is there and what is not
             if len(pairs) > 1:
                 left = [each for _, each in pairs if each not in done]
-                _aside(f"published: {', '.join(done) or 'none'}; not published: {', '.join(left)}")
+                _print_to_stderr(f"published: {', '.join(done) or 'none'}; not published: {', '.join(left)}")
             raise
         done.append(repo)
         about |= {each: getattr(result, each) for each in ("url", "changed", "commit", "sent", "removed")}
@@ -185,5 +188,5 @@ def _json(told: list[dict[str, Any]]) -> str:
     return json.dumps(told, indent=1)
 
 
-def _aside(line: str) -> None:
+def _print_to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

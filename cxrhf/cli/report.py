@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from cxrhf.config_report import ReportConfig
 from cxrhf.errors import ConfigError
+from cxrhf.settings import ReportConfig
 
 ABOUT = """Write the page of a run again from its tables, without computing anything, and the card of each of its models
 (README.md for the Hub, results.json, .eval_results, figures). Cards are written from RESULT rows. A card folder
@@ -25,9 +26,7 @@ def main(args: Sequence[str]) -> int:
 
     config = parse(ReportConfig, args, verb="report", about=ABOUT)
     if config.diff:
-        from cxrhf.cli.report_diff import difference
-
-        return difference(*config.run, out=config.out, as_json=config.json)
+        return print_difference(*config.run, out=config.out, as_json=config.json)
     import sys
     from pathlib import Path
 
@@ -55,4 +54,22 @@ def main(args: Sequence[str]) -> int:
     for card in cards:
         print(f"model card: {card}", file=sys.stderr)
     print(page)
+    return 0
+
+
+# `cxrhf report --diff`: two run folders -> what changed between them: lines, one JSON object, and diff.html.
+
+
+def print_difference(first: str, second: str, *, out: str | None = None, as_json: bool = False) -> int:
+    """Compare, print, write the page into `out` (the second run if not given), and end with its path."""
+    import json
+
+    from cxrhf.report.diff import as_mapping, compare_runs, diff_lines, write_diff
+
+    both = compare_runs(first, second)
+    page = write_diff(both, Path(out) if out else Path(second))
+    if as_json:
+        print(json.dumps(as_mapping(both) | {"page": str(page)}, allow_nan=False, indent=1))
+    else:
+        print("\n".join([*diff_lines(both), "", str(page)]))
     return 0

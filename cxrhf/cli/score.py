@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cxrhf.config_score import ScoreConfig
+from cxrhf.models.report_settings import ScoreConfig
 
 ABOUT = """Compute scores of generated reports that require an encoder: BERTScore, and one embedding per report and
 reference, from which the audit measures diversity. ROUGE, BLEU and words require no encoder: `cxrhf audit` computes
@@ -27,8 +27,8 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(ScoreConfig, args, verb="score", about=ABOUT)
-    from cxrhf.auditing import progress_line
-    from cxrhf.cli.written import told
-    from cxrhf.writing.scoring import score_run
+    from cxrhf.audits.run import progress_line
+    from cxrhf.cli import print_outcome
+    from cxrhf.models.scoring import score_run
 
-    return told(score_run(config, progress_line()), "audit")
+    return print_outcome(score_run(config, progress_line()), "audit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from cxrhf.config_selfcheck import SelfcheckConfig
+from cxrhf.settings import SelfcheckConfig
 
 ABOUT = """Check that metrics and audits on this machine recover known answers, and find no effect where there is none.
 
@@ -30,11 +30,10 @@ def main(args: Sequence[str]) -> int:
 
     from joblib import cpu_count
 
-    from cxrhf.auditing import progress_line
-    from cxrhf.report.notes import printable
-    from cxrhf.selfchecking import run_checks
-    from cxrhf.selfchecking.lines import as_mapping, last_line, outcome_lines, passed, version_lines
-    from cxrhf.selfchecking.versions import versions
+    from cxrhf.audits.run import progress_line
+    from cxrhf.report.lines import printable
+    from cxrhf.selfchecking import all_passed, as_mapping, last_line, outcome_lines, run_checks, version_lines
+    from cxrhf.selfchecking.verdicts import versions
 
     start, show, outcomes = time.monotonic(), progress_line(), []
     # A process takes seconds to start: more than four gain nothing, and a few groups alone are as fast without.
@@ -50,4 +49,4 @@ def main(args: Sequence[str]) -> int:
         print(json.dumps(found, allow_nan=False, indent=2))
     else:
         print("\n".join(["", *version_lines(versions()), "", printable(last_line(outcomes))]))
-    return 0 if passed(outcomes) else 1
+    return 0 if all_passed(outcomes) else 1

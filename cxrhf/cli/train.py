@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from cxrhf.config_train import TrainConfig
+from cxrhf.models.settings import TrainConfig
 
 ABOUT = """Train a timm network on the images of a build and write a run.
 
@@ -29,9 +29,9 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(TrainConfig, args, verb="train", about=ABOUT)
-    from cxrhf.auditing import progress_line
-    from cxrhf.cli.written import last_words, where_curves_are
-    from cxrhf.imaging.training import train_run
+    from cxrhf.audits.run import progress_line
+    from cxrhf.cli import print_summary, where_curves_are
+    from cxrhf.models.train_run import train_run
     from cxrhf.run import public_path
 
     done = train_run(config, progress_line())
@@ -40,5 +40,5 @@ def main(args: Sequence[str]) -> int:
     # Runs do not record paths outside the working folder: what they cannot find again is named.
     build = "" if public_path(config.build) == str(Path(config.build)) else f" --build {shlex.quote(config.build)}"
     following = f"cxrhf predict {shlex.quote(str(done.path))}{build}"
-    last_words(done.path, [*done.lines(), *where_curves_are(done)], done.notes, following)
+    print_summary(done.path, [*done.lines(), *where_curves_are(done)], done.notes, following)
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cxrhf.config_models import ZeroshotConfig
+from cxrhf.models.settings import ZeroshotConfig
 
 ABOUT = """Predict with a CLIP-style model that was never trained on the labels: is the image closer to the prompt for a
 finding, or to the prompt for its absence?
@@ -24,8 +24,8 @@ def main(args: Sequence[str]) -> int:
     from cxrhf.cli.flags import parse
 
     config = parse(ZeroshotConfig, args, verb="zeroshot", about=ABOUT)
-    from cxrhf.auditing import progress_line
-    from cxrhf.cli.written import told
-    from cxrhf.imaging.zeroshot import zeroshot_run
+    from cxrhf.audits.run import progress_line
+    from cxrhf.cli import print_outcome
+    from cxrhf.models.zeroshot import zeroshot_run
 
-    return told(zeroshot_run(config, progress_line()), "audit")
+    return print_outcome(zeroshot_run(config, progress_line()), "audit")

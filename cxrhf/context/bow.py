@@ -32,14 +32,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, logit
 
-from cxrhf.calibrate import platt
-from cxrhf.config_context import ENOUGH
-from cxrhf.context.ridge import fit_ridge
-from cxrhf.context.words import count_words, rarity, weighed
+from cxrhf.context.settings import ENOUGH
+from cxrhf.context.words import count_words, rarity, weigh_counts
+from cxrhf.learn import minimise, platt
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Progress = Callable[[str], None]
+
 
 FOLDS = 5
 PENALTY, SHARPNESS = 3.0, 0.5
@@ -115,7 +115,7 @@ def distinct_rows(links: sparse.csr_array) -> tuple[Integers, Integers]:
 
 def make_bag(counts: sparse.csr_array, n_patients: Integers, patient: Integers, row: Integers) -> Bag:
     """Counts of the distinct sets -> log(1 + count) times inverse patient frequency, rows of length 1."""
-    return bag_of(weighed(counts, rarity(n_patients, len(np.bincount(patient)))), patient, row)
+    return bag_of(weigh_counts(counts, rarity(n_patients, len(np.bincount(patient)))), patient, row)
 
 
 def bag_of(features: sparse.csr_array, patient: Integers, row: Integers) -> Bag:
@@ -208,3 +208,31 @@ def association(bag: Bag, rows: Integers, positive: Floats, negative: Floats) ->
     spread = bag.square.T @ excess**2 - 2 * centre * (bag.mean.T @ excess**2) + centre**2 * np.sum(excess**2)
     summed = bag.mean.T @ excess - centre * excess.sum()
     return np.asarray(np.divide(summed, np.sqrt(np.maximum(spread, 1e-12)), where=spread > 1e-12, out=0 * summed))
+
+
+# Sparse features and label counts -> logistic regression with an L2 penalty.
+
+# The share of the loss that a further step may still win. On the twin a thousandth of it moved no probability by more
+# than .0011.
+CLOSE = 1e-6
+
+
+def fit_ridge(design: sparse.csr_array, positive: Floats, negative: Floats, penalty: float) -> tuple[Floats, float]:
+    """Coefficients and intercept (not penalised) of least log loss + penalty / 2 * squared coefficients.
+
+    `positive` and `negative` count the labels of each row; both classes must be there.
+    """
+    turned = sparse.csr_array(design.T)
+    total = positive + negative
+
+    def loss(found: Floats) -> tuple[float, Floats]:
+        score = design @ found[1:] + found[0]
+        value = np.sum(positive * np.logaddexp(0, -score) + negative * np.logaddexp(0, score))
+        slope = total * expit(score) - positive
+        steep = np.concatenate([[slope.sum()], turned @ slope + penalty * found[1:]])
+        return float(value + penalty / 2 * np.sum(found[1:] ** 2)), steep
+
+    start = np.zeros(design.shape[1] + 1)
+    start[0] = logit(positive.sum() / total.sum())
+    found = minimise(loss, start, CLOSE)
+    return found[1:], float(found[0])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,18 +17,20 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from cxrhf.context.bow import FOLDS, NotesPretest, notes_pretest
-from cxrhf.context.mentions import mentions
-from cxrhf.context.phrases import Rule, has_phrases
-from cxrhf.context.prior import Prior
+from cxrhf.context.material import Material
+from cxrhf.context.mentions import Rule, has_phrases, mentions
+from cxrhf.context.notes import Prior
 from cxrhf.errors import TableError
 from cxrhf.metrics import auroc
+from cxrhf.schema import PREDICTION
+from cxrhf.tables.checks import check
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Progress = Callable[[str], None]
 
 
-class Joined(NamedTuple):
+class JoinedContext(NamedTuple):
     """PREDICTION rows in their order, sentences for the reader, and the same in figures."""
 
     table: pa.Table
@@ -44,7 +46,7 @@ def join_notes(
     seed: int = 0,
     progress: Progress = lambda _: None,
     rule: Rule = "words",
-) -> Joined:
+) -> JoinedContext:
     """Fill `mention` where it is null and, if wanted and the column is empty, `pretest` (bow.notes_pretest).
 
     An image without prior notes gets neither, so the audits of context leave it out. The numbers do not depend on the
@@ -55,7 +57,7 @@ def join_notes(
     used = np.flatnonzero(np.bincount(links.indices, minlength=links.shape[1]))
     links, notes = sparse.csr_array(links[:, used]), _rows(prior.notes, used)
     noted = np.diff(links.indptr) > 0
-    said = [*prior.said, _counted(noted, len(used), notes)]
+    said = [*prior.said, _notes_sentence(noted, len(used), notes)]
     about: dict[str, Any] = {
         "images": len(noted),
         "images_with_prior_notes": int(noted.sum()),
@@ -65,7 +67,7 @@ def join_notes(
         "findings": {finding: {} for finding in cells.findings},
     }
     progress(f"mentions in {len(used):,} prior notes")
-    flags = mentioned(cells.findings, links, notes["text"], rule)
+    flags = mention_matrix(cells.findings, links, notes["text"], rule)
     _tell_mentions(flags, noted, cells.findings, said, about)
     filled = {"mention": pc.coalesce(predictions["mention"], _column(flags, cells, pa.bool_()))}
     given = predictions["pretest"].null_count < predictions.num_rows
@@ -83,7 +85,7 @@ def join_notes(
     for name, values in filled.items():
         at = table.schema.get_field_index(name)
         table = table.set_column(at, table.schema.field(at), values)
-    return Joined(table, said, about)
+    return JoinedContext(table, said, about)
 
 
 class _Cells(NamedTuple):
@@ -97,8 +99,8 @@ class _Cells(NamedTuple):
 
 
 def _cells(table: pa.Table) -> _Cells:
-    images, image = _coded(table["image_id"])
-    _, patient = _coded(table["patient_id"])
+    images, image = _encode_column(table["image_id"])
+    _, patient = _encode_column(table["patient_id"])
     findings = table["finding"].combine_chunks().dictionary_encode()
     if isinstance(findings, pa.ChunkedArray):
         findings = findings.combine_chunks()
@@ -113,7 +115,7 @@ def _cells(table: pa.Table) -> _Cells:
     return _Cells(images, findings.dictionary.to_pylist(), image, finding, of_image)
 
 
-def _coded(column: pa.ChunkedArray) -> tuple[pa.Array, Integers]:
+def _encode_column(column: pa.ChunkedArray) -> tuple[pa.Array, Integers]:
     """Distinct values in their order, and which of them each row holds."""
     values = pc.unique(column)
     values = values.take(pc.sort_indices(values))
@@ -151,7 +153,7 @@ def _patients(patients: Integers, links: sparse.csr_array, owners: pa.ChunkedArr
     return np.asarray(connected_components(graph, directed=False)[1][patients], dtype=np.int64)
 
 
-def mentioned(findings: list[str], links: sparse.csr_array, texts: pa.ChunkedArray, rule: Rule) -> Floats:
+def mention_matrix(findings: list[str], links: sparse.csr_array, texts: pa.ChunkedArray, rule: Rule) -> Floats:
     """Images x findings: 1 where a prior note mentions the finding, 0 where none does, NaN without notes or phrases."""
     listed = [at for at, finding in enumerate(findings) if has_phrases(finding)]
     flags = np.full((links.shape[0], len(findings)), np.nan)
@@ -168,7 +170,7 @@ def _column(values: Floats, cells: _Cells, kind: pa.DataType) -> pa.ChunkedArray
     return pa.chunked_array([pa.array(long, kind, from_pandas=True)])
 
 
-def _counted(noted: NDArray[np.bool_], n_notes: int, notes: pa.Table) -> str:
+def _notes_sentence(noted: NDArray[np.bool_], n_notes: int, notes: pa.Table) -> str:
     if not noted.any():
         return (
             f"none of the {len(noted):,} images has a prior note, so there are no mentions and no pre-test "
@@ -213,3 +215,37 @@ def _tell_pretest(found: NotesPretest, y: Floats, findings: list[str], said: lis
         )
     if about["images_with_prior_notes"]:
         said += [f"no pre-test probability for {finding}: {why}" for finding, why in found.reasons.items()]
+
+
+# Material and probabilities -> PREDICTION rows, with prior mentions.
+
+
+def mentions_of(material: Material, rule: str, *, stratum: bool) -> Floats:
+    """Images x findings: 1 where a prior note mentions the finding, 0 where none does, NaN where nobody can say.
+
+    Images without notes have no mention as a stratum of their own, and are NaN otherwise.
+    """
+    flags = mention_matrix(list(material.findings), material.links, material.notes["text"], cast(Rule, rule))
+    if stratum:
+        listed = np.flatnonzero([has_phrases(each) for each in material.findings])
+        flags[np.ix_(np.flatnonzero(~material.noted), listed)] = 0.0
+    return flags
+
+
+def prediction_rows(
+    material: Material, rows: Integers, finding: int, model: str, probability: Floats, mention: Floats, seed: int
+) -> pa.Table:
+    """PREDICTION rows of some images for one finding."""
+    images = material.images.take(pa.array(rows))
+    # Without a probability a row has a mention only; a label without a score is what readers refuse.
+    label = np.where(np.isnan(probability), np.nan, material.y[rows, finding])
+    n = len(rows)
+    columns = {name: images[name] for name in images.column_names} | {
+        "model": pa.repeat(pa.scalar(model), n),
+        "seed": pa.repeat(pa.scalar(seed, pa.int64()), n),
+        "finding": pa.repeat(pa.scalar(material.findings[finding]), n),
+        "label": pa.array(np.nan_to_num(label).astype(np.int8), mask=np.isnan(label)),
+        "prob": pa.array(probability, from_pandas=True),
+        "mention": pa.array(mention == 1, mask=np.isnan(mention)),
+    }
+    return check(pa.table(columns), PREDICTION, source="context predictions")

@@ -7,8 +7,9 @@ prior notes is one row of every feature matrix, whatever the number of its image
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +18,35 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from cxrhf.context.bow import distinct_rows
-from cxrhf.context.prior import of_build
-from cxrhf.errors import LeakageError, TableError, did_you_mean
+from cxrhf.context.notes import prior_notes_of_build
+from cxrhf.errors import LeakageError, TableError, did_you_mean, need_packages
+from cxrhf.learn import Calibration, Calibrator
 from cxrhf.tables.checks import quoted
+
+__all__ = [
+    "Calibration",
+    "Calibrator",
+    "Candidate",
+    "Family",
+    "Features",
+    "Fitted",
+    "Flags",
+    "Floats",
+    "Integers",
+    "Labelled",
+    "Progress",
+    "Tried",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Progress = Callable[[str], None]
+
 
 PIECE = 5_000
 # PREDICTION's columns that an image brings along.
-CARRIED = ("image_id", "study_id", "patient_id", "dataset", "split", "age", "sex", "race", "view")
+CARRIED_COLUMNS = ("image_id", "study_id", "patient_id", "dataset", "split", "age", "sex", "race", "view")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +93,7 @@ def material(images: pa.Table, notes: pa.Table, findings: Sequence[str]) -> Mate
             )
     images = images.take(pc.sort_indices(images["image_id"]))
     notes = in_time_order(notes)
-    prior = of_build(images, notes, predictions=images)
+    prior = prior_notes_of_build(images, notes, predictions=images)
     links = prior.of(images["image_id"].combine_chunks())
     used = np.flatnonzero(np.bincount(links.indices, minlength=links.shape[1]))
     links = sparse.csr_array(links[:, used])
@@ -92,7 +111,7 @@ def material(images: pa.Table, notes: pa.Table, findings: Sequence[str]) -> Mate
     y = np.column_stack(columns) if columns else np.zeros((images.num_rows, 0))
     people = images["patient_id"].combine_chunks().dictionary_encode().indices
     return Material(
-        pa.table({name: _carried(images, name) for name in CARRIED}),
+        pa.table({name: _carried(images, name) for name in CARRIED_COLUMNS}),
         tuple(findings),
         np.where(y == 1, 1.0, np.where(y == 0, 0.0, np.nan)),
         np.asarray(people.to_numpy(zero_copy_only=False), dtype=np.int64),
@@ -147,3 +166,90 @@ def _same_patients(images: pa.Table, links: sparse.csr_array, notes: pa.Table) -
             f"{wrong:,} links from an image lead to a note of another patient",
             next_step="build the dataset again: cxrhf build ... --overwrite",
         )
+
+
+# What the steps of fitting a context model hand to each other.
+
+Features = sparse.csr_array | NDArray[np.float32]
+
+
+class Candidate(NamedTuple):
+    """A classifier and its parameters: one cell of a grid."""
+
+    kind: str  # a key of classifiers.KINDS, such as "LinearSVC", "WordRidge", "XGBoost"
+    params: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """`LinearSVC(C=0.1)`, for people."""
+        inner = ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+                          for name, value in self.params.items())  # fmt: skip
+        return f"{self.kind}({inner})"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One way to read the notes: its features, the classifiers that are tried on them, and how scores are calibrated.
+
+    `name` is what tables show: "words", "boosted", or the encoder ("minilm", "org/model").
+    """
+
+    name: str
+    kind: Literal["words", "boosted", "encoder"]
+    features: Features = field(repr=False)  # sets x features, float32 or sparse
+    feature_names: tuple[str, ...] = field(repr=False)  # words; () for vectors
+    candidates: tuple[Candidate, ...]
+    calibration: Calibration
+
+
+class Labelled(NamedTuple):
+    """One finding's images that can be learned from or scored: all that have prior notes, labelled or not."""
+
+    rows: Integers  # the row of Family.features of each image
+    y: Floats  # 1, 0, NaN
+    patients: Integers
+    learn: Flags  # images that models are fitted to (train, or train and validate)
+    validate: Flags  # images that choose between classifiers; all False where cross-validation chooses
+    fold: Integers  # of each image that is learned from, by patient; -1 elsewhere
+
+
+class Tried(NamedTuple):
+    """What cross-validation says of a candidate."""
+
+    candidate: Candidate
+    auroc: float  # mean over folds
+    auroc_sd: float
+    scores: Floats  # out of fold, of every learning image that has a fold; NaN elsewhere; empty if not kept
+    seconds: float
+    failed: str | None = None  # why it gives nothing
+    unsettled: int = 0  # folds in which the search for the best coefficients ended at its last allowed step
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The best classifier of a family for one finding, and what it says."""
+
+    family: str
+    candidate: Candidate
+    model: Any = field(repr=False)
+    calibrator: Calibrator = field(repr=False)
+    cv_auroc: float
+    validation_auroc: float  # NaN where nothing was validated
+    probability: Floats = field(repr=False)  # of every image of Labelled: cross-fitted where it was learned from
+    tried: tuple[Tried, ...] = field(repr=False)  # the best of each kind first, scores dropped
+    reasons: tuple[str, ...] = ()  # what a reader must know, e.g. why validation did not choose
+
+
+# What is read of the notes -> the optional packages that it needs, looked for before hours are spent.
+
+# What is read -> modules; "" is what every fit needs to keep its models.
+_NEEDED = {"": ("skops", "safetensors"), "boosted": ("xgboost",), "encoder": ("torch", "transformers", "accelerate")}
+
+
+def check_packages(features: Sequence[str]) -> None:
+    """A missing package as an error that says how to get it."""
+    light = not {"boosted", "encoder"} & set(features)  # the extra that brings all of it: one install, not two
+    other = "" if light else ", or pip install 'cxrhf[words]' and pass --features words"
+    for feature in (*features, ""):
+        what = f"--features {feature}" if feature else "context models"
+        need_packages(what, _NEEDED.get(feature, ()), "words" if light else "context", other)

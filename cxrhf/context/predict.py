@@ -11,16 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cxrhf.calibrate import calibrated
-from cxrhf.config_context import EncodeConfig
 from cxrhf.context.families import features_again
 from cxrhf.context.fit import MODEL
-from cxrhf.context.join import Joined
-from cxrhf.context.material import Material
-from cxrhf.context.parts import Features, Floats, Progress
-from cxrhf.context.rows import mentions_of, prediction_rows
+from cxrhf.context.join import JoinedContext, mentions_of, prediction_rows
+from cxrhf.context.material import Features, Floats, Material, Progress
+from cxrhf.context.settings import EncodeConfig
 from cxrhf.context.store import Bundle
 from cxrhf.errors import TableError
+from cxrhf.learn import apply_calibrator
 
 
 def predict_context(
@@ -38,7 +36,7 @@ def predict_context(
     Without labels of a finding in the material its rows have none. Images without notes get the share of positives
     among such images where the fit made them a stratum of their own.
     """
-    from cxrhf.context.classifiers import scores
+    from cxrhf.context.sweep import scores
 
     stratum = bundle.config.get("no_note") == "stratum"
     mention = mentions_of(material, str(bundle.config.get("mention_rule", "words")), stratum=stratum)
@@ -59,7 +57,7 @@ def predict_context(
                 cache=cache,
                 progress=progress,
             )
-        of_set = calibrated(stored.calibrator, scores(stored.model, made[stored.family]))
+        of_set = apply_calibrator(stored.calibrator, scores(stored.model, made[stored.family]))
         probability: Floats = np.full(len(material.noted), bundle.without_notes.get(finding, np.nan))
         probability[material.noted] = of_set[material.set_of[material.noted]]
         rows = np.flatnonzero(~np.isnan(probability))
@@ -98,7 +96,7 @@ def open_encoders(
     return found
 
 
-def doubtful(fresh: pa.Table, stored: pa.Table) -> list[str]:
+def check_same_images(fresh: pa.Table, stored: pa.Table) -> list[str]:
     """What ids alone cannot settle between rows of a build and rows of the fit.
 
     An image of the fit with another patient is an error, in one dataset; in another it says nothing.
@@ -121,7 +119,7 @@ def doubtful(fresh: pa.Table, stored: pa.Table) -> list[str]:
     ]
 
 
-def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
+def join_context(predictions: pa.Table, context: pa.Table) -> JoinedContext:
     """Rows of `model="context"` -> the columns `pretest` and `mention` of an image model's rows, by image and finding.
 
     What the predictions have in these columns is replaced, so that strata are never made of two sources; a column that
@@ -129,18 +127,18 @@ def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
     mean different things.
     """
     known = context.filter(pc.equal(context["model"], MODEL))
-    key = _key(known)
+    key = _image_finding_key(known)
     if len(pc.unique(key)) < len(key):
         raise TableError(
             "the context run has two rows for one image and finding",
             next_step="pass the run folder of a single cxrhf context fit",
         )
-    at = pc.index_in(_key(predictions), value_set=key)
+    at = pc.index_in(_image_finding_key(predictions), value_set=key)
     if at.null_count == len(at):
         raise TableError(
             "the context run and the predictions share no image and finding",
             got=f"{_common(known, predictions, 'image_id')} images and {_common(known, predictions, 'finding')} "
-            f"findings in both (context: {_some(known, 'finding')}; predictions: {_some(predictions, 'finding')})",
+            f"findings in both (context: {_first_values(known, 'finding')}; predictions: {_first_values(predictions, 'finding')})",
             allowed="the same image ids and findings in both, written in the same way",
             next_step="name the image column: cxrhf audit PREDICTIONS --context RUN --image COLUMN",
         )
@@ -168,8 +166,8 @@ def join_context(predictions: pa.Table, context: pa.Table) -> Joined:
             )
         table = table.set_column(place, table.schema.field(place), values)
     about["train_prevalence"] = _train_prevalence(known)
-    said += _lacking(predictions, known, at, about)
-    return Joined(table, said, about)
+    said += _missing_pretest_notes(predictions, known, at, about)
+    return JoinedContext(table, said, about)
 
 
 def _train_prevalence(context: pa.Table) -> dict[str, float]:
@@ -179,7 +177,9 @@ def _train_prevalence(context: pa.Table) -> dict[str, float]:
     return {row["finding"]: row["label_mean"] for row in shares if 0 < row["label_mean"] < 1}
 
 
-def _lacking(predictions: pa.Table, known: pa.Table, at: pa.ChunkedArray, about: dict[str, Any]) -> list[str]:
+def _missing_pretest_notes(
+    predictions: pa.Table, known: pa.Table, at: pa.ChunkedArray, about: dict[str, Any]
+) -> list[str]:
     """Who gets no pre-test probability: findings that were not fitted, and images without prior notes."""
     fitted = pc.unique(known.filter(pc.is_valid(known["prob"]))["finding"])
     other = [each for each in pc.unique(predictions["finding"]).to_pylist() if each not in fitted.to_pylist()]
@@ -194,7 +194,7 @@ def _lacking(predictions: pa.Table, known: pa.Table, at: pa.ChunkedArray, about:
     return said
 
 
-def _key(table: pa.Table) -> pa.ChunkedArray:
+def _image_finding_key(table: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(table["image_id"], table["finding"], "\x1f")
 
 
@@ -202,6 +202,6 @@ def _common(one: pa.Table, other: pa.Table, name: str) -> int:
     return int(pc.sum(pc.is_in(pc.unique(one[name]), value_set=pc.unique(other[name]))).as_py() or 0)
 
 
-def _some(table: pa.Table, name: str) -> str:
+def _first_values(table: pa.Table, name: str) -> str:
     values = pc.unique(table[name]).to_pylist()
     return ", ".join(map(str, values[:5])) + (", ..." if len(values) > 5 else "")

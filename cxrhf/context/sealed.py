@@ -24,7 +24,7 @@ from typing import Any
 
 from cxrhf.errors import CxrhfError, RunError
 from cxrhf.tables.checks import quoted
-from cxrhf.tables.folders import replacing
+from cxrhf.tables.folders import replace_folder
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -38,7 +38,7 @@ class Unfit(ValueError):
     """What is wrong with a file, in words of ours: nothing in it is quoted."""
 
 
-def must(holds: bool, what: str) -> None:
+def require(holds: bool, what: str) -> None:
     """An `Unfit` that names what does not hold."""
     if not holds:
         raise Unfit(what)
@@ -133,9 +133,9 @@ def open_sealed(folder: Path, what: str, again: str) -> Sealed:
 
 
 @contextlib.contextmanager
-def writing(folder: Path, what: str, **more: str) -> Iterator[Path]:
+def write_sealed(folder: Path, what: str, **more: str) -> Iterator[Path]:
     """A new folder to fill with files; when that is done it gets its manifest and takes the place of `folder`."""
-    with replacing(folder, MANIFEST, what, next_step="move it away, or choose another --out") as fresh:
+    with replace_folder(folder, MANIFEST, what, next_step="move it away, or choose another --out") as fresh:
         yield fresh
         files = {each.name: _print(each) for each in sorted(fresh.iterdir())}
         write_json(fresh / MANIFEST, {"format": FORMAT, "what": what, "versions": versions(), **more, "files": files})
@@ -154,7 +154,7 @@ def versions() -> dict[str, str]:
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
     """Plain values as JSON that keeps every digit; NaN has no place in it."""
-    text = json.dumps(values, indent=1, allow_nan=False, default=_plain)
+    text = json.dumps(values, indent=1, allow_nan=False, default=_to_builtins)
     path.write_text(text + "\n", encoding="utf-8")
 
 
@@ -171,7 +171,7 @@ def plain_json(data: bytes) -> Any:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _to_builtins(value: Any) -> Any:
     """numpy's numbers and arrays as Python's."""
     if hasattr(value, "tolist"):
         return value.tolist()

@@ -17,21 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from cxrhf.config import MENTION_RULES, from_mapping
-from cxrhf.config_context import NO_NOTE, EncodeConfig
-from cxrhf.context.model_files import (
-    load_arrays,
-    load_calibrator,
-    load_model,
-    save_arrays,
-    save_calibrator,
-    save_model,
-)
-from cxrhf.context.parts import Calibrator, Candidate, Fitted, Tried
-from cxrhf.context.sealed import Sealed, Unfit, must, open_sealed, versions, write_json, writing
+from cxrhf.context.material import Calibrator, Candidate, Fitted, Tried
+from cxrhf.context.model_files import load_arrays, load_calibrator, load_model, save_arrays, save_calibrator, save_model
+from cxrhf.context.sealed import Sealed, Unfit, open_sealed, require, versions, write_json, write_sealed
+from cxrhf.context.settings import NO_NOTE, EncodeConfig
 from cxrhf.errors import ConfigError, CxrhfWarning, RunError
+from cxrhf.settings import MENTION_RULES, from_mapping
 
-MODELS, ONE = "context models", "part of a context fit"
+MODELS, CHECKPOINT_KIND = "context models", "part of a context fit"
 CONTENTS = "contents.json"
 AGAIN = "copy the whole folder again, or fit again: cxrhf context fit BUILD --overwrite"
 
@@ -61,7 +54,7 @@ class Bundle:
 
 def save_models(folder: Path, bundle: Bundle) -> None:
     """Write the models; the folder is there whole or not at all, and replaces models that were there."""
-    with writing(Path(folder), MODELS) as fresh:
+    with write_sealed(Path(folder), MODELS) as fresh:
         models = []
         for each in bundle.models.values():
             stem = file_stem(each.finding)
@@ -104,7 +97,7 @@ def load_models(folder: Path) -> Bundle:
 
 def save_one(folder: Path, fingerprint: str, fitted: Fitted) -> None:
     """Keep a finding and family that is done. `fingerprint` says what it was made from."""
-    with writing(Path(folder), ONE, fingerprint=fingerprint) as fresh:
+    with write_sealed(Path(folder), CHECKPOINT_KIND, fingerprint=fingerprint) as fresh:
         save_arrays(fresh / "probability.safetensors", {"probability": fitted.probability})
         about = {
             "family": fitted.family,
@@ -134,7 +127,7 @@ def load_one(folder: Path, fingerprint: str, width: int) -> Fitted | None:
     if not place.exists():
         return None
     try:
-        sealed = open_sealed(place, ONE, "delete it; cxrhf fits it again")
+        sealed = open_sealed(place, CHECKPOINT_KIND, "delete it; cxrhf fits it again")
         if sealed.manifest.get("fingerprint") != fingerprint or sealed.manifest["versions"] != versions():
             return None
         about = sealed.json(CONTENTS)
@@ -236,15 +229,15 @@ def _encoder(about: Any) -> dict[str, Any]:
         from_mapping(EncodeConfig, _dict(_dict(about)["settings"]))
     except ConfigError:
         raise Unfit("settings of an encoder") from None
-    must(all(len(str(each)) < 1000 for each in _dict(about["identity"]).values()), "identity of an encoder")
+    require(all(len(str(each)) < 1000 for each in _dict(about["identity"]).values()), "identity of an encoder")
     return _dict(about)
 
 
 def _config(value: Any) -> dict[str, Any]:
     """Settings of the fit, of which those that reading notes needs are what they may be."""
     seed, no_note, rule = (_dict(value).get(name) for name in ("seed", "no_note", "mention_rule"))
-    must(seed is None or (type(seed) is int and 0 <= seed < 2**63), "seed")
-    must(no_note in (None, *NO_NOTE) and rule in (None, *MENTION_RULES), "settings of the fit")
+    require(seed is None or (type(seed) is int and 0 <= seed < 2**63), "seed")
+    require(no_note in (None, *NO_NOTE) and rule in (None, *MENTION_RULES), "settings of the fit")
     return _dict(value)
 
 

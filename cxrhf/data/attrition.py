@@ -9,8 +9,9 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from cxrhf.config_build import BuildConfig
-from cxrhf.schema import ATTRITION, table_of
+from cxrhf.data.settings import BuildConfig
+from cxrhf.schema import ATTRITION
+from cxrhf.tables.checks import table_of
 
 COUNTS = tuple(name for name in ATTRITION.names if f"expected_{name}" in ATTRITION.names)  # images, studies, ...
 
@@ -110,7 +111,7 @@ class Steps:
         """The table as people read it: counts, and the published ones in brackets beside them."""
         used = [name for name in COUNTS if any(row[name] is not None for row in self.rows)]
         cells = [["step", *used, ""]]
-        cells += [[row["step"], *(shown(row, name) for name in used), row["note"] or ""] for row in self.rows]
+        cells += [[row["step"], *(format_count(row, name) for name in used), row["note"] or ""] for row in self.rows]
         widths = [max(len(line[at]) for line in cells) for at in range(len(used) + 1)]
         return [
             "  ".join(
@@ -120,7 +121,7 @@ class Steps:
         ]
 
 
-def shown(row: Mapping[str, Any], name: str) -> str:
+def format_count(row: Mapping[str, Any], name: str) -> str:
     """A count, with the published one in brackets where there is one."""
     here = "" if row[name] is None else f"{row[name]:,}"
     public = row[f"expected_{name}"]

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +21,38 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cxrhf.config_build import RETIRED, BuildConfig
 from cxrhf.data import layout
-from cxrhf.data.attrition import Steps
+from cxrhf.data.attrition import COUNTS, Steps
 from cxrhf.data.card import TERMS, card
-from cxrhf.data.fingerprint import FIRST, build_print, file_print, version_of
-from cxrhf.data.flow import flow
-from cxrhf.data.folder import RECORD, WORK, apart, check_strange, discard, opened, remove, sweep, tidy, write_text
+from cxrhf.data.fields import label_counts
+from cxrhf.data.folder import (
+    FIRST,
+    RECORD,
+    WORK,
+    build_print,
+    check_not_around_source,
+    check_strange,
+    discard_build,
+    file_print,
+    open_build_folder,
+    remove,
+    remove_build_drafts,
+    tidy,
+    version_of,
+    write_text,
+)
 from cxrhf.data.images import check_packages
-from cxrhf.data.labels import label_counts
 from cxrhf.data.notes import QUARANTINE
 from cxrhf.data.prepare import Prepared, prepare
+from cxrhf.data.settings import RETIRED, BuildConfig
 from cxrhf.data.shards import ROWS_PER_SHARD, ROWS_WITHOUT_PIXELS, ShardPlan, place_shards, write_shards
 from cxrhf.data.splits import NAMES
 from cxrhf.data.twin import draw_films, with_twin
 from cxrhf.errors import CxrhfError, RunError, SourceError
-from cxrhf.schema import ATTRIBUTE, check, image_schema, write_table
-from cxrhf.tables.folders import one_writer
-from cxrhf.tables.places import check_writable
+from cxrhf.schema import ATTRIBUTE, image_schema
+from cxrhf.tables.checks import check
+from cxrhf.tables.files import write_table
+from cxrhf.tables.folders import check_writable, one_writer
 
 _EXAMPLES = 5  # of bad pictures that are printed
 
@@ -59,7 +75,7 @@ def build(config: BuildConfig) -> Built:
     check_writable(folder, "build folder")
     if config.root:
         layout.check_roots(config.root)
-        apart(folder, config.root)  # before the folder is held: the lock is a file too
+        check_not_around_source(folder, config.root)  # before the folder is held: the lock is a file too
     elif config.dataset != "synthetic":
         raise RunError(
             "no folder with the published files is given", next_step=f"cxrhf build {config.dataset} --root FOLDER"
@@ -72,23 +88,23 @@ def _built(config: BuildConfig, folder: Path) -> Built:
     """Build into a folder that this thread holds."""
     made_up = not config.root
     check_strange(folder, overwrite=config.overwrite)  # before minutes are spent on a twin
-    sweep(folder)
+    remove_build_drafts(folder)
     if made_up:
         config = with_twin(config, folder)
     inputs = fingerprints(config)
     fingerprint = build_print(config.content(), inputs, version_of(config.dataset))
-    record = opened(
+    record = open_build_folder(
         folder, fingerprint, overwrite=config.overwrite, same=lambda record: _is_same(record, config, inputs)
     )
     if record is not None:
-        return _as_it_is(folder, record)
+        return _read_finished(folder, record)
     try:
         prepared = prepare(config, folder / WORK, folder / "notes", fingerprint)
         if made_up:
             draw_films(config, prepared.images)
         quarantine, rows = write_images(config, prepared, folder, fingerprint)
     except CxrhfError:
-        discard(folder)  # nothing was made that could be taken over: other settings may follow
+        discard_build(folder)  # nothing was made that could be taken over: other settings may follow
         raise
     done = _finish(config, prepared, folder, inputs, fingerprint, quarantine, rows)
     done.notes.extend(layout.several(config.root, config.dataset))
@@ -106,7 +122,7 @@ def _is_same(record: Mapping[str, Any], config: BuildConfig, inputs: list[dict[s
     )
 
 
-def _as_it_is(folder: Path, record: dict[str, Any]) -> Built:
+def _read_finished(folder: Path, record: dict[str, Any]) -> Built:
     steps = pl.read_parquet(folder / "attrition.parquet").to_dicts()
     notes = ["this build is already finished; --overwrite builds it again"]
     if record["quarantined"]:
@@ -249,3 +265,110 @@ def _finish(
     write_text(folder / RECORD, json.dumps(record, indent=2, ensure_ascii=False, default=str) + "\n")
     tidy(folder)  # after the record: a build killed in between is finished
     return Built(folder, record, steps.lines(), notes)
+
+
+# The steps of a build -> a flow picture in the manner of CONSORT: who came in, who was left out and why, as SVG.
+
+_WIDTH, _BOX, _SIDE, _LEFT = 880, 390, 350, 40
+_LINE, _PAD, _GAP = 17, 9, 30
+_MOST = 48  # letters in a line of a side box
+
+
+def flow(rows: Sequence[Mapping[str, Any]], title: str) -> str:
+    """One picture from the rows of the attrition table."""
+    sources = [row for row in rows if row["images"] is None]
+    chain = [row for row in rows if row["images"] is not None and not row["step"].startswith("split ")]
+    parts = [row for row in rows if row["step"].startswith("split ")]
+    drawn: list[str] = []
+    y = 44.0
+    if sources:
+        lines = [f"{row['step']}: {_format_counts(row)}" for row in sources]
+        height = _box(drawn, _LEFT, y, _WIDTH - 2 * _LEFT, ["Published tables", *lines])
+        y += height + _GAP
+        if chain or parts:
+            _arrow(drawn, _LEFT + _BOX / 2, y - _GAP, y)
+    before: Mapping[str, Any] | None = None
+    above: float | None = None  # where the box before ended
+    for row in chain:
+        side = _excluded_lines(before, row)
+        if side:
+            height = _box(drawn, _WIDTH - _LEFT - _SIDE, y, _SIDE, side, light=True)
+            middle = y + height / 2
+            drawn.append(f'<path d="M{_LEFT + _BOX / 2} {middle}H{_WIDTH - _LEFT - _SIDE}" class="line"/>')
+            y += height + _GAP / 2
+        if above is not None:
+            _arrow(drawn, _LEFT + _BOX / 2, above, y)
+        y += _box(drawn, _LEFT, y, _BOX, [row["step"], *_wrapped(_format_counts(row))])
+        above = y
+        y += _GAP
+        before = row
+    if parts and above is not None:
+        _arrow(drawn, _LEFT + _BOX / 2, above, y)
+    if parts:
+        width = (_WIDTH - 2 * _LEFT - 24 * (len(parts) - 1)) / len(parts)
+        tallest = 0.0
+        for at, row in enumerate(parts):
+            lines = [row["step"].removeprefix("split "), *_format_counts(row).split(", ")]
+            tallest = max(tallest, _box(drawn, _LEFT + at * (width + 24), y, width, lines))
+        y += tallest
+    height = y + (24 if parts else 0)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" '
+        f'height="{height:.0f}" role="img" aria-label="{escape(title)}">'
+        "<style>text{font:13px system-ui,sans-serif;fill:#1c2733}.head{font-weight:600}.title{font-size:16px;"
+        "font-weight:600}.box{fill:#fff;stroke:#46627f;stroke-width:1.2}.light{fill:#f5f2ec;stroke:#a08b64}"
+        ".line{fill:none;stroke:#46627f;stroke-width:1.2}.tip{fill:#46627f}</style>"
+        f'<rect width="{_WIDTH}" height="{height:.0f}" fill="#fcfcfa"/>'
+        f'<text x="{_LEFT}" y="28" class="title">{escape(title)}</text>{"".join(drawn)}</svg>\n'
+    )
+
+
+def _format_counts(row: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{row[name]:,} {name if row[name] != 1 else _singular(name)}" for name in COUNTS if row[name] is not None
+    )
+
+
+def _singular(name: str) -> str:
+    return "study" if name == "studies" else name.removesuffix("s")
+
+
+def _excluded_lines(before: Mapping[str, Any] | None, row: Mapping[str, Any]) -> list[str]:
+    """What a step took away, and what it has to say."""
+    lines = []
+    if before is not None:
+        lost = {name: (before[name] or 0) - (row[name] or 0) for name in ("images", "studies", "patients")}
+        gone = [
+            f"{n:,} {name if n != 1 else _singular(name)}"
+            for name, n in lost.items()
+            if n > 0 and row[name] is not None
+        ]
+        if gone:
+            lines = ["Excluded", *_wrapped(", ".join(gone))]
+    return [*lines, *_wrapped(row["note"] or "")]
+
+
+def _wrapped(text: str) -> list[str]:
+    """Lines that fit into a box; a number stays with its noun."""
+    lines, line = [], ""
+    for word in re.sub(r"(?<=\d) (?=[a-z])", "\u00a0", text).split(" "):
+        if line and len(line) + 1 + len(word) > _MOST:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}".strip(" ")
+    return [*lines, line] if line else lines
+
+
+def _box(drawn: list[str], x: float, y: float, width: float, lines: Sequence[str], *, light: bool = False) -> float:
+    height = len(lines) * _LINE + 2 * _PAD
+    kind = "box light" if light else "box"
+    drawn.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}" rx="5" class="{kind}"/>')
+    for at, text in enumerate(lines):
+        look = ' class="head"' if at == 0 else ""
+        drawn.append(f'<text x="{x + 12:.1f}" y="{y + _PAD + 13 + at * _LINE:.1f}"{look}>{escape(str(text))}</text>')
+    return height
+
+
+def _arrow(drawn: list[str], x: float, top: float, bottom: float) -> None:
+    drawn.append(f'<path d="M{x} {top}V{bottom - 6}" class="line"/>')
+    drawn.append(f'<path d="M{x - 4} {bottom - 7}L{x + 4} {bottom - 7}L{x} {bottom}Z" class="tip"/>')

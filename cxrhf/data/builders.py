@@ -9,11 +9,12 @@ worker processes that are not forked (macOS, Windows, Python 3.14) find them by 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, fields, make_dataclass
 from pathlib import Path
 from typing import Any
@@ -23,26 +24,90 @@ import pyarrow.parquet as pq
 from datasets.utils._filelock import FileLock
 from filelock import Timeout
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data.build import fingerprints, plans
 from cxrhf.data.card import TERMS, published_split
-from cxrhf.data.fingerprint import build_print, version_of
-from cxrhf.data.folder import outside, remove, sweep
-from cxrhf.data.guard import guard_pushes, licence
-from cxrhf.data.hf import ASIDE, config_names, findings_of, settings
+from cxrhf.data.folder import build_print, check_outside_source, remove, remove_build_drafts, version_of
 from cxrhf.data.layout import one_walk
+from cxrhf.data.notes import stored_schema, to_stored
 from cxrhf.data.prepare import prepare
-from cxrhf.data.shards import features, fill
-from cxrhf.data.stored_times import stored_schema, to_stored
+from cxrhf.data.settings import CONFIGURATIONS, DATASETS, WITH_NOTES, BuildConfig
+from cxrhf.data.shards import features, fill_pictures
 from cxrhf.data.twin import draw_films, with_twin
-from cxrhf.errors import ConfigError, CxrhfWarning
+from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning, did_you_mean
+from cxrhf.findings import CHEXPERT, MIMIC, NIH
 from cxrhf.schema import NOTE, image_schema
+from cxrhf.tables.checks import quoted
 from cxrhf.tables.files import write_atomically
-from cxrhf.tables.workers import end_with_parent, forks_end_with_me
+from cxrhf.tables.folders import end_with_parent, forks_end_with_me
+
+# A dataset's name -> its `datasets` builder class, and what the classes of `cxrhf.data.builders` are made of.
+#
+# `datasets` 4 and later load no scripts, but a builder class still works when it is called. This module does not
+# import `datasets`, which takes a second.
+
+# What a user sets on the builder itself, or not at all.
+IGNORED_SETTINGS = ("dataset", "out", "configuration", "overwrite", "workers")
+_FINDINGS: Mapping[str, tuple[str, ...]] = {
+    "mimic_cxr_context": MIMIC,
+    "synthetic": MIMIC,
+    "chexpert": CHEXPERT,
+    "chexpert_plus": CHEXPERT,
+    "nih_chestxray14": (*NIH, "no_finding"),
+    "rexgradient": (),
+}
+
+
+def settings(dataset: str, configuration: str, config: Any) -> BuildConfig:
+    """The settings that a builder's configuration stands for."""
+    given = {each.name: getattr(config, each.name) for each in fields(BuildConfig) if each.name not in IGNORED_SETTINGS}
+    given["root"] = given["root"] or config.data_dir or ()  # data_dir: what users of `datasets` know
+    return BuildConfig(dataset, configuration=configuration, **given)
+
+
+def config_names(dataset: str) -> tuple[str, ...]:
+    """The configurations of a dataset, the default one first."""
+    return CONFIGURATIONS if dataset in WITH_NOTES else ("images",)
+
+
+def findings_of(dataset: str) -> tuple[str, ...]:
+    """The findings whose labels a dataset has."""
+    if dataset == "covid_chestxray":
+        from cxrhf.data.covid import FINDINGS
+
+        return FINDINGS
+    if dataset not in _FINDINGS:
+        raise ConfigError(
+            "the findings of this dataset are unknown",
+            got=quoted(dataset),
+            allowed=f"one of {', '.join(DATASETS)}",
+            next_step=did_you_mean(dataset, DATASETS) or "add them to cxrhf/data/builders.py",
+        )
+    return _FINDINGS[dataset]
+
+
+def builder_class(dataset: str) -> Any:
+    """The builder class of a dataset: `builder_class("chexpert")(root="FOLDER", cache_dir="cache")`."""
+
+    name = dataset.replace("-", "_")
+    if name not in BUILDERS:
+        raise ConfigError(
+            "unknown dataset",
+            got=quoted(dataset),
+            allowed=f"one of {', '.join(BUILDERS)}",
+            next_step=did_you_mean(name, BUILDERS),
+        )
+    return BUILDERS[name]
+
+
+# The main part.
 
 CxrConfig = make_dataclass(
     "CxrConfig",
-    [(each.name, each.type, field(default=each.default)) for each in fields(BuildConfig) if each.name not in ASIDE],
+    [
+        (each.name, each.type, field(default=each.default))
+        for each in fields(BuildConfig)
+        if each.name not in IGNORED_SETTINGS
+    ],
     bases=(datasets.BuilderConfig,),
 )
 CxrConfig.__module__ = __name__  # where a worker process finds it
@@ -64,7 +129,7 @@ class CxrBuilder(datasets.ArrowBasedBuilder):
         kwargs.setdefault("dataset_name", self.DATASET)
         root = kwargs.get("root") or kwargs.get("data_dir") or ()
         known = BuildConfig(self.DATASET, root=root, split_file=kwargs.get("split_file"))
-        outside(Path(cache_dir or datasets.config.HF_DATASETS_CACHE).expanduser(), known.root, "cache_dir")
+        check_outside_source(Path(cache_dir or datasets.config.HF_DATASETS_CACHE).expanduser(), known.root, "cache_dir")
         with one_walk():
             inputs = fingerprints(known) if known.root else []
         # `datasets` itself adds the settings that were given.
@@ -78,7 +143,7 @@ class CxrBuilder(datasets.ArrowBasedBuilder):
         """As in `datasets`, but never into the folder of the raw files; workers end with this process."""
         if output_dir is not None:
             known = settings(self.DATASET, self.config.name, self.config)
-            outside(Path(output_dir).expanduser(), known.root, "output_dir")
+            check_outside_source(Path(output_dir).expanduser(), known.root, "output_dir")
         else:
             _sweep_incomplete(Path(self._cache_dir_root) / self.dataset_name)
         self._started_by = os.getpid()
@@ -122,7 +187,7 @@ class CxrBuilder(datasets.ArrowBasedBuilder):
             work = place / key
             with FileLock(f"{work}.lock"):
                 if not (work / "rows.json").is_file():
-                    sweep(work)
+                    remove_build_drafts(work)
                     _prepared(known, work, key, made_up=self._made_up)
         made = json.loads((work / "rows.json").read_text())
         size = None if known.no_pixels else known.size
@@ -145,7 +210,7 @@ class CxrBuilder(datasets.ArrowBasedBuilder):
                     for group in range(file.num_row_groups):
                         yield datasets.builder.Key(number, group), to_stored(file.read_row_group(group))
                 continue
-            table, bad = fill(pq.read_table(path), size=size, threads=1)
+            table, bad = fill_pictures(pq.read_table(path), size=size, threads=1)
             if bad.num_rows:
                 kinds = sorted(set(bad.column("kind").to_pylist()))
                 said = f"{self.DATASET}: excluded {bad.num_rows} images of {Path(path).name} ({', '.join(kinds)})"
@@ -225,3 +290,79 @@ class Synthetic(CxrBuilder):
 
 
 BUILDERS = {each.DATASET: each for each in CxrBuilder.__subclasses__()}
+
+
+# A dataset of a builder -> `push_to_hub` refuses it where `cxrhf push` would.
+#
+# `datasets` has no place for such a rule, so `push_to_hub` of its four classes is wrapped, in processes that made one
+# of our builders. What goes by the rule is `info.license`, which `datasets` carries through map, filter, select,
+# slices, formats, shuffles, splits into parts, concatenation and save_to_disk.
+#
+# Known gaps: `to_parquet`, `to_pandas` and the like, whose result has no info; a build folder or a saved dataset that
+# is loaded in a process that made no builder; `save_to_disk` and `to_parquet` with an hf:// address.
+
+REFUSED = "Not for the Hub: push_to_hub is refused, `cxrhf push dataset BUILD --recipe` publishes what may be shared."
+UNCHECKED = "push_to_hub checks no terms: `cxrhf push dataset BUILD` publishes what they allow."
+
+
+def licence(dataset: str, *, made_up: bool) -> str:
+    """The terms of a dataset as `info.license` says them. `made_up`: the builder itself invented the raw files."""
+    if made_up:
+        return TERMS[dataset].licence
+    # Raw files that somebody gave to `synthetic` may be real: nothing here proves that they are not.
+    rule = REFUSED if TERMS[dataset].credentialed or dataset == "synthetic" else UNCHECKED
+    return f"{TERMS[dataset].said} {rule}"
+
+
+def guard_pushes() -> None:
+    """Have every `push_to_hub` of `datasets` look at the licence first; again it changes nothing."""
+    import datasets
+
+    for kind in (datasets.Dataset, datasets.DatasetDict, datasets.IterableDataset, datasets.IterableDatasetDict):
+        if not hasattr(kind.push_to_hub, "looks_at_licence"):
+            kind.push_to_hub = _check_before_push(kind.push_to_hub)
+    if not hasattr(datasets.Dataset.to_iterable_dataset, "keeps_licence"):
+        datasets.Dataset.to_iterable_dataset = _keep_licence(datasets.Dataset.to_iterable_dataset)
+
+
+def _keep_licence(make: Callable[..., Any]) -> Callable[..., Any]:
+    """The one way to another dataset on which `datasets` drops all of the info but the features."""
+
+    @functools.wraps(make)
+    def keeping(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = make(self, *args, **kwargs)
+        made.info.license = made.info.license or self.info.license
+        return made
+
+    keeping.keeps_licence = True  # type: ignore[attr-defined]
+    return keeping
+
+
+def _check_before_push(push: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(push)
+    def looking(self: Any, *args: Any, **kwargs: Any) -> Any:
+        check_push(self)
+        return push(self, *args, **kwargs)
+
+    looking.looks_at_licence = True  # type: ignore[attr-defined]
+    return looking
+
+
+def check_push(data: Any) -> None:
+    """Refuse a dataset, or a dictionary of them, that holds credentialed data; warn where terms are not checked."""
+    parts = data.values() if isinstance(data, dict) else [data]
+    said = " ".join(str(part.info.license or "") for part in parts)
+    if REFUSED in said:
+        raise CxrhfError(
+            "this dataset holds, or may hold, credentialed data, which push_to_hub would publish; nothing was sent",
+            next_step="if your agreement lets you share ids, publish the recipe (settings, ids and splits): "
+            "cxrhf build DATASET --root FOLDER --out BUILD, then cxrhf push dataset BUILD --to USER/NAME "
+            "--recipe --dry-run",
+        )
+    if UNCHECKED in said:
+        warnings.warn(
+            "push_to_hub publishes every row and does not check the terms; cxrhf push dataset publishes only what they "
+            "allow",
+            CxrhfWarning,
+            stacklevel=3,
+        )

@@ -115,7 +115,7 @@ def card(
         lines += [each, ""]
     lines += ["## Load", "", "```python", "from datasets import load_dataset", ""]
     lines += _local(record) if published is None else loading(published.repo, configs(record))
-    lines += ["```", "", *(_used(published.repo, dataset, terms) if published is not None else ())]
+    lines += ["```", "", *(_usage_lines(published.repo, dataset, terms) if published is not None else ())]
     lines += _labels(labels, settings)
     lines += ["## How it was made", "", *setting_lines(settings), ""]
     figure = "Figure: `flow.svg`." if published is None else "![Flow diagram of the exclusions](flow.svg)"
@@ -193,14 +193,14 @@ def loading(repo: str, tables: Configs) -> list[str]:
 
 def counted_labels(images: pa.Table, findings: Sequence[str]) -> pl.DataFrame:
     """How often each raw label stands in IMAGE rows."""
-    from cxrhf.data.labels import label_counts
+    from cxrhf.data.fields import label_counts
 
     frame = pl.from_arrow(images.select(list(findings)))
     assert isinstance(frame, pl.DataFrame)
     return label_counts(frame, findings)
 
 
-def _used(repo: str, dataset: str, terms: Terms) -> list[str]:
+def _usage_lines(repo: str, dataset: str, terms: Terms) -> list[str]:
     """What it is for and what not, and how cxrhf takes it."""
     lines = ["A download is a build folder that every cxrhf command can read:", "", "```bash",
              f"hf download {repo} --repo-type dataset --local-dir data/{dataset}",
@@ -251,12 +251,12 @@ def setting_lines(settings: Mapping[str, Any]) -> list[str]:
 
 def attrition_lines(steps: Sequence[Mapping[str, Any]], *, notes: bool = True) -> list[str]:
     """The attrition as a table; `notes=False`: counts alone."""
-    from cxrhf.data.attrition import COUNTS, shown
+    from cxrhf.data.attrition import COUNTS, format_count
 
     used = [name for name in COUNTS if any(row[name] is not None for row in steps)]
     last = ["note"] if notes else []
     lines = ["| " + " | ".join(["step", *used, *last]) + " |", "|---" * (1 + len(used) + len(last)) + "|"]
     for row in steps:
-        cells = [row["step"], *(shown(row, name) for name in used), *([row["note"] or ""] if notes else [])]
+        cells = [row["step"], *(format_count(row, name) for name in used), *([row["note"] or ""] if notes else [])]
         lines.append("| " + " | ".join(cells) + " |")
     return lines

@@ -14,14 +14,13 @@ from pathlib import Path
 
 import polars as pl
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import fields, layout
-from cxrhf.data.attributes import read_attributes
 from cxrhf.data.attrition import Steps
-from cxrhf.data.picture_paths import below, folders, holding
+from cxrhf.data.fields import read_attributes, read_xlsx
+from cxrhf.data.layout import below, find_holding_folder, folders
+from cxrhf.data.prepare import Source
 from cxrhf.data.raw import header, numbers, read_csv
-from cxrhf.data.source import Source
-from cxrhf.data.spreadsheet import read_xlsx
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import SourceError
 from cxrhf.findings import CHEXPERT
 
@@ -135,7 +134,7 @@ def with_paths(images: pl.DataFrame, places: Sequence[Path]) -> pl.DataFrame:
     for split in _SPLITS:
         of_split = pl.col("tail").str.starts_with(f"{split}/")
         tails = images.filter(of_split).get_column("tail")
-        found = holding(candidates, tails)
+        found = find_holding_folder(candidates, tails)
         if found is not None:
             path = pl.when(of_split).then(below(found[0], pl.col("tail"))).otherwise(path)
         elif tails.len() and (batches := _batches(editions)):

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import polars as pl
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import fields, layout
 from cxrhf.data.attrition import Steps
 from cxrhf.data.chexpert import LABELS, chexpert_view, in_encoding_sample, names
-from cxrhf.data.picture_paths import below, folders, holding
+from cxrhf.data.layout import below, find_holding_folder, folders
+from cxrhf.data.prepare import Source
 from cxrhf.data.raw import open_bytes, read_csv
-from cxrhf.data.source import Source
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import SourceError, did_you_mean
 from cxrhf.findings import CHEXPERT
 from cxrhf.tables.checks import quoted
@@ -92,7 +92,7 @@ def _with_paths(images: pl.DataFrame, places: list[Path]) -> pl.DataFrame:
         each for place in places for each in (place / "PNG", place, place / "CheXpert-v1.0", place / "images")
     ]
     bare = pl.col("image_id")
-    found = holding(candidates, images.select(bare).to_series(), (".png", ".jpg"))
+    found = find_holding_folder(candidates, images.select(bare).to_series(), (".png", ".jpg"))
     folder, ending = found if found is not None else (places[0] / "PNG", ".png")
     return images.with_columns(below(folder, bare + ending).alias("path"))
 

@@ -22,12 +22,12 @@ from pathlib import Path
 
 import polars as pl
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import fields, layout
 from cxrhf.data.attrition import Steps
-from cxrhf.data.picture_paths import below
+from cxrhf.data.layout import below
+from cxrhf.data.prepare import Source
 from cxrhf.data.raw import numbers, read_csv
-from cxrhf.data.source import Source
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import SourceError
 from cxrhf.tables.checks import quoted
 

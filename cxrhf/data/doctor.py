@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import layout
 from cxrhf.data.attrition import Steps
-from cxrhf.data.layout import Needed
+from cxrhf.data.layout import RequiredFile
 from cxrhf.data.prepare import READERS
 from cxrhf.data.raw import check_start, columns_of
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import CxrhfError
 
 _LOOKS = 200
@@ -59,7 +59,7 @@ def ready(dataset: str, roots: Sequence[str], checks: Sequence[Check]) -> str:
     return " ".join([*words, *(["--split", "ratio"] if lists else []), *(["--no-pixels"] if blind else [])])
 
 
-def _file(dataset: str, wanted: Needed, roots: Sequence[str]) -> Check:
+def _file(dataset: str, wanted: RequiredFile, roots: Sequence[str]) -> Check:
     found = layout.find(roots, dataset, wanted.key)
     if found is None:
         if wanted.optional:

@@ -6,6 +6,7 @@ is looked for by name in every given folder and a few levels below it, the shall
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+
+import polars as pl
 
 from cxrhf.errors import SourceError, did_you_mean
 
@@ -24,7 +27,7 @@ _PICTURES = re.compile(r"^(p\d\d|p\d{8}|s\d{8}|patient\d+|study\d+|deid_png|imag
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class RequiredFile:
     """A file or folder of a dataset. `names` are patterns for the end of its path, any of which will do."""
 
     key: str
@@ -40,70 +43,70 @@ class Needed:
 _JPG = "PhysioNet: mimic-cxr-jpg"
 _IV = "PhysioNet: mimiciv"
 _MIMIC = (
-    Needed("labels", ("mimic-cxr-2.?.0-chexpert.csv*",), "mimic-cxr-jpg/2.0.0/mimic-cxr-2.0.0-chexpert.csv.gz", _JPG,
+    RequiredFile("labels", ("mimic-cxr-2.?.0-chexpert.csv*",), "mimic-cxr-jpg/2.0.0/mimic-cxr-2.0.0-chexpert.csv.gz", _JPG,
            ("subject_id", "study_id", "Pleural Effusion", "No Finding")),
-    Needed("metadata", ("mimic-cxr-2.?.0-metadata.csv*",), "mimic-cxr-jpg/2.0.0/mimic-cxr-2.0.0-metadata.csv.gz", _JPG,
+    RequiredFile("metadata", ("mimic-cxr-2.?.0-metadata.csv*",), "mimic-cxr-jpg/2.0.0/mimic-cxr-2.0.0-metadata.csv.gz", _JPG,
            ("dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate", "StudyTime")),
-    Needed("split", ("mimic-cxr-2.?.0-split.csv*",), "mimic-cxr-jpg/2.0.0/mimic-cxr-2.0.0-split.csv.gz", _JPG,
+    RequiredFile("split", ("mimic-cxr-2.?.0-split.csv*",), "mimic-cxr-jpg/2.0.0/mimic-cxr-2.0.0-split.csv.gz", _JPG,
            ("dicom_id", "split"), optional=True, use="the official split"),
-    Needed("files", ("files",), "mimic-cxr-jpg/2.0.0/files/p10/...", _JPG, optional=True, folder=True,
+    RequiredFile("files", ("files",), "mimic-cxr-jpg/2.0.0/files/p10/...", _JPG, optional=True, folder=True,
            use="the images (without them, pass --no-pixels)"),
-    Needed("admissions", ("hosp/admissions.csv*", "core/admissions.csv*", "admissions.csv*"),
+    RequiredFile("admissions", ("hosp/admissions.csv*", "core/admissions.csv*", "admissions.csv*"),
            "mimiciv/3.0/hosp/admissions.csv.gz", _IV, ("subject_id", "hadm_id", "admittime", "dischtime")),
-    Needed("patients", ("hosp/patients.csv*", "core/patients.csv*", "patients.csv*"),
+    RequiredFile("patients", ("hosp/patients.csv*", "core/patients.csv*", "patients.csv*"),
            "mimiciv/3.0/hosp/patients.csv.gz", _IV, ("subject_id", "gender", "anchor_age", "anchor_year")),
-    Needed("discharge", ("note/discharge.csv*", "discharge.csv*"), "mimic-iv-note/2.2/note/discharge.csv.gz",
+    RequiredFile("discharge", ("note/discharge.csv*", "discharge.csv*"), "mimic-iv-note/2.2/note/discharge.csv.gz",
            "PhysioNet: mimic-iv-note", ("note_id", "subject_id", "hadm_id", "charttime", "text")),
 )  # fmt: skip
 _CHEXPERT_LABELS = ("Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "No Finding", "Pleural Effusion")
 
-LAYOUTS: Mapping[str, tuple[Needed, ...]] = {
+LAYOUTS: Mapping[str, tuple[RequiredFile, ...]] = {
     "mimic_cxr_context": _MIMIC,
     "synthetic": _MIMIC,
     "chexpert": (
-        Needed("train", ("train.csv*", "chexpert_train.csv*"), "CheXpert-v1.0/train.csv", "Stanford AIMI: CheXpert",
+        RequiredFile("train", ("train.csv*", "chexpert_train.csv*"), "CheXpert-v1.0/train.csv", "Stanford AIMI: CheXpert",
                _CHEXPERT_LABELS),
-        Needed("valid", ("valid.csv*",), "CheXpert-v1.0/valid.csv", "Stanford AIMI: CheXpert", _CHEXPERT_LABELS,
+        RequiredFile("valid", ("valid.csv*",), "CheXpert-v1.0/valid.csv", "Stanford AIMI: CheXpert", _CHEXPERT_LABELS,
                optional=True, use="the radiologists' validation set"),
-        Needed("demo", ("CHEXPERT DEMO.xlsx", "CHEXPERT_DEMO.xlsx"), "CHEXPERT DEMO.xlsx",
+        RequiredFile("demo", ("CHEXPERT DEMO.xlsx", "CHEXPERT_DEMO.xlsx"), "CHEXPERT DEMO.xlsx",
                "Stanford AIMI: CheXpert demographic data", optional=True, use="race and ethnicity"),
-        Needed("attributes", ("*drain*.csv*", "*annotations*.csv*"), "a CSV of drain annotations with image names",
+        RequiredFile("attributes", ("*drain*.csv*", "*annotations*.csv*"), "a CSV of drain annotations with image names",
                "the chest drain annotations of SLICES, for example", optional=True, use="ATTRIBUTE rows"),
     ),
     "nih_chestxray14": (
-        Needed("entries", ("Data_Entry_2017_v2020.csv*", "Data_Entry_2017.csv*"), "Data_Entry_2017_v2020.csv",
+        RequiredFile("entries", ("Data_Entry_2017_v2020.csv*", "Data_Entry_2017.csv*"), "Data_Entry_2017_v2020.csv",
                "NIH Clinical Center: ChestX-ray14",
                ("Image Index", "Finding Labels", "Patient ID", "Patient Age", "Patient Gender", "View Position")),
-        Needed("train_list", ("train_val_list.txt",), "train_val_list.txt", "NIH Clinical Center: ChestX-ray14",
+        RequiredFile("train_list", ("train_val_list.txt",), "train_val_list.txt", "NIH Clinical Center: ChestX-ray14",
                optional=True, use="the official split"),
-        Needed("test_list", ("test_list.txt",), "test_list.txt", "NIH Clinical Center: ChestX-ray14", optional=True,
+        RequiredFile("test_list", ("test_list.txt",), "test_list.txt", "NIH Clinical Center: ChestX-ray14", optional=True,
                use="the official split"),
-        Needed("attributes", ("*drain*.csv*", "*annotations*.csv*"), "a CSV of drain annotations with image names",
+        RequiredFile("attributes", ("*drain*.csv*", "*annotations*.csv*"), "a CSV of drain annotations with image names",
                "the chest drain annotations of SLICES, for example", optional=True, use="ATTRIBUTE rows"),
     ),
     "covid_chestxray": (
-        Needed("metadata", ("metadata.csv",), "covid-chestxray-dataset/metadata.csv",
+        RequiredFile("metadata", ("metadata.csv",), "covid-chestxray-dataset/metadata.csv",
                "GitHub: ieee8023/covid-chestxray-dataset",
                ("patientid", "offset", "finding", "view", "filename", "clinical_notes")),
-        Needed("images", ("images",), "covid-chestxray-dataset/images/", "GitHub: ieee8023/covid-chestxray-dataset",
+        RequiredFile("images", ("images",), "covid-chestxray-dataset/images/", "GitHub: ieee8023/covid-chestxray-dataset",
                optional=True, folder=True, use="the images (without them, pass --no-pixels)"),
     ),
     "rexgradient": tuple(
-        Needed(split, (f"{split}_metadata_view_position.json",), f"metadata/{split}_metadata_view_position.json",
+        RequiredFile(split, (f"{split}_metadata_view_position.json",), f"metadata/{split}_metadata_view_position.json",
                "Hugging Face: rajpurkarlab/ReXGradient-160K", optional=True, use=f"the {split} split")
         for split in ("train", "valid", "test")
     ),
     "chexpert_plus": (
-        Needed("table", ("df_chexpert_plus_*.csv*",), "df_chexpert_plus_240401.csv", "Stanford AIMI: CheXpert Plus",
+        RequiredFile("table", ("df_chexpert_plus_*.csv*",), "df_chexpert_plus_240401.csv", "Stanford AIMI: CheXpert Plus",
                ("path_to_image", "frontal_lateral", "ap_pa", "deid_patient_id", "sex", "age", "race",
                 "section_findings", "section_impression")),
-        Needed("labels", ("impression_fixed.json", "findings_fixed.json", "report_fixed.json"),
+        RequiredFile("labels", ("impression_fixed.json", "findings_fixed.json", "report_fixed.json"),
                "chexbert_labels/impression_fixed.json", "Stanford AIMI: CheXpert Plus", optional=True, use="labels"),
     ),
 }  # fmt: skip
 
 
-def needed(dataset: str, key: str) -> Needed:
+def needed(dataset: str, key: str) -> RequiredFile:
     """One file of a dataset by its key."""
     return next(each for each in LAYOUTS[dataset] if each.key == key)
 
@@ -219,3 +222,72 @@ def _walk(folder: Path, shown: str, depth: int) -> Iterator[tuple[str, Path, boo
         yield name, entry, is_folder
         if is_folder and depth > 0 and not _PICTURES.match(entry.name):
             yield from _walk(entry, name, depth - 1)
+
+
+# Names of pictures in a table -> where the pictures lie, without a look at every file.
+#
+# Downloads are unpacked in many places. So a few names spread over the table are looked for in every likely folder,
+# and the folder that holds one of them is taken for all; or a folder with all pictures in it is listed once.
+
+PICTURES = (".png", ".jpg", ".jpeg", ".dcm")
+_IMAGE_LOOKS, _MANY = 24, 500
+_FOUND = {"stem": pl.String, "found": pl.String}
+
+
+def folders(roots: Iterable[str | Path], *files: Path | None) -> list[Path]:
+    """The roots and the folders of these files, absolute, each once."""
+    places = [*(Path(root) for root in roots), *(file.parent for file in files if file is not None)]
+    return list(dict.fromkeys(place.resolve() for place in places))
+
+
+def find_holding_folder(
+    candidates: Sequence[Path], names: pl.Series, endings: Sequence[str] = ("",)
+) -> tuple[Path, str] | None:
+    """The first folder below which one of the names exists, and the ending that had to be put behind it.
+
+    A few names are tried. Where none is there, as in a copy of a few patients, the folders two levels down are listed
+    once and the names that lie in them are tried.
+    """
+    some = names.drop_nulls()
+    few = [*some.head(4), *some.gather_every(max(1, some.len() // _IMAGE_LOOKS))]
+    there = [folder for folder in candidates if folder.is_dir()]
+    for folder in there:
+        if (ending := _ending(folder, few, endings)) is not None:
+            return folder, ending
+    parts = some.str.extract_groups(r"^(?<outer>[^/]+)/(?<inner>[^/]+)/").struct
+    outer, inner = parts.field("outer"), parts.field("inner")
+    for folder in there:
+        for top in outer.drop_nulls().unique().sort():
+            inside = _image_entries(folder / top)
+            listed_here = some.filter((outer == top) & inner.is_in(inside)) if inside else some.clear()
+            if (ending := _ending(folder, listed_here.head(_MANY).to_list(), endings)) is not None:
+                return folder, ending
+    return None
+
+
+def _ending(folder: Path, names: Sequence[str], endings: Sequence[str]) -> str | None:
+    tries = (ending for name in names for ending in endings if (folder / f"{name}{ending}").is_file())
+    return next(tries, None)
+
+
+def _image_entries(folder: Path) -> list[str]:
+    return os.listdir(folder) if folder.is_dir() else []
+
+
+def below(folder: Path, name: pl.Expr) -> pl.Expr:
+    """Names joined to a folder."""
+    return pl.concat_str([pl.lit(f"{folder}{os.sep}"), name])
+
+
+def list_pictures(places: Iterable[Path]) -> pl.DataFrame:
+    """Every picture right in these folders: its name without ending, and its path. The first place wins."""
+    rows: list[tuple[str, str]] = []
+    for place in dict.fromkeys(places):
+        try:
+            with os.scandir(place) as entries:
+                names = sorted((entry.name, entry.path) for entry in entries)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        rows += [(Path(name).stem, path) for name, path in names if name.lower().endswith(PICTURES)]
+    frame = pl.DataFrame(rows, schema=_FOUND, orient="row")
+    return frame.unique("stem", keep="first", maintain_order=True)

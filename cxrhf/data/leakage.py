@@ -27,7 +27,7 @@ KINDS = {
 }
 
 
-def guard(
+def check_leakage(
     images: pl.DataFrame,
     notes: pl.DataFrame | None,
     texts: Iterable[pa.Table] | None,
@@ -122,29 +122,29 @@ def own_report_pairs(
             rows = linked.get(note)
             if not rows:
                 continue
-            held = fold(text.as_py())
+            held = fold_text(text.as_py())
             for row in rows:
                 said = [needle for needle in own[row] if needle in held]
                 quoted = sections.get(patients[row], {})
-                if any(not _earlier(quoted.get(needle), known) for needle in said):
+                if any(not _is_earlier(quoted.get(needle), known) for needle in said):
                     hits.append((image_ids[row], note, patients[row]))
     schema = dict.fromkeys(("image_id", "note_id", "patient_id"), pl.String)
     return pl.DataFrame(hits, schema=schema, orient="row")
 
 
-def fold(text: str) -> str:
+def fold_text(text: str) -> str:
     """Lower-cased, white space folded: how a report looks after it was pasted."""
     return " ".join(text.lower().split())
 
 
-def _earlier(first_said: Any, known: Any) -> bool:
+def _is_earlier(first_said: Any, known: Any) -> bool:
     return first_said is not None and known is not None and first_said < known
 
 
 def _own_texts(images: pl.DataFrame) -> list[list[str]]:
     """Each image's own texts to look for."""
     if "own_text" in images.columns:  # written about this picture, whatever its length
-        return [[fold(text)] if text and text.strip() else [] for text in images.get_column("own_text")]
+        return [[fold_text(text)] if text and text.strip() else [] for text in images.get_column("own_text")]
     return [_needles(texts) for texts in images.select(_sections(images)).iter_rows()]
 
 
@@ -166,4 +166,4 @@ def _sections(images: pl.DataFrame) -> list[str]:
 
 
 def _needles(texts: Iterable[str | None]) -> list[str]:
-    return [each for each in (fold(text) for text in texts if text) if len(each) >= SHORTEST]
+    return [each for each in (fold_text(text) for text in texts if text) if len(each) >= SHORTEST]

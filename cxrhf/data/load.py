@@ -14,15 +14,15 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cxrhf.data.fields import NO_FINDING, apply_policy, check_policy
 from cxrhf.data.folder import RECORD
-from cxrhf.data.labels import NO_FINDING, apply_policy, check_policy
+from cxrhf.data.notes import from_stored
 from cxrhf.data.splits import NAMES
-from cxrhf.data.stored_times import from_stored
 from cxrhf.errors import RunError, TableError, did_you_mean
 from cxrhf.schema import NOTE
 from cxrhf.tables.checks import quoted
-from cxrhf.tables.json_files import read_object
-from cxrhf.tables.places import free, meant, what_is
+from cxrhf.tables.files import read_object
+from cxrhf.tables.folders import describe_path, free_folder_name, suggest_folder
 
 POLICY_KEY = b"label_policy"
 RAW = "raw"
@@ -32,13 +32,13 @@ def build_record(folder: str | Path) -> dict[str, Any]:
     """What build.json holds; a folder without it is no finished build."""
     path = Path(folder) / RECORD
     if not path.is_file():
-        one = f"cxrhf build synthetic --out {free(folder, 'data/twin')}"
+        one = f"cxrhf build synthetic --out {free_folder_name(folder, 'data/twin')}"
         how = f"name a folder that cxrhf build made, or make one: {one}"
         raise RunError(
             str(folder),
-            got=what_is(folder),
+            got=describe_path(folder),
             allowed=f"a finished build (a folder with {RECORD})",
-            next_step=meant(folder, RECORD) or how,
+            next_step=suggest_folder(folder, RECORD) or how,
         )
     record = read_object(path, next_step="build again with --overwrite")
     if "labels" not in record or not isinstance(record.get("findings"), list):
@@ -81,7 +81,7 @@ def load_images(
     return table.replace_schema_metadata({**(table.schema.metadata or {}), POLICY_KEY: policy.encode()})
 
 
-def splits_of(folder: str | Path) -> list[str]:
+def list_splits(folder: str | Path) -> list[str]:
     """The splits a build has images of, train, validate and test first."""
     return list(dict.fromkeys(_split_name(path) for path in _shards(Path(folder), "*")))
 
@@ -118,7 +118,7 @@ def _image_files(folder: Path, split: str | None) -> list[Path]:
     files = _shards(folder, "validate" if split == "validation" else split or "*")
     if files:
         return files
-    there = splits_of(folder)
+    there = list_splits(folder)
     if split is not None and there:
         raise RunError(
             f"{folder}: unknown split {quoted(split)}",
@@ -136,7 +136,7 @@ def _note_files(folder: Path) -> list[Path]:
     return files
 
 
-def _opened(path: Path) -> pq.ParquetFile:
+def _open_parquet(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
@@ -145,14 +145,14 @@ def _opened(path: Path) -> pq.ParquetFile:
 
 
 def _schema(path: Path) -> pa.Schema:
-    with _opened(path) as file:
+    with _open_parquet(path) as file:
         return file.schema_arrow
 
 
 def _read(files: Sequence[Path], columns: Sequence[str]) -> pa.Table:
     tables = []
     for path in files:
-        with _opened(path) as file:
+        with _open_parquet(path) as file:
             missing = [name for name in columns if name not in file.schema_arrow.names]
             if missing:
                 raise TableError(

@@ -8,18 +8,20 @@ all of a patient's admissions agree on it; the sample `encoding` asks for one si
 from __future__ import annotations
 
 import itertools
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import fields, layout
 from cxrhf.data.attrition import Steps
 from cxrhf.data.chexpert import LABELS
+from cxrhf.data.prepare import Source
 from cxrhf.data.raw import header, numbers, read_csv, times
-from cxrhf.data.sections import read_reports
-from cxrhf.data.source import Source
+from cxrhf.data.settings import BuildConfig
 from cxrhf.data.splits import split_names
 from cxrhf.errors import SourceError
 from cxrhf.findings import MIMIC
@@ -161,7 +163,7 @@ def _paths(config: BuildConfig, images: pl.DataFrame) -> pl.Expr:
     """Where each picture lies: the folder and the ending under which most of a few pictures are there."""
     places = _file_folders(config)
     stem = _below(pl.lit("/") + pl.col("image_id"))
-    tried = _some(images).select(stem).to_series().to_list()
+    tried = _sample_rows(images).select(stem).to_series().to_list()
     hits = {
         (place, end): sum((place / f"{each}{end}").is_file() for each in tried) for place in places for end in _ENDINGS
     }
@@ -181,14 +183,14 @@ def _below(rest: pl.Expr) -> pl.Expr:
     return pl.concat_str([pl.lit("p"), subject.str.slice(0, 2), pl.lit("/p"), subject, pl.lit("/s"), study, rest])
 
 
-def _some(rows: pl.DataFrame) -> pl.DataFrame:
+def _sample_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """A few rows from all over a table: downloads are often cut off somewhere."""
     return rows.gather_every(max(1, rows.height // _LOOKS)).head(2 * _LOOKS)
 
 
 def report_folder(config: BuildConfig, images: pl.DataFrame) -> Path | None:
     """The folder with MIMIC-CXR's reports, known by what is in it: p10/p10000032/s50414267.txt."""
-    tried = _some(images).select(_below(pl.lit(".txt"))).to_series().to_list()
+    tried = _sample_rows(images).select(_below(pl.lit(".txt"))).to_series().to_list()
     hits = {place: sum((place / each).is_file() for each in tried) for place in _file_folders(config)}
     best = max(hits, key=lambda place: hits[place])
     return best if hits[best] else None
@@ -212,3 +214,72 @@ def _reports(config: BuildConfig, images: pl.DataFrame) -> pl.DataFrame:
         return images
     studies = images.select("patient_id", "study_id").unique(maintain_order=True)
     return images.join(read_reports(folder, studies.iter_rows()), on="study_id", how="left", maintain_order="left")
+
+
+# A radiology report as one text -> its indication, comparison, findings and impression.
+#
+# Headings are words in capitals at the start of a line with a colon, as MIMIC-CXR writes them. Several headings mean
+# the same section (HISTORY, INDICATION, REASON FOR EXAM); what stands under a heading we do not know is left out.
+
+SECTIONS = ("indication", "comparison", "findings", "impression")
+_HEADING = re.compile(r"^[ \t]*([A-Z][A-Z /&()\-]{2,60}?)[ \t]*:", re.MULTILINE)
+_NAMES = {
+    "INDICATION": "indication",
+    "INDICATIONS": "indication",
+    "HISTORY": "indication",
+    "CLINICAL HISTORY": "indication",
+    "CLINICAL INFORMATION": "indication",
+    "CLINICAL INDICATION": "indication",
+    "REASON FOR EXAM": "indication",
+    "REASON FOR EXAMINATION": "indication",
+    "COMPARISON": "comparison",
+    "COMPARISONS": "comparison",
+    "FINDINGS": "findings",
+    "FINDING": "findings",
+    "CHEST": "findings",
+    "IMPRESSION": "impression",
+    "IMPRESSIONS": "impression",
+    "CONCLUSION": "impression",
+    "CONCLUSIONS": "impression",
+}
+
+
+def sections(report: str) -> dict[str, str | None]:
+    """The four sections, white space folded; None where a report has none.
+
+    >>> sections("INDICATION: Cough.\\nFINDINGS: Lungs\\n are clear.\\nIMPRESSION: Normal.")["findings"]
+    'Lungs are clear.'
+    """
+    found: dict[str, list[str]] = {}
+    headings = list(_HEADING.finditer(report))
+    for at, heading in enumerate(headings):
+        end = headings[at + 1].start() if at + 1 < len(headings) else len(report)
+        name = _NAMES.get(" ".join(heading.group(1).split()))
+        body = " ".join(report[heading.end() : end].split())
+        if name and body:
+            found.setdefault(name, []).append(body)
+    return {name: " ".join(found[name]) if name in found else None for name in SECTIONS}
+
+
+def read_reports(folder: Path, studies: Iterable[tuple[str, str]], threads: int = 8) -> pl.DataFrame:
+    """MIMIC-CXR's reports of (subject_id, study_id) -> study_id and the four sections, null where there is none."""
+    wanted = list(studies)
+
+    def read(study: tuple[str, str]) -> dict[str, str | None]:
+        subject, number = study
+        path = folder / f"p{subject[:2]}" / f"p{subject}" / f"s{number}.txt"
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return {"study_id": number}
+        return {"study_id": number, **sections(text)}
+
+    from tqdm import tqdm
+
+    with ThreadPoolExecutor(threads) as pool:
+        rows = list(
+            tqdm(
+                pool.map(read, wanted, chunksize=256), total=len(wanted), unit=" reports", desc="reports", disable=None
+            )
+        )
+    return pl.DataFrame(rows, schema=dict.fromkeys(("study_id", *SECTIONS), pl.String))

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import polars as pl
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import fields, layout
-from cxrhf.data.attributes import read_attributes
 from cxrhf.data.attrition import Steps
-from cxrhf.data.picture_paths import below, folders, listed
+from cxrhf.data.fields import read_attributes
+from cxrhf.data.layout import below, folders, list_pictures
+from cxrhf.data.prepare import Source
 from cxrhf.data.raw import open_bytes, read_csv
-from cxrhf.data.source import Source
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import SourceError, did_you_mean
 from cxrhf.findings import NIH, finding_name
 from cxrhf.tables.checks import quoted
@@ -140,7 +140,7 @@ def _with_paths(images: pl.DataFrame, places: list[Path], steps: Steps) -> pl.Da
         for folder in (place, *sorted(each for each in place.glob("images*") if each.is_dir()))
         for each in (folder, folder / "images", folder / folder.name)
     ]
-    found = listed(inner)
+    found = list_pictures(inner)
     joined = images.join(found, left_on="image_id", right_on="stem", how="left", maintain_order="left")
     missing = joined.get_column("found").null_count()
     note = f"{joined.height - missing:,} of {joined.height:,} image files exist" if missing else ""

@@ -8,12 +8,15 @@ time, no admission) is named in the quarantine.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import queue
 import shutil
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -22,14 +25,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from cxrhf.data.ahead import ahead
+from cxrhf.data.attrition import Steps
 from cxrhf.data.folder import remove
-from cxrhf.data.link import available_at
 from cxrhf.data.raw import stream_csv, times
-from cxrhf.data.stored_times import from_stored, stored_schema, to_stored
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import SourceError
 from cxrhf.schema import NOTE
 from cxrhf.tables.checks import quoted
+from cxrhf.tables.files import write_atomically
+
+if TYPE_CHECKING:
+    from cxrhf.data.mimic import Mimic
+
+Integers = NDArray[np.int64]
+
 
 ROW_GROUP, NOTES_PER_FILE = 1_000, 25_000
 COLUMNS = ("note_id", "subject_id", "hadm_id", "charttime", "text")
@@ -88,7 +97,7 @@ def stage_notes(
                 heard(batch.num_rows)
             yield _note_table(good, text)
 
-    write_notes(ahead(chosen()), folder)  # reading and choosing on one core, compressing on another
+    write_notes(read_ahead(chosen()), folder)  # reading and choosing on one core, compressing on another
     staged = StagedNotes(
         pl.concat([pl.DataFrame(schema=INDEX), *index]),
         pl.concat([pl.DataFrame(schema=QUARANTINE), *quarantine]),
@@ -102,7 +111,7 @@ class _Stays:
     """Admissions sorted once by patient and number: a join would build its table anew for every block of notes."""
 
     def __init__(self, admissions: pl.DataFrame, latest: pl.DataFrame | None) -> None:
-        table = admissions.select("subject_id", "dischtime", key=_key("subject_id", "hadm_id"))
+        table = admissions.select("subject_id", "dischtime", key=_stay_key("subject_id", "hadm_id"))
         table = table.filter(pl.col("key").is_not_null()).sort("key")
         none = pl.lit(None, dtype=pl.Datetime("us")).alias("latest")
         if latest is None:
@@ -116,7 +125,7 @@ class _Stays:
 
     def of(self, notes: pl.DataFrame) -> pl.DataFrame:
         """`dischtime` of each note's admission and `latest` of its patient; null where there is no such admission."""
-        wanted = notes.select(_key("patient_id", "hadm_id")).to_series().fill_null("")
+        wanted = notes.select(_stay_key("patient_id", "hadm_id")).to_series().fill_null("")
         if not len(self.keys):
             return self.times.clear(notes.height)
         keys = np.array(wanted.to_list() or [""], dtype=np.bytes_)[: notes.height]
@@ -125,7 +134,7 @@ class _Stays:
         return self.times.select(pl.all().gather(rows))
 
 
-def _key(subject: str, stay: str) -> pl.Expr:
+def _stay_key(subject: str, stay: str) -> pl.Expr:
     return pl.concat_str([pl.col(subject), pl.lit("/"), pl.col(stay)])
 
 
@@ -136,7 +145,7 @@ def _facts(batch: pa.RecordBatch, stays: _Stays, known: tuple[str, ...]) -> pl.D
     frame = frame.rename({"subject_id": "patient_id"}).with_columns(times("charttime"), times("storetime"))
     frame = frame.with_row_index("row").with_columns(pl.Series("blank", _blank(batch.column("text"))))
     frame = pl.concat([frame, stays.of(frame)], how="horizontal")
-    frame = available_at(frame, known)
+    frame = add_available_at(frame, known)
     missing = pl.concat_str(
         [pl.when(pl.col(name).is_null()).then(pl.lit(f"no {name}")) for name in known],
         separator=", ",
@@ -258,3 +267,227 @@ def keep_linked(staged: Path, target: Path, linked: pl.Series) -> int:
     return write_notes(
         (table.filter(pc.is_in(table["note_id"], value_set=wanted)) for table in read_notes(staged)), target
     )
+
+
+# An iterator -> the same items, made in a thread of their own while the caller is busy with the ones before.
+
+T = TypeVar("T")
+
+
+def read_ahead(items: Iterable[T], room: int = 2) -> Iterator[T]:
+    """Yield `items` in order; at most `room` are made ahead. What making them raises is raised here.
+
+    A caller that stops early stops the thread as well.
+    """
+    waiting: queue.Queue[tuple[bool, T | BaseException | None]] = queue.Queue(maxsize=room)
+    stopped = threading.Event()
+
+    def put(entry: tuple[bool, T | BaseException | None]) -> bool:
+        while not stopped.is_set():
+            try:
+                waiting.put(entry, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def make() -> None:
+        try:
+            for item in items:
+                if not put((True, item)):
+                    return
+        except BaseException as error:
+            put((False, error))
+        else:
+            put((False, None))
+
+    thread = threading.Thread(target=make, daemon=True)
+    thread.start()
+    try:
+        while True:
+            more, item = waiting.get()
+            if more:
+                yield item  # type: ignore[misc]
+            elif item is None:
+                return
+            else:
+                raise item  # type: ignore[misc]
+    finally:
+        stopped.set()
+        thread.join()
+
+
+# MIMIC's notes file -> notes on disk and their index, made once: a later try takes over what is finished.
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A folder of NOTE files with the index of its notes."""
+
+    folder: Path
+    index: pl.DataFrame
+    quarantine: pl.DataFrame
+
+
+def staged_notes(config: BuildConfig, mimic: Mimic, folder: Path, fingerprint: str, steps: Steps) -> Staged:
+    """Stream the notes, or take over what a build with the same fingerprint has already streamed."""
+    assert mimic.notes is not None
+    marker = folder / "finished.json"
+    if not _is_finished(marker, fingerprint):
+        remove(folder)
+        latest = None
+        if config.configuration != "notes":
+            latest = mimic.source.images.group_by("patient_id").agg(pl.col("study_time").max().alias("latest"))
+        from tqdm import tqdm
+
+        with tqdm(unit=" notes", desc="notes", unit_scale=True, disable=None) as bar:
+            found = stage_notes(
+                mimic.notes,
+                mimic.admissions,
+                latest,
+                folder,
+                stored=config.available == "stored",
+                heard=bar.update,
+            )
+        found.index.write_parquet(folder / "index.parquet")
+        found.quarantine.write_parquet(folder / "quarantine.parquet")
+        labelled = mimic.source.images.select(pl.col("patient_id").alias("subject_id")).unique()
+        joined = found.seen.join(mimic.admissions, on=["subject_id", "hadm_id"], how="semi")
+        joined = joined.join(labelled, on="subject_id", how="semi")
+        counts = [_counts(found.seen), _counts(joined)]
+        text = json.dumps({"fingerprint": fingerprint, "counts": counts})
+        write_atomically(marker, lambda file: file.write(text.encode()))
+    everybody, labelled_ones = json.loads(marker.read_text())["counts"]
+    staged = Staged(folder, pl.read_parquet(folder / "index.parquet"), pl.read_parquet(folder / "quarantine.parquet"))
+    bad = staged.quarantine.height
+    steps.add("notes", **everybody, note=f"{bad:,} notes cannot be used, see the quarantine" if bad else "")
+    if config.configuration != "notes":
+        steps.add("admissions with notes", **labelled_ones, note="patients with labels only")
+    return staged
+
+
+def _counts(seen: pl.DataFrame) -> dict[str, int]:
+    return {
+        "patients": seen.get_column("subject_id").n_unique(),
+        "admissions": seen.get_column("hadm_id").n_unique(),
+        "notes": int(seen.get_column("notes").sum()),
+    }
+
+
+def _is_finished(marker: Path, fingerprint: str) -> bool:
+    try:
+        found = json.loads(marker.read_text())
+    except (OSError, ValueError):
+        return False
+    return bool(found.get("fingerprint") == fingerprint)
+
+
+# Images and notes of the same patients -> each image's prior notes, by id, in time order.
+#
+# A note is prior when everything that makes it known lies strictly before the study: equal times are not prior, and
+# what has no time is never prior. Patients' notes are sorted once; an image's prior notes are then the first few of
+# its patient's, found by one binary search, so there is never a row per image and note.
+
+
+def add_available_at(notes: pl.DataFrame, columns: tuple[str, ...] = ("dischtime", "charttime")) -> pl.DataFrame:
+    """The notes with `available_at`, the latest of these times; null where any of them is missing."""
+    known = pl.all_horizontal([pl.col(name).is_not_null() for name in columns])
+    latest = pl.max_horizontal([pl.col(name) for name in columns])
+    return notes.with_columns(pl.when(known).then(latest).otherwise(None).alias("available_at"))
+
+
+def link(images: pl.DataFrame, notes: pl.DataFrame) -> pl.Series:
+    """`prior_note_ids` for each row of `images` (patient_id, study_time), a list of note ids in time order.
+
+    `notes` has note_id, patient_id, available_at and, to list an exact duplicate text once, `text_hash`. Notes known
+    at the same time stand in the order of their ids, so the order of the rows does not matter.
+    """
+    ordered = notes.filter(pl.col("available_at").is_not_null()).sort("patient_id", "available_at", "note_id")
+    if "text_hash" in notes.columns:
+        # A later copy says nothing new; because lists are beginnings of the patient's notes, the first one is enough.
+        ordered = ordered.unique(["patient_id", "text_hash"], keep="first", maintain_order=True)
+    first, count = prior_ranges(ordered, images)
+    total = int(count.sum())
+    offsets = np.zeros(len(count) + 1, dtype=np.int64)
+    np.cumsum(count, out=offsets[1:])
+    # Rows of `ordered`, image after image: a running number that starts anew at each image's first note.
+    rows = np.arange(total) - np.repeat(offsets[:-1] - first, count)
+    ids = ordered.get_column("note_id").to_arrow().take(pa.array(rows))
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), ids)
+    made = pl.from_arrow(lists)
+    assert isinstance(made, pl.Series)
+    return made.cast(pl.List(pl.String)).alias("prior_note_ids")
+
+
+def prior_ranges(ordered: pl.DataFrame, images: pl.DataFrame) -> tuple[Integers, Integers]:
+    """For each image: the row of `ordered` (by patient and time) where its notes begin, and how many are prior."""
+    people = pl.concat([ordered.get_column("patient_id"), images.get_column("patient_id")])
+    # Patients numbered in the order of `ordered`, and times replaced by their ranks: one integer then sorts by both.
+    numbered = people.rank("dense").to_numpy().astype(np.int64)
+    moments = pl.concat([ordered.get_column("available_at"), images.get_column("study_time")])
+    ranks = moments.rank("dense").fill_null(0).to_numpy().astype(np.int64)
+    width = np.int64(len(moments) + 2)
+    key = numbered * width + ranks
+    of_notes, of_images = key[: ordered.height], key[ordered.height :]
+    first = np.searchsorted(of_notes, numbered[ordered.height :] * width, side="left")
+    last = np.searchsorted(of_notes, of_images, side="left")  # left: a note at the very time of the study is not prior
+    timeless = images.get_column("study_time").is_null().to_numpy()
+    return first.astype(np.int64), np.where(timeless, 0, np.maximum(last - first, 0)).astype(np.int64)
+
+
+def remove_pairs(images: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """The images with these (image_id, note_id) pairs taken out of `prior_note_ids`; order is kept."""
+    if not pairs.height:
+        return images
+    hit = images.filter(pl.col("image_id").is_in(pairs.get_column("image_id").implode()))
+    kept = (
+        hit.select("image_id", pl.col("prior_note_ids").alias("note_id"))
+        .explode("note_id")
+        .join(pairs.select("image_id", "note_id"), on=["image_id", "note_id"], how="anti", maintain_order="left")
+        .group_by("image_id", maintain_order=True)
+        .agg(pl.col("note_id").alias("left_ids"))
+    )
+    joined = images.join(kept, on="image_id", how="left", maintain_order="left")
+    touched = pl.col("image_id").is_in(hit.get_column("image_id").implode())
+    empty = pl.lit([], dtype=pl.List(pl.String))
+    return joined.with_columns(
+        pl.when(touched)
+        .then(pl.coalesce(pl.col("left_ids"), empty))
+        .otherwise(pl.col("prior_note_ids"))
+        .alias("prior_note_ids")
+    ).drop("left_ids")
+
+
+# Times in memory <-> times in the files of a build: ISO 8601 text with microseconds, 2150-03-04T10:11:12.000000.
+#
+# `datasets` cannot make tensors of a time column: `.with_format("torch")` failed for the whole row. Text passes
+# through every format, loses nothing, and sorts as the times do. Builds made earlier hold timestamps; both are read.
+
+_NAMES = ("study_time", "available_at")
+
+
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of a table as it is written."""
+    for at, field in enumerate(schema):
+        if pa.types.is_timestamp(field.type):
+            schema = schema.set(at, field.with_type(pa.string()))
+    return schema
+
+
+def to_stored(table: pa.Table) -> pa.Table:
+    """The table with its times as text."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            text = pc.strftime(table.column(at).cast(pa.timestamp("us")), format="%Y-%m-%dT%H:%M:%S")
+            table = table.set_column(at, field.with_type(pa.string()), text)
+    return table
+
+
+def from_stored(table: pa.Table) -> pa.Table:
+    """The table with its times as times, however its file holds them."""
+    for name in _NAMES:
+        at = table.schema.get_field_index(name)
+        if at >= 0 and not pa.types.is_timestamp(table.schema.field(at).type):
+            field = table.schema.field(at).with_type(pa.timestamp("us"))
+            table = table.set_column(at, field, table.column(at).cast(pa.timestamp("us")))
+    return table

@@ -8,21 +8,21 @@ have a prior note, which one of a patient, which split. Pictures are not opened 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
-from cxrhf.config_build import BuildConfig
-from cxrhf.data import choose, layout, splits
+from cxrhf.data import layout, splits
 from cxrhf.data.attrition import Steps, has_published_split, paper_of
-from cxrhf.data.leakage import can_hold_reports, guard, own_report_pairs
-from cxrhf.data.link import link, without_pairs
-from cxrhf.data.notes import QUARANTINE, keep_linked, read_notes, write_notes
-from cxrhf.data.source import Source
-from cxrhf.data.staged import Staged, staged_notes
-from cxrhf.errors import SourceError
+from cxrhf.data.fields import DEVICES, need_columns
+from cxrhf.data.leakage import can_hold_reports, check_leakage, own_report_pairs
+from cxrhf.data.notes import QUARANTINE, Staged, keep_linked, link, read_notes, remove_pairs, staged_notes, write_notes
+from cxrhf.data.settings import ONE_IMAGE, BuildConfig
+from cxrhf.errors import ConfigError, SourceError, did_you_mean
 from cxrhf.schema import IMAGE, NOTE
+from cxrhf.tables.checks import quoted
 
 READERS = {
     "chexpert": "chexpert",
@@ -59,14 +59,12 @@ def prepare(config: BuildConfig, work: Path, notes_to: Path, fingerprint: str) -
         n_notes = keep_linked(staged.folder, notes_to, staged.index.get_column("note_id"))
         steps.add("notes kept", notes=n_notes, patients=staged.index.get_column("patient_id").n_unique())
         return Prepared(pl.DataFrame(), (), None, quarantine, steps, n_notes, {})
-    annotated = _annotated(config, source)
-    images = _chosen(config, source, steps)
+    annotated = _annotated_images(config, source)
+    images = _choose_images(config, source, steps)
     if staged is not None:
-        images = _linked(config, images, source.images, staged, steps)
+        images = _link_images(config, images, source.images, staged, steps)
     if config.images_per_patient != "all":
-        images = choose.one_per_patient(
-            images, source.findings, config.images_per_patient, config.finding, prefer=annotated
-        )
+        images = one_per_patient(images, source.findings, config.images_per_patient, config.finding, prefer=annotated)
         steps.add(f"one image per patient: {config.images_per_patient}", images)
     images = _split(config, images, source, annotated, steps)
     if not images.height:
@@ -75,7 +73,7 @@ def prepare(config: BuildConfig, work: Path, notes_to: Path, fingerprint: str) -
             f"{config.dataset}: no images remain (images after each step: {counted})",
             next_step="change the settings that exclude them",
         )
-    checked = guard(
+    checked = check_leakage(
         images,
         staged.index if staged else None,
         read_notes(staged.folder) if staged else None,
@@ -102,7 +100,11 @@ def _read(config: BuildConfig, steps: Steps, work: Path, fingerprint: str) -> tu
         from cxrhf.data import mimic
 
         read = mimic.read(config, steps)
-        rows = replace(read.source, attributes=_planted(config)) if config.dataset == "synthetic" else read.source
+        rows = (
+            replace(read.source, attributes=_read_planted_attributes(config))
+            if config.dataset == "synthetic"
+            else read.source
+        )
         if read.notes is None:
             return rows, None
         return rows, staged_notes(config, read, work / "staged", fingerprint, steps)
@@ -115,35 +117,35 @@ def _read(config: BuildConfig, steps: Steps, work: Path, fingerprint: str) -> tu
     return source, Staged(work / "staged", index, pl.DataFrame(schema=QUARANTINE))
 
 
-def _planted(config: BuildConfig) -> pl.DataFrame | None:
+def _read_planted_attributes(config: BuildConfig) -> pl.DataFrame | None:
     """What the twin says lies in each picture, where its folder was given as it was written."""
     paths = [Path(root) / "attributes.parquet" for root in config.root]
     found = next((path for path in paths if path.is_file()), None)
     return None if found is None else pl.read_parquet(found)
 
 
-def _chosen(config: BuildConfig, source: Source, steps: Steps) -> pl.DataFrame:
+def _choose_images(config: BuildConfig, source: Source, steps: Steps) -> pl.DataFrame:
     images = source.images
     if config.views == "frontal":
-        images = choose.frontal(images)
+        images = frontal(images)
         steps.add("frontal views", images)
     if config.exclude_devices:
-        images = choose.without_devices(images)
+        images = without_devices(images)
         steps.add("without support devices", images)
     if config.one_per_study:
-        images = choose.first_of_study(images)
+        images = first_of_study(images)
         steps.add("one image per study", images)
     return images
 
 
-def _linked(
+def _link_images(
     config: BuildConfig, images: pl.DataFrame, history: pl.DataFrame, staged: Staged, steps: Steps
 ) -> pl.DataFrame:
     images = images.with_columns(link(images, staged.index))
     note = ""
     if config.own_report == "drop" and can_hold_reports(images):
         own = own_report_pairs(images, read_notes(staged.folder), history)
-        images = without_pairs(images, own)
+        images = remove_pairs(images, own)
         note = f"excluded {own.height:,} links to notes that contain the image's own text" if own.height else ""
     if not config.keep_without_notes:
         images = images.filter(pl.col("prior_note_ids").list.len() > 0)
@@ -157,14 +159,14 @@ def _linked(
     return images
 
 
-def _annotated(config: BuildConfig, source: Source) -> pl.Series | None:
+def _annotated_images(config: BuildConfig, source: Source) -> pl.Series | None:
     """The images whose patients are withheld from training, if any are. Of the twin all are described, by nobody."""
     if not config.withhold_annotated or source.attributes is None or config.dataset == "synthetic":
         return None
     return source.attributes.get_column("image_id").unique()
 
 
-def _withheld(
+def _withhold_annotated(
     config: BuildConfig, images: pl.DataFrame, source: Source, annotated: pl.Series | None, steps: Steps
 ) -> pl.DataFrame:
     """Patients with any annotated image, kept or not, go to test: the others stay where they were dealt."""
@@ -218,7 +220,7 @@ def _split(
         images = images.filter(pl.col("split").is_not_null())
         steps.add("images in the split", images, note=f"{unlisted:,} images are in no split")
     if config.withhold_annotated:
-        images = _withheld(config, images, source, annotated, steps)
+        images = _withhold_annotated(config, images, source, annotated, steps)
     if config.female is not None:
         images = splits.sex_sample(images, config.female, config.sample_size, config.seed)
         steps.add(f"sample with {config.female:.0%} female images", images, note=_share_note(images, config.female))
@@ -257,3 +259,106 @@ def _of_images(attributes: pl.DataFrame | None, images: pl.DataFrame) -> pl.Data
     if attributes is None:
         return None
     return attributes.join(images.select("image_id"), on="image_id", how="semi", maintain_order="left")
+
+
+# Image rows -> the rows a study keeps: frontal views, no devices, one image a study or a patient.
+#
+# Every choice keeps rows in their order, and "first" always means first in that order: what the published tables and
+# the code behind the papers mean by it. Times are not looked at; a reader that knows them may sort before.
+
+FRONTAL = ("PA", "AP")
+_ROW = "__row"
+
+
+def frontal(images: pl.DataFrame) -> pl.DataFrame:
+    """The rows whose view is PA or AP; a row whose view is not known is not kept."""
+    need_columns(images, ("view",), "frontal views")
+    return images.filter(pl.col("view").is_in(FRONTAL))
+
+
+def without_devices(images: pl.DataFrame) -> pl.DataFrame:
+    """The rows without a positive support_devices; uncertain and blank ones stay."""
+    need_columns(images, (DEVICES,), "images without devices")
+    return images.filter(pl.col(DEVICES).ne_missing(1))
+
+
+def first_of_study(images: pl.DataFrame) -> pl.DataFrame:
+    """The first row of each study."""
+    # By patient too: some sources count studies from 1 for each patient.
+    return images.unique(["patient_id", "study_id"], keep="first", maintain_order=True)
+
+
+def one_per_patient(
+    images: pl.DataFrame,
+    findings: Sequence[str],
+    choice: str,
+    finding: str | None = None,
+    prefer: pl.Series | None = None,
+) -> pl.DataFrame:
+    """One row a patient, patients in the order in which they first appear; `all` keeps every row.
+
+    first: the patient's first row. positive_first: his first row with `finding` = 1, else his first (SLICES); of equals
+    those whose image_id is in `prefer` come before the others.
+    stitched: his first row, where each label is his first that is not blank in any of his images (IMBALANCE's public
+    code, by a grouped "first" that skips blanks). Uncertain is not blank. A stitched row can hold labels of several
+    images, and No Finding of one beside a disease of another: 42.8% of CheXpert's patients get labels from an image
+    that is not the one kept, devices not counted. It is there to reproduce published numbers, not to make new ones.
+    """
+    if choice not in ONE_IMAGE:
+        raise ConfigError(
+            "--images-per-patient",
+            got=quoted(choice),
+            allowed=f"one of {', '.join(ONE_IMAGE)}",
+            next_step=did_you_mean(choice, ONE_IMAGE),
+        )
+    if choice == "all":
+        return images
+    if choice == "positive_first":
+        return _positive_first(images, findings, finding, prefer)
+    first = images.unique("patient_id", keep="first", maintain_order=True)
+    if choice == "first":
+        return first
+    need_columns(images, findings, "stitched labels")
+    by_patient = images.group_by("patient_id", maintain_order=True)
+    stitched = by_patient.agg(pl.col(*findings).first(ignore_nulls=True)) if findings else first.select("patient_id")
+    # Both are in the order of first appearance, so the columns fit row by row.
+    return first.with_columns(stitched.drop("patient_id"))
+
+
+def _positive_first(
+    images: pl.DataFrame, findings: Sequence[str], finding: str | None, prefer: pl.Series | None
+) -> pl.DataFrame:
+    if finding is None or finding not in findings:
+        raise ConfigError(
+            "positive_first requires a finding of this dataset",
+            got=finding,
+            allowed=f"one of {', '.join(findings)}",
+            next_step=did_you_mean(finding or "", findings) or f"--finding {next(iter(findings), 'FINDING')}",
+        )
+    need_columns(images, (finding,), "positive_first")
+    row, positive = pl.col(_ROW), pl.col(finding) == 1
+    preferred = pl.lit(False) if prefer is None else pl.col("image_id").is_in(prefer.implode())
+    rows = images.select("patient_id", "image_id", finding).with_row_index(_ROW)
+    order = (positive & preferred, positive, preferred)
+    chosen = rows.group_by("patient_id", maintain_order=True).agg(
+        pl.coalesce(*(row.filter(each).first() for each in order), row.first())
+    )
+    return images[chosen.get_column(_ROW)]
+
+
+# What the reader of a dataset hands to the build: image rows, and attributes and notes where there are any.
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One row an image in `images`: IMAGE columns without the picture, its `path`, and raw labels as Int8 columns.
+
+    `image_id`, `study_id`, `patient_id` and `path` are always there; `path` is absolute, or null where it is unknown.
+    `attributes` holds image_id, name, value. `notes` is for datasets whose notes are small enough to be a frame.
+    """
+
+    dataset: str
+    images: pl.DataFrame
+    findings: tuple[str, ...]
+    attributes: pl.DataFrame | None = None
+    notes: pl.DataFrame | None = None

@@ -14,11 +14,11 @@ from typing import Any
 
 import polars as pl
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import fields, layout
 from cxrhf.data.attrition import Steps
-from cxrhf.data.picture_paths import below, folders, holding
-from cxrhf.data.source import Source
+from cxrhf.data.layout import below, find_holding_folder, folders
+from cxrhf.data.prepare import Source
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import SourceError, did_you_mean
 from cxrhf.tables.checks import quoted
 
@@ -144,7 +144,7 @@ def _images(studies: pl.DataFrame, split: str, path: Path, places: list[Path]) -
     )
     age, nonsense = fields.ages(rows, "PatientAge", path)
     name = pl.col("ImagePath").str.replace(r"^(\.\./)+", "")  # "../deid_png/...", seen from the metadata folder
-    found = holding(places, rows.select(name).to_series())
+    found = find_holding_folder(places, rows.select(name).to_series())
     images = rows.select(
         pl.col("ImagePath").str.extract(r"([^/]+?)(?:\.[A-Za-z]+)?$").alias("image_id"),
         "study_id",

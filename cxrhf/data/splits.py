@@ -16,10 +16,10 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cxrhf.config import within
-from cxrhf.data.labels import need_columns
+from cxrhf.data.fields import need_columns
 from cxrhf.data.raw import header, numbers, read_csv
 from cxrhf.errors import ConfigError, SourceError
+from cxrhf.settings import check_range
 from cxrhf.tables.checks import quoted
 
 NAMES = ("train", "validate", "test")
@@ -77,7 +77,7 @@ def _dealt(ids: pl.Series, shares: Sequence[float], seed: int) -> pl.DataFrame:
 def validate_from_train(images: pl.DataFrame, share: float, seed: int) -> pl.DataFrame:
     """For official splits without a validate part (NIH): `share` of the train patients, with all their train rows."""
     need_columns(images, ("patient_id", "split"), "validate from train")
-    within("share", share, 0, 1)
+    check_range("share", share, 0, 1)
     in_train = pl.col("split") == "train"
     drawn = _dealt(unique_patients(images.filter(in_train)), (1 - share, share), seed)
     moved = drawn.filter(pl.col("split") == "validate").get_column("patient_id")
@@ -161,7 +161,7 @@ def split_names(names: pl.Series, file: Path) -> pl.Series:
 
 def take(images: pl.DataFrame, size: int, seed: int) -> pl.DataFrame:
     """At most `size` rows of each split, in their order; patients come whole but for the last of each split."""
-    within("size", size, 0, 10**12)
+    check_range("size", size, 0, 10**12)
     return _first_in_order(images, ["split"], pl.lit(size), seed)
 
 
@@ -173,7 +173,7 @@ def sex_sample(images: pl.DataFrame, female: float, size: int | None, seed: int)
     come whole but for the last of each sex in each split.
     """
     need_columns(images, ("sex",), "a share of female images")
-    within("female", female, 0, 1)
+    check_range("female", female, 0, 1)
     known = images.filter(pl.col("sex").is_in(["F", "M"]))
     if known.is_empty():
         raise ConfigError(

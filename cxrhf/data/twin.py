@@ -11,17 +11,16 @@ from typing import Any
 
 import polars as pl
 
-from cxrhf.config_build import BuildConfig
-from cxrhf.data.fingerprint import FIRST, version_of
-from cxrhf.data.folder import WORK, read_json, remove, write_text
+from cxrhf.data.folder import FIRST, WORK, read_json, remove, version_of, write_text
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import RunError
 
-_SAID = """# Synthetic files in the layout of MIMIC
+_README = """# Synthetic files in the layout of MIMIC
 
 cxrhf generated these files for the dataset in the parent folder. They contain no real patients, and only the images
 that this dataset keeps. To write all of them elsewhere:
 
-    python -m cxrhf.data.synthetic mimic FOLDER --patients {n_patients} --seed {seed} --size {size}
+    python -m cxrhf.twin mimic FOLDER --patients {n_patients} --seed {seed} --size {size}
 """
 
 
@@ -30,7 +29,7 @@ def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
 
     The caller holds the folder: two at once would write into the same draft.
     """
-    from cxrhf.data.synthetic import write
+    from cxrhf.twin import write
 
     source, said = folder / "source", _settings(config)
     made = read_json(source / "made.json")
@@ -51,7 +50,7 @@ def with_twin(config: BuildConfig, folder: Path) -> BuildConfig:
         asked = {name: value for name, value in said.items() if name != "version"}
         write("mimic", draft, **(asked | {"pixels": said["pixels"] and config.dirty}))
         if said["pixels"] and not config.dirty:
-            write_text(draft / "README.md", _SAID.format(**said))
+            write_text(draft / "README.md", _README.format(**said))
         write_text(draft / "made.json", json.dumps(said))
         # Moved and then removed: a kill while it is removed would leave a folder of which nobody knows whose it is.
         if source.exists() or source.is_symlink():
@@ -67,9 +66,9 @@ def draw_films(config: BuildConfig, images: pl.DataFrame) -> None:
         return
     from tqdm import tqdm
 
-    from cxrhf.data.synthetic.films import save_films
-    from cxrhf.data.synthetic.mimic_files import mimic_names
-    from cxrhf.data.synthetic.people import people
+    from cxrhf.twin.films import save_films
+    from cxrhf.twin.mimic import mimic_names
+    from cxrhf.twin.people import people
 
     missing = [(image_id, Path(path)) for image_id, path in images.select("image_id", "path").iter_rows()
                if not Path(path).is_file()]  # fmt: skip

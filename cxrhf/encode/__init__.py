@@ -2,7 +2,7 @@
 
 `encode_texts` gives a vector a text, `encode_sets` a vector a set of notes (the notes known before an image).
 
-    from cxrhf.config_context import EncodeConfig
+    from cxrhf.context.settings import EncodeConfig
     from cxrhf.encode import encode_sets
     vectors = encode_sets(notes["text"], sets, EncodeConfig("minilm"), progress=True)
 
@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import os
 
-from cxrhf.encode.identity import identity, same_encoder, saved_settings
+from cxrhf.encode.encoder import identity, same_encoder, saved_settings
+from cxrhf.encode.files import PRESETS
 from cxrhf.encode.notes import encode_sets, encode_texts
-from cxrhf.encode.presets import PRESETS
 from cxrhf.encode.processes import main_process
 
 __all__ = ["PRESETS", "encode_sets", "encode_texts", "identity", "main_process", "same_encoder", "saved_settings"]

@@ -22,25 +22,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.config_context import EncodeConfig
-from cxrhf.encode.batches import blocks
-from cxrhf.encode.cache import Store
-from cxrhf.encode.identity import cache_about, cache_key
-from cxrhf.encode.loading import Encoder, load_model, open_encoder
-from cxrhf.encode.progress import Clock, Progress
-from cxrhf.encode.reading import tokens_of
-from cxrhf.encode.scores import Scores, best_effort, open_kept, score_pairs
-from cxrhf.encode.texts import Distinct, as_array, distinct
-from cxrhf.encode.tokens import Vectors, check_layer, token_vectors
-from cxrhf.errors import TableError
+from cxrhf.context.settings import EncodeConfig
+from cxrhf.encode.cache import Distinct, Scores, Store, as_array, best_effort, distinct_contents, open_kept, score_pairs
+from cxrhf.encode.encoder import Encoder, cache_about, cache_key, load_model, open_encoder, padding_id
+from cxrhf.encode.notes import Ids, explain_full_memory, finite, tokens_of
+from cxrhf.encode.processes import Clock, Progress
+from cxrhf.encode.windows import batch_windows, blocks, cut, pad_batch, pool_windows, window_means, windows_of
+from cxrhf.errors import ConfigError, TableError
 
 Floats = NDArray[np.float64]
+
 
 VERSION = 1  # of the definition above: part of the cache's key
 _CELLS = 1 << 22  # of the table of likenesses that is held at a time
@@ -126,7 +124,7 @@ def _compute(
 ) -> Iterator[tuple[list[int], Scores]]:
     """Scores of pairs, some at a time; the weights of the model are read only if a pair needs them."""
     texts = [text for pair in pairs for text in pair]
-    found = distinct(texts.__getitem__, len(texts))
+    found = distinct_contents(texts.__getitem__, len(texts))
     tokens = tokens_of(encoder, [texts[at] for at in found.at])
     each_weight = [np.ones(len(ids)) if weights is None else weights[ids] for ids in tokens]
     mass = np.array([*(weight.sum() for weight in each_weight), 0.0])  # the last one is of no text
@@ -201,3 +199,88 @@ def _idf(encoder: Encoder, corpus: Sequence[str | None]) -> Floats:
 
 def _hash(weights: Floats | None) -> str | None:
     return None if weights is None else hashlib.blake2b(weights.tobytes(), digest_size=16).hexdigest()
+
+
+# Texts as tokens -> a vector of length 1 for every token, from any layer of an encoder.
+#
+# A text that is longer than the encoder reads is cut into windows, as everywhere here, and nothing of it is left out.
+# Windows carry the model's special tokens, whose own vectors are dropped. Tokens that two windows share are taken
+# from the first window in the first half of the shared stretch and from the second one after that: where more words
+# stand around them.
+#
+# >>> owned([(0, 6), (4, 10), (8, 11)])
+# [(0, 5), (5, 9), (9, 11)]
+
+Vectors = NDArray[np.float32]
+
+
+class Encoded(NamedTuple):
+    """What one reading of texts gives."""
+
+    tokens: list[Vectors]  # for each text tokens x dim, rows of length 1, of the layer asked for
+    texts: Vectors  # the vector of each text, pooled as encode_texts does
+
+
+def token_vectors(
+    model: Any,
+    encoder: Encoder,
+    tokens: Sequence[Ids],
+    *,
+    layer: int | None = None,
+    batch_tokens: int = 8192,
+    done: Callable[[int], None] = lambda tokens: None,
+) -> Encoded:
+    """Vectors of all tokens, and of each text. Layer 0 is the embeddings, None the last hidden state."""
+    frame = encoder.frame
+    found = [np.zeros((len(each), encoder.dim), dtype=np.float32) for each in tokens]
+    parts = [
+        dict(zip(cuts, owned(cuts), strict=True))
+        for cuts in (cut(len(each), frame.window, frame.overlap) for each in tokens)
+    ]
+    windows = windows_of([len(each) for each in tokens], frame)
+    means = [np.zeros((0, encoder.dim), dtype=np.float32)]
+    for batch in batch_windows(windows, frame, batch_tokens):
+        ids, mask = pad_batch(list(tokens), batch, frame, padding_id(encoder))
+        hidden, mean = _hidden(model, encoder, ids, mask, layer, batch_tokens)
+        means.append(finite(mean, encoder))
+        for row, (text, start, end) in enumerate(batch):
+            first, last = parts[text][start, end]
+            shift = len(frame.before) - start
+            found[text][first:last] = finite(hidden[row, first + shift : last + shift], encoder)
+        done(sum(end - start - (frame.overlap if start else 0) for _, start, end in batch))
+    of_text = np.array([each.text for each in windows], dtype=np.int64)
+    size = np.array([each.end - each.start for each in windows], dtype=np.int64)
+    return Encoded(found, pool_windows(np.concatenate(means), size, of_text, len(tokens), "tokens"))
+
+
+def owned(cuts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Windows of a text -> the tokens that are taken from each: every token once."""
+    borders = [start + (end - start) // 2 for (_, end), (start, _) in pairwise(cuts)]
+    ends = [*borders, cuts[-1][1]] if cuts else []
+    return list(zip([0, *borders], ends, strict=False))
+
+
+def check_layer(encoder: Encoder, layer: int | None) -> None:
+    """A ConfigError if the encoder has no such layer."""
+    layers = int(encoder.config.get_text_config().num_hidden_layers)
+    if layer is not None and not 0 <= layer <= layers:
+        raise ConfigError(
+            f"encoder {encoder.name}, --layer",
+            got=str(layer),
+            allowed=f"0 (the embeddings) to {layers} (the last layer, which is the default)",
+        )
+
+
+def _hidden(
+    model: Any, encoder: Encoder, ids: Ids, mask: Ids, layer: int | None, batch_tokens: int
+) -> tuple[Vectors, Vectors]:
+    """One pass of the model: hidden states of a layer, each of length 1, and the mean last one of each window."""
+    import torch
+
+    with explain_full_memory(encoder, batch_tokens), torch.inference_mode():
+        seen = torch.from_numpy(mask).to(encoder.device)
+        given = torch.from_numpy(ids).to(encoder.device)
+        read = model(input_ids=given, attention_mask=seen, output_hidden_states=layer is not None)
+        hidden = read.last_hidden_state if layer is None else read.hidden_states[layer]
+        made: Vectors = torch.nn.functional.normalize(hidden.float(), dim=2).cpu().numpy()
+        return made, window_means(read.last_hidden_state, seen)

@@ -18,19 +18,22 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from scipy import sparse
 
-from cxrhf.encode.progress import remark
-from cxrhf.encode.texts import DIGEST
-from cxrhf.errors import CxrhfError
+from cxrhf.encode.processes import remark
+from cxrhf.errors import CxrhfError, TableError
 from cxrhf.tables.files import write_atomically
+
+Integers = NDArray[np.int64]
+
 
 Vectors = NDArray[np.float32]
 
@@ -230,3 +233,190 @@ def _unusable(folder: Path, error: OSError) -> CxrhfError:
         f"the cache folder {folder} cannot be written to ({error.strerror or type(error).__name__})",
         next_step="name another with --cache FOLDER or CXRHF_CACHE=FOLDER, or set CXRHF_CACHE=off",
     )
+
+
+# Pairs of texts -> scores of each pair, every distinct pair once, kept by content for the next run.
+#
+# The cache is the one of cache.py: a hash of both texts and a few numbers, in a folder that names what they were made
+# with. Texts are nowhere in it. Scores that are not finite are not kept.
+
+Scores = NDArray[np.float32]
+# Pairs (reference, generated) -> some of their numbers with their scores, until all are done.
+Compute = Callable[[list[tuple[str, str]]], Iterable[tuple[Sequence[int], Scores]]]
+
+
+def score_pairs(
+    references: Sequence[str],
+    generated: Sequence[str],
+    compute: Compute,
+    *,
+    n_scores: int,
+    key: Mapping[str, Any] | None,
+    about: Mapping[str, Any],
+    cache: str | Path | None = None,
+) -> Scores:
+    """One row of scores a pair, in the order of the pairs. `compute` hears only of pairs that are not in the cache.
+
+    `key` holds all that a score depends on beside the two texts; None means that scores are not kept.
+    """
+    digests, at, pair = _distinct(references, generated)
+    found = np.full((len(digests), n_scores), np.nan, dtype=np.float32)
+    there = np.zeros(len(digests), dtype=bool)
+    store = open_kept(cache, key, about, n_scores) if key is not None else None
+    if store is not None and digests:
+        store.refresh()
+        there = store.load(digests, found)
+    missing = np.flatnonzero(~there)
+    if len(missing):
+        with _keep_scores(store):
+            for numbers, scores in compute([(references[row], generated[row]) for row in at[missing].tolist()]):
+                which = missing[np.asarray(numbers, dtype=np.int64)]
+                found[which] = scores
+                sure = np.isfinite(scores).all(axis=1)
+                if store is not None and sure.any():
+                    with best_effort():
+                        store.add([digests[each] for each in which[sure]], np.ascontiguousarray(scores[sure]))
+    return found[pair]
+
+
+def _distinct(references: Sequence[str], generated: Sequence[str]) -> tuple[list[bytes], Integers, Integers]:
+    """Hash of each distinct pair, a row that holds it, and the pair of each row."""
+    seen: dict[bytes, int] = {}
+    at: list[int] = []
+    pair = np.empty(len(references), dtype=np.int64)
+    for row, (reference, made) in enumerate(zip(references, generated, strict=True)):
+        first = reference.encode()
+        # The length keeps ("a b", "c") and ("a", "b c") apart.
+        joined = len(first).to_bytes(8, "little") + first + made.encode()
+        digest = hashlib.blake2b(joined, digest_size=DIGEST, person=b"cxrhf pair").digest()
+        if digest not in seen:
+            seen[digest] = len(at)
+            at.append(row)
+        pair[row] = seen[digest]
+    return list(seen), np.array(at, dtype=np.int64), pair
+
+
+def open_kept(cache: str | Path | None, key: Mapping[str, Any], about: Mapping[str, Any], width: int) -> Store | None:
+    """The folder of a key for rows of `width` numbers, or None without a cache; what is wrong with it is only said."""
+    root = cache_folder(cache)
+    if root is None:
+        return None
+    try:
+        store = open_store(root, key, about, width)
+    except CxrhfError as error:
+        remark(f"{error} Scores are computed without a cache.")
+        return None
+    if not store.writable:
+        remark(f"the cache folder {store.folder} is read-only: new scores are not cached")
+    return store
+
+
+@contextlib.contextmanager
+def _keep_scores(store: Store | None) -> Iterator[None]:
+    """What was scored is written, also when the work ends early."""
+    try:
+        yield
+    finally:
+        if store is not None:
+            with best_effort():
+                store.flush()
+
+
+@contextlib.contextmanager
+def best_effort() -> Iterator[None]:
+    """A full disk ends the keeping, not the scoring."""
+    try:
+        yield
+    except CxrhfError as error:
+        remark(f"{error} The scoring continues; scores are not cached.")
+
+
+# Texts, or sets of texts, -> distinct contents by their hash. Texts stay where they are and are made one at a time.
+
+Texts: TypeAlias = "pa.ChunkedArray | pa.Array | Sequence[str]"
+
+DIGEST = 16  # bytes: that any two of a million notes share a hash has a chance of 1 in 10^26
+_JOINT = " "  # between the notes of a set that are read as one text
+
+
+class Distinct(NamedTuple):
+    """The distinct contents of n texts."""
+
+    digests: list[bytes]  # of each content, in the order they are met
+    at: Integers  # a text that holds each content
+    letters: Integers  # characters of each content
+    content: Integers  # of each text; -1 = no text
+
+
+def as_array(texts: Texts) -> pa.ChunkedArray:
+    """Texts as one Arrow column."""
+    if isinstance(texts, pa.ChunkedArray):
+        found = texts
+    elif isinstance(texts, pa.Array):
+        found = pa.chunked_array([texts])
+    else:
+        try:
+            found = pa.chunked_array([pa.array(list(texts), pa.large_string())])
+        except (pa.ArrowException, UnicodeError) as error:
+            said = f"the texts cannot be read as Unicode ({type(error).__name__})"
+            raise TableError(said, next_step="save the notes as UTF-8") from None
+    if pa.types.is_null(found.type):
+        return found.cast(pa.large_string())
+    if pa.types.is_dictionary(found.type):
+        found = found.cast(found.type.value_type)
+    if not (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
+        raise TableError("the texts", got=found.type, allowed="strings")
+    return found
+
+
+def reader(texts: pa.ChunkedArray) -> Callable[[int], str]:
+    """Number of a text -> the text; '' where it is null."""
+    ends = np.cumsum([len(chunk) for chunk in texts.chunks], dtype=np.int64)
+    starts = ends - np.array([len(chunk) for chunk in texts.chunks], dtype=np.int64)
+
+    def read(number: int) -> str:
+        chunk = int(np.searchsorted(ends, number, side="right"))
+        return texts.chunk(chunk)[number - int(starts[chunk])].as_py() or ""
+
+    return read
+
+
+def join_texts(read: Callable[[int], str], sets: sparse.csr_array) -> Callable[[int], str]:
+    """Number of a set -> its texts as one, in the order of the columns; those without a word leave no trace."""
+
+    def text(number: int) -> str:
+        notes = np.sort(sets.indices[sets.indptr[number] : sets.indptr[number + 1]])
+        return _JOINT.join(text for text in map(read, notes.tolist()) if text.strip())
+
+    return text
+
+
+def distinct_contents(read: Callable[[int], str], n: int) -> Distinct:
+    """Hash n texts. Texts of white space only are no texts."""
+    digests: list[bytes] = []
+    at: list[int] = []
+    letters: list[int] = []
+    seen: dict[bytes, int] = {}
+    content = np.full(n, -1, dtype=np.int64)
+    for number in range(n):
+        text = read(number)
+        if not text or text.isspace():
+            continue
+        digest = hashlib.blake2b(text.encode(), digest_size=DIGEST).digest()
+        which = seen.get(digest)
+        if which is None:
+            which = seen[digest] = len(digests)
+            digests.append(digest)
+            at.append(number)
+            letters.append(len(text))
+        content[number] = which
+    return Distinct(digests, np.array(at, dtype=np.int64), np.array(letters, dtype=np.int64), content)
+
+
+def to_members(sets: sparse.csr_array) -> sparse.csr_array:
+    """A copy of the sets with 1 for every member and nothing else stored."""
+    made = sets.astype(np.float64).tocsr(copy=True)
+    made.sum_duplicates()
+    made.eliminate_zeros()
+    made.data[:] = 1.0
+    return made

@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cxrhf.encode.bin_weights import unpickle
-from cxrhf.encode.download import kept_folder
+from cxrhf.encode.download import kept_folder, unpickle
+from cxrhf.encode.encoder import explain_errors, require_packages, silence_transformers
 from cxrhf.encode.files import BIN, CONFIG, SAFE, TOKENIZER
-from cxrhf.encode.loading import explained, needed, quiet
 from cxrhf.errors import ConfigError, CxrhfError
 
 ENDINGS = (".pth", ".pt", ".ckpt", ".bin")
@@ -31,7 +30,7 @@ _NOT_PARAMETERS = ("embeddings.position_ids",)  # a table that older versions sa
 
 def checkpoint_folder(checkpoint: Path, name: str, tokenizer: str | None, root: Path) -> Path:
     """The folder of a checkpoint as transformers reads it, named `name`; made under `root` if it is not there."""
-    with needed():
+    with require_packages():
         import torch  # noqa: F401
         import transformers  # noqa: F401
     if not checkpoint.is_file():
@@ -79,10 +78,10 @@ def _write(checkpoint: Path, name: str, copied: list[Path], folder: Path) -> Non
     from transformers import BertConfig, BertModel
 
     described = copied[0].parent
-    with quiet(), explained(name):
+    with silence_transformers(), explain_errors(name):
         config = BertConfig.from_pretrained(described, local_files_only=True)
     state = _state(checkpoint, name)
-    with quiet(), explained(name):
+    with silence_transformers(), explain_errors(name):
         model = BertModel(config, add_pooling_layer="pooler.dense.weight" in state)
     _check(state, model.state_dict(), name)
     model.load_state_dict(state)
@@ -91,7 +90,7 @@ def _write(checkpoint: Path, name: str, copied: list[Path], folder: Path) -> Non
         each.mkdir(mode=0o700, exist_ok=True)
     draft = folder.parent / f".{name}.{uuid.uuid4().hex}"
     try:
-        with quiet(), explained(name):
+        with silence_transformers(), explain_errors(name):
             model.save_pretrained(draft)
         for path in copied:
             if path.name not in (CONFIG, *SAFE, *BIN):
@@ -108,7 +107,7 @@ def _state(checkpoint: Path, name: str) -> dict[str, Any]:
     """The weights of the BERT in a checkpoint, under the names that BertModel gives them."""
     import torch
 
-    with explained(name):
+    with explain_errors(name):
         held = unpickle(checkpoint, name)
     for each in _STATES:
         if isinstance(held, Mapping) and isinstance(held.get(each), Mapping):

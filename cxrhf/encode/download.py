@@ -9,15 +9,28 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
+import zipfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from cxrhf.config_context import EncodeConfig
-from cxrhf.encode.files import BIN, CONFIG, SAFE, SENTENCES, TOKENIZER, model_files
-from cxrhf.encode.presets import PRESETS, Place, locate, may_read_bin
+from cxrhf.context.settings import EncodeConfig
+from cxrhf.encode.files import (
+    BIN,
+    CONFIG,
+    PRESETS,
+    SAFE,
+    SENTENCES,
+    TOKENIZER,
+    Files,
+    Place,
+    locate,
+    may_read_bin,
+    model_files,
+)
 from cxrhf.errors import CxrhfError, did_you_mean
 
 PROBE_SECONDS = 5.0
@@ -31,7 +44,7 @@ def hub_folder(place: Place, *, allow_bin: bool = False) -> Path:
     here = kept_folder(hub_id)
     if here is not None and _complete(here, allow_bin):
         return here
-    if why := no_hub():
+    if why := explain_no_hub():
         if here is not None:
             return here  # model_files says what is missing of it
         raise _not_here(place, why)
@@ -49,10 +62,10 @@ def hub_folder(place: Place, *, allow_bin: bool = False) -> Path:
         raise _refused(place, error) from None
     here = kept_folder(hub_id)
     if here is None:
-        raise CxrhfError(f"encoder {_named(place)} has no {CONFIG} on the Hub", next_step="check its id")
+        raise CxrhfError(f"encoder {_display_name(place)} has no {CONFIG} on the Hub", next_step="check its id")
     if not any((here / each).is_file() for each in (*SAFE, *BIN)) and not allow_bin:
         raise CxrhfError(
-            f"encoder {_named(place)} has no safetensors weights on the Hub",
+            f"encoder {_display_name(place)} has no safetensors weights on the Hub",
             next_step="pass --allow-bin to read .bin weights with torch's restricted reader, which runs no code",
         )
     return here
@@ -69,12 +82,12 @@ def check_kept(settings: EncodeConfig) -> None:
     ):
         return  # model_files says that .bin weights need a flag of their own
     raise CxrhfError(
-        f"encoder {_named(place)}, which the run requires to read notes, is not on this machine",
+        f"encoder {_display_name(place)}, which the run requires to read notes, is not on this machine",
         next_step="if you trust whoever made the run, pass --fetch (Python: fetch=True) to get it from the Hub",
     )
 
 
-def no_hub() -> str | None:
+def explain_no_hub() -> str | None:
     """Why nothing can be fetched from the Hub, or None: the user does not wish it, or nobody answers."""
     from transformers.utils.hub import is_offline_mode
 
@@ -124,7 +137,7 @@ def _parts(index: Path) -> list[str]:
     return [*sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())), CONFIG]
 
 
-def _named(place: Place) -> str:
+def _display_name(place: Place) -> str:
     return place.name if place.name == place.hub_id else f"{place.name} ({place.hub_id})"
 
 
@@ -132,7 +145,7 @@ def _not_here(place: Place, why: str) -> CxrhfError:
     meant = did_you_mean(place.name, PRESETS) if "/" not in place.name and place.name not in PRESETS else None
     fetch = f"run `hf download {place.hub_id}` on a machine with network access, or pass --encoders minilm"
     return CxrhfError(
-        f"encoder {_named(place)} is not on this machine, and {why}",
+        f"encoder {_display_name(place)} is not on this machine, and {why}",
         next_step=f"{meant} Otherwise, {fetch}" if meant else fetch,
     )
 
@@ -141,7 +154,7 @@ def _refused(place: Place, error: Exception) -> CxrhfError:
     cause = type(error.__cause__).__name__ if error.__cause__ is not None else ""
     if cause == "GatedRepoError" or "gated" in str(error):
         return CxrhfError(
-            f"the owners of encoder {_named(place)} require you to accept their conditions",
+            f"the owners of encoder {_display_name(place)} require you to accept their conditions",
             next_step=f"accept them at huggingface.co/{place.hub_id} and run `hf auth login`, or pass --encoders "
             "minilm, which requires no network",
         )
@@ -152,6 +165,85 @@ def _refused(place: Place, error: Exception) -> CxrhfError:
         )
     first = str(error).strip().splitlines()
     return CxrhfError(
-        f"encoder {_named(place)} could not be downloaded from the Hub ({first[0] if first else type(error).__name__})",
+        f"encoder {_display_name(place)} could not be downloaded from the Hub ({first[0] if first else type(error).__name__})",
         next_step=f"try again, or run `hf download {place.hub_id}`; --encoders minilm requires no network",
     )
+
+
+# Files of .bin weights -> their tensors, without running anything that is in them.
+#
+# A .bin file is a pickle, a format that can hold programs. The paper names three models whose authors published no
+# other weights, so these files are read, in this way only:
+#
+# - The files may be twice as large as the model that the config describes (heads and other number types need room), so
+#   that no file fills the memory. For a zip archive the sizes after unpacking count.
+# - torch's restricted unpickler (`weights_only=True`) makes tensors and plain containers and refuses all else.
+# - What comes out must be a flat table of names and dense tensors, none larger than the bytes stored for it.
+#
+# `load_model` then compares names and shapes with the model. Known gap: the unpickler is as safe as the installed
+# torch.
+
+_ROOM = 64 << 20  # bytes beside twice the model: small models with large heads
+_ZIP = b"PK\x03\x04"  # how torch knows its archives; files of torch before 1.6 are bare pickles
+_INSTEAD = "convert it to model.safetensors, or use another encoder"
+
+
+def read_bin(files: Files, model: Any, name: str) -> dict[str, Any]:
+    """Names and tensors of all .bin files of a model; a CxrhfError for whatever is not weights of this model's size.
+
+    `model` gives the size: it needs no numbers (device "meta").
+    """
+    limit = 2 * 4 * sum(each.numel() for each in model.parameters()) + _ROOM
+    size = sum(map(_unpacked_size, files.weights))
+    if size > limit:
+        raise CxrhfError(
+            f"encoder {name}: the weights are larger than the model in its config.json",
+            got=f"{size:,} bytes",
+            allowed=f"up to {limit:,} bytes",
+            next_step="download it again, or use another encoder",
+        )
+    found: dict[str, Any] = {}
+    for path in files.weights:
+        held = unpickle(path, name)
+        if not isinstance(held, dict) or not all(isinstance(key, str) and _is_dense(held[key]) for key in held):
+            raise CxrhfError(
+                f"encoder {name}: {path.name} holds something other than weights",
+                allowed="a flat table of names and tensors",
+                next_step=_INSTEAD,
+            )
+        found |= held
+    return found
+
+
+def unpickle(path: Path, name: str) -> Any:
+    """What torch's restricted unpickler makes of a file; a CxrhfError if there is more in it than tensors."""
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:  # its text recommends to load the file without restrictions
+        raise CxrhfError(
+            f"encoder {name}: {path.name} is damaged, or holds something other than weights",
+            next_step=_INSTEAD,
+        ) from None
+
+
+def _is_dense(value: Any) -> bool:
+    """A tensor whose every number is stored: sparse and expanded ones are small in the file and large in memory."""
+    import torch
+
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout == torch.strided
+        and value.device.type == "cpu"
+        and value.numel() * value.element_size() <= value.untyped_storage().nbytes()
+    )
+
+
+def _unpacked_size(path: Path) -> int:
+    with path.open("rb") as file:
+        packed = file.read(len(_ZIP)) == _ZIP
+    if not packed:
+        return path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        return sum(each.file_size for each in archive.infolist())

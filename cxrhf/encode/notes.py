@@ -6,28 +6,49 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from cxrhf.config_context import EncodeConfig
-from cxrhf.encode.batches import blocks
-from cxrhf.encode.cache import Store, cache_folder, open_store
-from cxrhf.encode.identity import cache_about, cache_key
-from cxrhf.encode.loading import Encoder, load_model, open_encoder
-from cxrhf.encode.pooling import pool_notes
-from cxrhf.encode.processes import agree, barrier, main_process, n_processes, rank, share
-from cxrhf.encode.progress import Clock, Progress, remark
-from cxrhf.encode.reading import Ids, ahead, tokens_of, vectors_of
-from cxrhf.encode.texts import Distinct, Texts, as_array, distinct, joined, members, reader
+from cxrhf.context.settings import EncodeConfig
+from cxrhf.encode.cache import (
+    Distinct,
+    Store,
+    Texts,
+    as_array,
+    cache_folder,
+    distinct_contents,
+    join_texts,
+    open_store,
+    reader,
+    to_members,
+)
+from cxrhf.encode.encoder import Encoder, cache_about, cache_key, load_model, open_encoder, padding_id, token_ids
+from cxrhf.encode.processes import (
+    Clock,
+    Progress,
+    all_agree,
+    barrier,
+    broadcast_bytes,
+    main_process,
+    n_processes,
+    rank,
+    remark,
+)
+from cxrhf.encode.windows import batch_windows, blocks, pad_batch, pool_notes, pool_windows, window_means, windows_of
 from cxrhf.errors import CxrhfError, TableError
-from cxrhf.tables.temporary import temporary_folder
+from cxrhf.tables.folders import temporary_folder
+
+Integers = NDArray[np.int64]
+Ids = NDArray[np.int64]
+
 
 Vectors = NDArray[np.float32]
-Integers = NDArray[np.int64]
 Read = Callable[[int], str]
 
 _SEEN_BY_ALL = 60.0  # seconds that a network folder may need to show a file to another machine
@@ -60,9 +81,9 @@ def encode_sets(
     column = as_array(texts)
     if sets.shape[1] != len(column):
         raise TableError("sets", allowed=f"{len(column):,} columns, as many as texts", got=f"{sets.shape[1]:,}")
-    belongs = members(sets)
+    belongs = to_members(sets)
     if settings.pooling == "code":
-        return _encode(joined(reader(column), belongs), belongs.shape[0], settings, cache, progress)
+        return _encode(join_texts(reader(column), belongs), belongs.shape[0], settings, cache, progress)
     used = np.unique(belongs.indices)
     read = reader(column)
     vectors = _encode(lambda at: read(int(used[at])), len(used), settings, cache, progress)
@@ -71,7 +92,7 @@ def encode_sets(
 
 def _encode(read: Read, n: int, settings: EncodeConfig, cache: str | Path | None, progress: Progress) -> Vectors:
     encoder = open_encoder(settings, together=True)
-    found = distinct(read, n)
+    found = distinct_contents(read, n)
     _same_everywhere(found)
     vectors = np.zeros((len(found.digests) + 1, encoder.dim), dtype=np.float32)  # the last one is of no text
     with _store(cache, encoder, settings) as store:
@@ -80,7 +101,7 @@ def _encode(read: Read, n: int, settings: EncodeConfig, cache: str | Path | None
             store.refresh()
             there = store.load(found.digests, vectors)
         # The first process decides, so that all share out the same work whatever other jobs are writing.
-        missing = np.frombuffer(share(np.flatnonzero(~there).astype(np.int64).tobytes()), dtype=np.int64)
+        missing = np.frombuffer(broadcast_bytes(np.flatnonzero(~there).astype(np.int64).tobytes()), dtype=np.int64)
         if len(missing):
             if callable(progress) and main_process():
                 kept = len(found.digests) - len(missing)
@@ -119,7 +140,7 @@ def _encode_missing(
         return block, tokens_of(encoder, [read(int(found.at[at])) for at in block])
 
     try:
-        for block, tokens in ahead(tokenized, mine):
+        for block, tokens in prepare_ahead(tokenized, mine):
             a_token = float(found.letters[block].sum()) / max(sum(map(len, tokens)), 1)
 
             def done(tokens: int, a_token: float = a_token) -> None:
@@ -193,11 +214,93 @@ def _store(cache: str | Path | None, encoder: Encoder, settings: EncodeConfig) -
         if main_process() and (chosen is None or not chosen.writable):
             temporary = str(stack.enter_context(temporary_folder("notes")))
         kept = str(chosen.folder) if chosen is not None else None
-        told = json.loads(share(json.dumps([temporary or kept, kept if temporary else None]).encode()))
+        told = json.loads(broadcast_bytes(json.dumps([temporary or kept, kept if temporary else None]).encode()))
         yield Store(Path(told[0]), encoder.dim, also=Path(told[1]) if told[1] else None)
         barrier()  # nobody reads any more
 
 
 def _same_everywhere(found: Distinct) -> None:
-    if not agree(hashlib.sha256(b"".join(found.digests)).digest()):
+    if not all_agree(hashlib.sha256(b"".join(found.digests)).digest()):
         raise CxrhfError("the processes have different texts", next_step="start all of them with the same command")
+
+
+# Texts of a block -> their vectors: tokens, windows, batches, the model, pooling.
+
+Each = TypeVar("Each")
+Made = TypeVar("Made")
+
+
+def tokens_of(encoder: Encoder, texts: list[str]) -> list[Ids]:
+    """Token ids of texts, without special tokens."""
+    return [np.array(ids, dtype=np.int64) for ids in token_ids(encoder.tokenizer, texts)]
+
+
+def vectors_of(
+    model: Any,
+    encoder: Encoder,
+    tokens: list[Ids],
+    *,
+    pooling: str,
+    batch_tokens: int,
+    done: Callable[[int], None] = lambda tokens: None,
+) -> Vectors:
+    """Texts as tokens -> a vector for each; zeros for a text without tokens. `done` hears how many a batch held."""
+    windows = windows_of([len(each) for each in tokens], encoder.frame)
+    means = np.zeros((len(windows), encoder.dim), dtype=np.float32)
+    filling = padding_id(encoder)
+    at = 0
+    for batch in batch_windows(windows, encoder.frame, batch_tokens):
+        ids, mask = pad_batch(tokens, batch, encoder.frame, filling)
+        means[at : at + len(batch)] = forward(model, encoder, ids, mask, batch_tokens)
+        at += len(batch)
+        done(sum(each.end - each.start - (encoder.frame.overlap if each.start else 0) for each in batch))
+    note = np.array([each.text for each in windows], dtype=np.int64)
+    size = np.array([each.end - each.start for each in windows], dtype=np.int64)
+    return pool_windows(means, size, note, len(tokens), pooling)
+
+
+def forward(model: Any, encoder: Encoder, ids: Ids, mask: Ids, batch_tokens: int) -> Vectors:
+    """One pass of the model: the mean last hidden state of each window."""
+    import torch
+
+    with explain_full_memory(encoder, batch_tokens), torch.inference_mode():
+        seen = torch.from_numpy(mask).to(encoder.device)
+        read = model(input_ids=torch.from_numpy(ids).to(encoder.device), attention_mask=seen)
+        means = window_means(read.last_hidden_state, seen)
+    return finite(means, encoder)
+
+
+@contextlib.contextmanager
+def explain_full_memory(encoder: Encoder, batch_tokens: int) -> Iterator[None]:
+    """A full memory as an error that says what to do."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise CxrhfError(
+            f"--batch-tokens {batch_tokens}: {encoder.device} ran out of memory",
+            next_step=f"--batch-tokens {max(16, batch_tokens // 2)}; encoded notes are kept",
+        ) from None
+
+
+def finite(values: Vectors, encoder: Encoder) -> Vectors:
+    """The values themselves, or an error if some are not finite."""
+    if not np.isfinite(values).all():
+        raise CxrhfError(
+            f"encoder {encoder.name} gives values that are not finite in {encoder.dtype}",
+            next_step="--dtype float32",
+        )
+    return values
+
+
+def prepare_ahead(make: Callable[[Each], Made], items: Iterable[Each]) -> Iterator[Made]:
+    """`make` of each item, the next one already in the making: texts are tokenized while the model reads."""
+    with ThreadPoolExecutor(1) as maker:
+        coming = None
+        for item in items:
+            made, coming = coming, maker.submit(make, item)
+            if made is not None:
+                yield made.result()
+        if coming is not None:
+            yield coming.result()

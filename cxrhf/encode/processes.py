@@ -9,14 +9,18 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cxrhf.errors import CxrhfError, RunError
+from cxrhf.errors import CxrhfError, CxrhfWarning, RunError
 from cxrhf.tables.folders import one_writer
+
+Progress = bool | Callable[[str], None]
+
 
 Result = TypeVar("Result")
 
@@ -66,7 +70,7 @@ def barrier() -> None:
         torch.distributed.barrier(group=_group())
 
 
-def share(data: bytes) -> bytes:
+def broadcast_bytes(data: bytes) -> bytes:
     """The first process's bytes, in every process."""
     if n_processes() == 1:
         return data
@@ -83,18 +87,18 @@ def share(data: bytes) -> bytes:
     return told.numpy().tobytes()
 
 
-def agree(data: bytes) -> bool:
+def all_agree(data: bytes) -> bool:
     """Do all processes hold the same bytes? Every one hears the same answer."""
     if n_processes() == 1:
         return True
     import torch
 
-    same = torch.tensor([int(share(data) == data)])
+    same = torch.tensor([int(broadcast_bytes(data) == data)])
     torch.distributed.all_reduce(same, torch.distributed.ReduceOp.MIN, group=_group())
     return bool(same.item())
 
 
-def first(call: Callable[[], Result]) -> Result:
+def call_first(call: Callable[[], Result]) -> Result:
     """Call in the first process, then in the others: what it fetched, they find. Its error is everybody's."""
     if n_processes() == 1:
         return call()
@@ -104,7 +108,7 @@ def first(call: Callable[[], Result]) -> Result:
             result = call()
         except CxrhfError as wrong:
             error, said = wrong, str(wrong)
-    said = share(said.encode()).decode()
+    said = broadcast_bytes(said.encode()).decode()
     if error is not None:
         raise error
     if said:
@@ -133,7 +137,7 @@ def one_writer_of_all(folder: str | Path, verb: str, join: Callable[[], object] 
 
         if n_processes() > 1:
             join()
-        first(hold)
+        call_first(hold)
         yield
 
 
@@ -167,3 +171,70 @@ def _leave() -> None:
     _GROUP.clear()
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+
+
+# Notes done -> a bar, or a line every few seconds: notes per second and time left.
+
+EVERY = 3.0  # seconds between lines
+
+
+class Clock:
+    """Counts notes and work (characters); time left goes by work, for the longest notes come first."""
+
+    def __init__(self, name: str, notes: int, work: int, progress: Progress, what: str = "notes") -> None:
+        self.name, self.notes, self.work, self.what = name, notes, max(work, 1), what
+        self.say = progress if callable(progress) and main_process() else None
+        self.done_notes = 0
+        self.done_work = 0.0
+        self.start = self.told = time.monotonic()
+        self.bar: Any = None
+        if progress is True and main_process():
+            from tqdm import tqdm
+
+            form = f"{{desc}}: {{percentage:3.0f}}%|{{bar}}| {{n_fmt}} of {{total_fmt}} {what}{{postfix}}"
+            self.bar = tqdm(total=notes, desc=name, bar_format=form)
+
+    def advance(self, work: float, notes: int = 0) -> None:
+        """Some characters were read, some notes finished."""
+        self.done_work += work
+        self.done_notes += notes
+        now = time.monotonic()
+        if self.bar is not None:
+            self.bar.set_postfix_str(self._speed(now), refresh=False)
+            self.bar.update(notes)
+        if self.say is not None and now - self.told >= EVERY:
+            self.told = now
+            share = min(self.done_work / self.work, 1.0)
+            self.say(f"{self.name}: {share:.0%} of {self.notes:,} {self.what}{_process_suffix()}, {self._speed(now)}")
+
+    def close(self) -> None:
+        """The last line: what it took."""
+        if self.bar is not None:
+            self.bar.close()
+        if self.say is not None and self.notes:
+            seconds = time.monotonic() - self.start
+            speed = self.done_notes / max(seconds, 1e-9)
+            took = f"in {_time(seconds)}, {speed:.3g} {self.what}/s"
+            self.say(f"{self.name}: {self.done_notes:,} {self.what}{_process_suffix()} {took}")
+
+    def _speed(self, now: float) -> str:
+        seconds = max(now - self.start, 1e-9)
+        left = seconds * (self.work - self.done_work) / max(self.done_work, 1e-9)
+        notes = self.notes * self.done_work / self.work  # finished ones come in blocks
+        return f"{notes / seconds:.3g} {self.what}/s, {_time(max(left, 0.0))} left"
+
+
+def remark(text: str) -> None:
+    """What a reader should know and a line of progress would wipe away: a warning, from one process."""
+    if main_process():
+        warnings.warn(text, CxrhfWarning, stacklevel=3)
+
+
+def _process_suffix() -> str:
+    return f" (process 1 of {n_processes()})" if n_processes() > 1 else ""
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -14,12 +14,22 @@ A text is cut without special tokens. A window takes `max_length` less the room 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cxrhf.config_context import EncodeConfig
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode.files import SENTENCES
 from cxrhf.errors import ConfigError
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Ids = NDArray[np.int64]
+
 
 # Tokens of a window if nobody asks for others, special tokens included. An encoder reads as many as its own config and
 # tokenizer name; the paper's code stops at 4096 with Mistral, which has positions for 32768.
@@ -65,7 +75,7 @@ def frame(config: Any, tokenizer: Any, folder: Path, settings: EncodeConfig) -> 
             )
         length = settings.max_length
     else:
-        named = [each for each in (limit, _asked(tokenizer, folder)) if each is not None]
+        named = [each for each in (limit, _named_length(tokenizer, folder)) if each is not None]
         length = min(LONGEST, *named) if named else _UNNAMED
     window = length - room
     if settings.overlap >= window:
@@ -108,7 +118,7 @@ def special_tokens(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (), ()
 
 
-def _asked(tokenizer: Any, folder: Path) -> int | None:
+def _named_length(tokenizer: Any, folder: Path) -> int | None:
     """The length that the tokenizer, or the page of a sentence encoder, names; many tokenizers say 1e30."""
     asked = []
     length = getattr(tokenizer, "model_max_length", None)
@@ -121,3 +131,128 @@ def _asked(tokenizer: Any, folder: Path) -> int | None:
     if isinstance(length, int) and length > 0:
         asked.append(length)
     return min(asked, default=None)
+
+
+# Mean hidden state of each window -> a vector for each note -> a vector for each set of notes.
+#
+# tokens (default): windows weigh by the tokens of the note they hold; a note's vector has length 1; the notes of a
+# set are averaged, and the mean has length 1. The windows carry the model's special tokens, as the models were
+# trained. paper: windows weigh alike, a note's vector has length 1, notes are averaged. No special tokens, as in the
+# public code. code: all notes of a set are one text (see notes.encode_sets), each window's mean has length 1, windows
+# are averaged. Sums are float64 whatever the model's precision. Notes without text have no vector and do not count in
+# the mean of a set; a set of such notes alone has the zero vector.
+
+Vectors = NDArray[np.float32]
+
+_COLUMNS = 256  # of a product at a time, so that no float64 copy of all vectors is held
+
+
+def window_means(hidden: Any, mask: Any) -> Vectors:
+    """Last hidden state (windows x tokens x dim) and mask, as tensors -> the mean over the tokens of each window."""
+    share = mask.float() / mask.sum(dim=1, keepdim=True)
+    kept = hidden.float().masked_fill(mask.unsqueeze(2) == 0, 0.0)  # a hidden state of filling may be NaN
+    means: Vectors = (share.unsqueeze(1) @ kept).squeeze(1).cpu().numpy()
+    return means
+
+
+def pool_windows(means: Vectors, tokens: Integers, note: Integers, n_notes: int, pooling: str) -> Vectors:
+    """Window means, the tokens of text in each and the note each is of -> a vector for each note."""
+    summed = np.zeros((n_notes, means.shape[1]))
+    weighed = np.zeros(n_notes)
+    wide = means.astype(np.float64)
+    weight = tokens.astype(np.float64) if pooling == "tokens" else np.ones(len(tokens))
+    if pooling == "code":
+        wide = unit(wide)
+    np.add.at(summed, note, wide * weight[:, None])
+    np.add.at(weighed, note, weight)
+    pooled = summed / np.maximum(weighed, 1.0)[:, None]
+    return (pooled if pooling == "code" else unit(pooled)).astype(np.float32)
+
+
+def pool_notes(vectors: Vectors, sets: sparse.csr_array, pooling: str) -> Vectors:
+    """Vectors of notes and 1 where a note is in a set -> a vector for each set."""
+    there: Floats = np.asarray(vectors.any(axis=1), dtype=np.float64)
+    count = sets @ there
+    pooled = np.empty((sets.shape[0], vectors.shape[1]), dtype=np.float32)
+    length = np.zeros(sets.shape[0])
+    for start in range(0, vectors.shape[1], _COLUMNS):
+        part = slice(start, start + _COLUMNS)
+        mean = (sets @ vectors[:, part].astype(np.float64)) / np.maximum(count, 1.0)[:, None]
+        length += (mean**2).sum(axis=1)
+        pooled[:, part] = mean
+    if pooling == "tokens":
+        pooled /= np.where(length > 0, np.sqrt(length), 1.0)[:, None].astype(np.float32)
+    return pooled
+
+
+def unit(rows: Floats) -> Floats:
+    """Rows of length 1; rows of zeros stay."""
+    length = np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    return rows / np.where(length > 0, length, 1.0)
+
+
+# Contents to encode -> blocks that fit into memory -> batches of windows of similar length.
+#
+# Contents are sorted by length, longest first, so that memory runs out at once if it does, and cut into blocks of a
+# few batches. Inside a block the windows of all its texts are sorted by length. Blocks depend on the contents alone,
+# not on the order of rows, on time, or on the number of processes, so the same notes meet in the same batches.
+
+BATCHES_A_BLOCK = 4
+_LETTERS_A_TOKEN = 4  # of English; only shapes blocks
+
+
+class Window(NamedTuple):
+    """A part of a text: which text of the block, from which token to which."""
+
+    text: int
+    start: int
+    end: int
+
+
+def blocks(letters: Integers, digests: Sequence[bytes], batch_tokens: int) -> list[list[int]]:
+    """Numbers of contents, block by block."""
+    order = sorted(range(len(letters)), key=lambda at: (-int(letters[at]), digests[at]))
+    budget = BATCHES_A_BLOCK * batch_tokens * _LETTERS_A_TOKEN
+    made: list[list[int]] = []
+    size = budget
+    for at in order:
+        if size + int(letters[at]) > budget:
+            made.append([])
+            size = 0
+        made[-1].append(at)
+        size += int(letters[at])
+    return made
+
+
+def windows_of(lengths: Sequence[int], frame: Frame) -> list[Window]:
+    """All windows of the texts of a block, longest first."""
+    found = [
+        Window(text, start, end)
+        for text, n_tokens in enumerate(lengths)
+        for start, end in cut(n_tokens, frame.window, frame.overlap)
+    ]
+    return sorted(found, key=lambda each: (each.start - each.end, each.text, each.start))
+
+
+def batch_windows(windows: Sequence[Window], frame: Frame, batch_tokens: int) -> Iterator[Sequence[Window]]:
+    """Windows, longest first -> as many at a time as the padded batch may hold tokens, at least one."""
+    at = 0
+    while at < len(windows):
+        longest = windows[at].end - windows[at].start + frame.room
+        size = max(1, batch_tokens // longest)
+        yield windows[at : at + size]
+        at += size
+
+
+def pad_batch(tokens: Sequence[Ids], batch: Sequence[Window], frame: Frame, padding: int) -> tuple[Ids, Ids]:
+    """Token ids with special tokens, filled up on the right, and the mask that hides the filling."""
+    width = batch[0].end - batch[0].start + frame.room
+    ids = np.full((len(batch), width), padding, dtype=np.int64)
+    mask = np.zeros((len(batch), width), dtype=np.int64)
+    ids[:, : len(frame.before)] = frame.before
+    for row, (text, start, end) in enumerate(batch):
+        last = len(frame.before) + end - start
+        ids[row, len(frame.before) : last] = tokens[text][start:end]
+        ids[row, last : last + len(frame.after)] = frame.after
+        mask[row, : last + len(frame.after)] = 1
+    return ids, mask

@@ -22,7 +22,7 @@ from cxrhf.errors import CxrhfError, shorten
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-Said = Callable[[str], None]
+Notify = Callable[[str], None]
 T = TypeVar("T")
 PASSING = (429, 500, 502, 503, 504)  # may be gone the next time
 CHANGED = (409, 412)  # somebody else was faster
@@ -75,7 +75,7 @@ def _token_from(endpoint: str) -> str:
     return f"create one with write access at {endpoint}/settings/tokens, then set HF_TOKEN or run hf auth login"
 
 
-def again(hub: Hub, what: str, call: Callable[[], T], said: Said) -> T:
+def call_with_retries(hub: Hub, what: str, call: Callable[[], T], said: Notify) -> T:
     """The call's answer; what may pass (429, 5xx, a lost connection) is tried again after a growing wait.
 
     Not where the client has done so: a server that is down would be asked 36 times.
@@ -86,7 +86,11 @@ def again(hub: Hub, what: str, call: Callable[[], T], said: Said) -> T:
             return call()
         except Exception as error:
             status = status_of(error)
-            if not (status in PASSING or (status is None and _lost(error))) or not waits or _was_repeated(error):
+            if (
+                not (status in PASSING or (status is None and _is_connection_lost(error)))
+                or not waits
+                or _was_repeated(error)
+            ):
                 raise
             wait = max(waits.pop(0), _asked_to_wait(error))
             why = "the connection was lost" if status is None else f"the server returned {status}"
@@ -96,14 +100,14 @@ def again(hub: Hub, what: str, call: Callable[[], T], said: Said) -> T:
 
 def status_of(error: BaseException) -> int | None:
     """The HTTP status behind an error, looked for also in its causes; None where the server said nothing."""
-    for each in _chain(error):
+    for each in _causes(error):
         response = getattr(each, "response", None)
         if response is not None and isinstance(getattr(response, "status_code", None), int):
             return int(response.status_code)
     return None
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -111,23 +115,23 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _lost(error: BaseException) -> bool:
+def _is_connection_lost(error: BaseException) -> bool:
     """Whether the line broke, or a proxy answered with a page instead of JSON.
 
     By name: huggingface_hub has changed the package it speaks HTTP with before.
     """
-    names = {kind.__name__ for each in _chain(error) for kind in type(each).__mro__}
-    return "TransportError" in names or any(isinstance(each, JSONDecodeError) for each in _chain(error))
+    names = {kind.__name__ for each in _causes(error) for kind in type(each).__mro__}
+    return "TransportError" in names or any(isinstance(each, JSONDecodeError) for each in _causes(error))
 
 
 def _was_repeated(error: BaseException) -> bool:
     """Whether the request that failed went through the client's own retries (`http_backoff` and its like)."""
-    frames = (frame for each in _chain(error) for frame, _ in traceback.walk_tb(each.__traceback__))
+    frames = (frame for each in _causes(error) for frame, _ in traceback.walk_tb(each.__traceback__))
     return any("backoff" in frame.f_code.co_name for frame in frames)
 
 
 def _asked_to_wait(error: BaseException) -> float:
-    for each in _chain(error):
+    for each in _causes(error):
         headers = getattr(getattr(each, "response", None), "headers", None)
         if headers is not None and str(headers.get("Retry-After", "")).isdigit():
             return float(min(int(headers["Retry-After"]), LONGEST))
@@ -135,7 +139,7 @@ def _asked_to_wait(error: BaseException) -> float:
 
 
 @contextmanager
-def in_one_sentence(hub: Hub, repo: str, kept: Callable[[], str]) -> Iterator[None]:
+def explain_hub_errors(hub: Hub, repo: str, kept: Callable[[], str]) -> Iterator[None]:
     """Whatever the client raises inside becomes a HubError; `kept` says what of the repository is there now."""
     with _without_queries():
         try:
@@ -143,12 +147,12 @@ def in_one_sentence(hub: Hub, repo: str, kept: Callable[[], str]) -> Iterator[No
         except HubError:
             raise
         except Exception as error:
-            if (found := told(error, hub, repo, kept())) is None:
+            if (found := to_hub_error(error, hub, repo, kept())) is None:
                 raise
             raise found from None  # the chain of the client holds addresses that are valid for a while
 
 
-def told(error: Exception, hub: Hub, repo: str, kept: str) -> HubError | None:
+def to_hub_error(error: Exception, hub: Hub, repo: str, kept: str) -> HubError | None:
     """An error of the client as one sentence and what to do; None where it is none of the client's."""
     from huggingface_hub.errors import HFValidationError
 
@@ -175,7 +179,7 @@ def told(error: Exception, hub: Hub, repo: str, kept: str) -> HubError | None:
                         next_step="run the same command again later: uploaded files are not sent again")  # fmt: skip
     if status is not None:
         return HubError(f"{hub.endpoint} refused {repo} with status {status}{why}. {kept}")
-    if _lost(error):
+    if _is_connection_lost(error):
         return HubError(f"the connection to {hub.endpoint} was lost. {kept}",
                         next_step="check the network and HF_ENDPOINT, then run the same command again: uploaded files "
                         "are not sent again")  # fmt: skip

@@ -15,8 +15,9 @@ Known gap: a split from a file goes as split.csv by image; a CheXpert sample tha
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,20 +26,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cxrhf import __version__
-from cxrhf.config_build import BuildConfig
 from cxrhf.data.attrition import COUNTS
+from cxrhf.data.card import attrition_lines, front, loading, published_split, setting_lines
 from cxrhf.data.load import build_record
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import CxrhfError, RunError
 from cxrhf.hub.artefact import Artefact, Piece
-from cxrhf.hub.dataset_recipe_card import RECIPE, command, recipe_card
-from cxrhf.hub.dataset_source import IDS, Build, clean_inputs, json_piece, opened
-from cxrhf.schema import write_table
-from cxrhf.tables.json_files import read_object
+from cxrhf.hub.dataset_tables import IDS, Build, clean_inputs, dataset_info, json_piece, opened
+from cxrhf.tables.files import read_object, write_table
 
 
 def recipe_artefact(build: Build, to: str, work: Path) -> Artefact:
     """Ids and splits as Parquet, the settings with the command that builds the same, counts, and a card."""
-    from cxrhf.hub.scan_known import known_of
+    from cxrhf.hub.scan_people import known_of
 
     if not build.ids.num_rows:
         raise RunError(f"{build.folder} has no images, so there is no recipe to publish",
@@ -75,7 +75,7 @@ class Compared(NamedTuple):
     moved: int  # in both, but with another split, study or patient
 
 
-def compare(recipe: Path, folder: Path) -> Compared:
+def compare_recipe(recipe: Path, folder: Path) -> Compared:
     """The images of a downloaded recipe against those of a build."""
     files = sorted((recipe / "ids").glob("*.parquet"))
     if not (recipe / RECIPE).is_file() or not files:
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("build", type=Path, metavar="BUILD", help="folder written by cxrhf build")
     given = parser.parse_args(arguments)
     try:
-        found = compare(given.recipe, given.build)
+        found = compare_recipe(given.recipe, given.build)
         recipe = read_object(given.recipe / RECIPE, next_step=_download(given.recipe))
         built = build_record(given.build)["settings"]
     except CxrhfError as error:
@@ -162,6 +162,62 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if differ := [name for name in {**asked, **built} if asked.get(name) != built.get(name)]:
         print(f"these settings differ: {', '.join(differ)}. The recipe's command: {recipe.get('command')}")
     return 1
+
+
+# A recipe -> its card: what it is, what one needs, the command that builds the same and the one that compares.
+
+RECIPE = "recipe.json"
+_HERE = "recipe"  # the folder that the commands download it to
+_ABOUT = (
+    "The settings, ids and splits of a dataset built with cxrhf. It contains no images, texts, labels or other patient "
+    "data. With access to the source, you can rebuild the same dataset from it."
+)
+
+
+def command(config: BuildConfig) -> str:
+    """The `cxrhf build` that makes the same: settings that differ from the dataset's own, as flags.
+
+    >>> command(BuildConfig("chexpert", root=("x",), views="frontal", exclude_devices=True))
+    'cxrhf build chexpert --root FOLDER --out data/chexpert --views frontal --exclude-devices'
+    """
+    usual = BuildConfig(config.dataset).content()
+    words = ["cxrhf", "build", config.dataset]
+    words += [] if config.dataset == "synthetic" else ["--root", "FOLDER"]
+    words += ["--out", f"data/{config.dataset}"]
+    for name, value in config.content().items():
+        if value != usual[name]:
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    words += ["--split-file", f"{_HERE}/split.csv"] if config.split == "file" else []
+    return shlex.join(words)
+
+
+def recipe_card(build: Build, repo: str, files: Mapping[str, Path], chosen: str) -> str:
+    """README.md. `files` are the tables of ids by split; `chosen` says what the choice of images gives away."""
+    terms = build.terms
+    tables = {"ids": {published_split(split): f"ids/{split}.parquet" for split in files}}
+    more = dataset_info({"ids": {published_split(split): [path] for split, path in files.items()}})
+    lines = front(build.dataset, f"{terms.name} (recipe)", tables, build.ids.num_rows, more)
+    lines += [f"# {terms.name}: recipe", "", _ABOUT, ""]
+    lines += [f"The list of ids reveals how images were selected: {chosen}.", ""] if chosen else []
+    lines += ["## Requirements", ""]
+    if build.dataset == "synthetic":
+        lines += ["None: the source is synthetic.", ""]
+    else:
+        access = "with your own access under its terms" if terms.credentialed else "as published"
+        lines += [f"{terms.name}, {access}: {terms.link}", "", f"`{RECIPE}` lists its files with size and hash.", ""]
+    lines += ["## Rebuild the dataset", "", "```bash", f"pip install cxrhf=={__version__}"]
+    lines += [f"hf download {repo} --repo-type dataset --local-dir {_HERE}", command(build.config)]
+    lines += [f"python -m cxrhf.hub.dataset_recipe {_HERE} data/{build.dataset}", "```", ""]
+    lines += ["The last command checks that your build has the same images in the same splits. If settings, source "
+              "files and version match, its build.json has the same fingerprint: "
+              f"`{build.record['fingerprint']}`.", ""]  # fmt: skip
+    lines += ["## Load the ids", "", "```python", "from datasets import load_dataset", ""]
+    lines += [*loading(repo, tables), "```", "", "| split | images |", "|---|---|"]
+    lines += [f"| {split} | {count:,} |" for split, count in build.tables.rows()["splits"].items()]
+    lines += ["", "Columns: " + ", ".join(f"`{name}`" for name in IDS) + ".", ""]
+    lines += ["## Settings", "", *setting_lines(build.config.content()), ""]
+    lines += ["## Attrition", "", "Published counts, where available, are in brackets.", ""]
+    return "\n".join([*lines, *attrition_lines(build.steps, notes=False), ""])
 
 
 if __name__ == "__main__":

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from cxrhf.config_push import PushModelConfig
 from cxrhf.hub.artefact import Artefact, Piece
 from cxrhf.hub.connection import HubError
-from cxrhf.hub.seen import Seen, builds_of, check_allowed, seen
+from cxrhf.hub.settings import PushModelConfig
 from cxrhf.report.card_facts import about_weights
-from cxrhf.run import read_record
-from cxrhf.tables.json_files import read_object
-from cxrhf.tables.places import check_inside, check_links
+from cxrhf.run import Standing, credentialed, read_record, standing
+from cxrhf.tables.files import read_object
+from cxrhf.tables.folders import check_inside, check_links
 
 NETWORK = ("config.json", "model.safetensors", "cxrhf.json", "calibration.json")
 ADAPTER = ("adapter_model.safetensors", "processor_config.json", "tokenizer.json", "tokenizer_config.json",
@@ -50,12 +49,12 @@ class Weights:
 
 def model_artefact(config: PushModelConfig) -> Artefact:
     """Everything that `cxrhf push model` publishes; refused where the terms of the data say so."""
-    from cxrhf.hub.scan_known import known_of
+    from cxrhf.hub.scan_people import known_of
     from cxrhf.report.card import card_files, facts_of
 
     run, repo = Path(config.run), str(config.to)
     check_links(run)  # what a link points to is not of this run
-    weights = find(run)
+    weights = find_weights(run)
     data = seen(run, weights.about)
     check_allowed(data, words=weights.words, allows=config.data_agreement_allows,
                   allows_words=config.data_agreement_allows_words)  # fmt: skip
@@ -72,7 +71,7 @@ def model_artefact(config: PushModelConfig) -> Artefact:
                     notes=_notes(data, source, config))  # fmt: skip
 
 
-def _notes(data: Seen, source: Path, config: PushModelConfig) -> tuple[str, ...]:
+def _notes(data: TrainingSources, source: Path, config: PushModelConfig) -> tuple[str, ...]:
     from cxrhf.run import public_path
 
     notes = [
@@ -87,7 +86,7 @@ def _notes(data: Seen, source: Path, config: PushModelConfig) -> tuple[str, ...]
 # --- the weights ---------------------------------------------------------------------------------------------------
 
 
-def find(run: Path) -> Weights:
+def find_weights(run: Path) -> Weights:
     """The weights of a run; where it has none of its own, the error names the runs below it that have."""
     if not run.is_dir():
         raise HubError(f"{run} is not a folder", next_step="cxrhf push model RUN --to USER/NAME")
@@ -95,7 +94,7 @@ def find(run: Path) -> Weights:
         if (found := look(run)) is not None:
             return found
     below = sorted({each.parent for pattern in ("models", "adapter") for depth in ("*", "*/*")
-                    for each in run.glob(f"{depth}/{pattern}") if each.is_dir() and _has(each.parent)})  # fmt: skip
+                    for each in run.glob(f"{depth}/{pattern}") if each.is_dir() and _has_weights(each.parent)})  # fmt: skip
     raise HubError(
         f"{run} has no weights",
         allowed="a run of cxrhf train (models/seed-0), finetune (adapter) or context fit (models/context)",
@@ -111,14 +110,14 @@ def _writer_of(run: Path) -> str | None:
         return None
     given = _read(run / "run.json").get("config") if (run / "run.json").is_file() else {}
     source = given.get("source") if isinstance(given, dict) else None
-    writer = shlex.quote(source) if isinstance(source, str) and _has(Path(source)) else "WRITER"
+    writer = shlex.quote(source) if isinstance(source, str) and _has_weights(Path(source)) else "WRITER"
     return (
         f"publish the fine-tuned model that generated its reports: cxrhf push model {writer} "
         f"--results {shlex.quote(str(run))} --to USER/NAME"
     )
 
 
-def _has(run: Path) -> bool:
+def _has_weights(run: Path) -> bool:
     return any(look(run) is not None for look in (_network, _adapter, _context))
 
 
@@ -202,7 +201,8 @@ def results_of(run: Path, given: str | None, model: str) -> tuple[Path, list[dic
 
     The card picks the model's own rows; those of whom it is compared with stand under other names.
     """
-    from cxrhf.schema import RESULT, read_table
+    from cxrhf.schema import RESULT
+    from cxrhf.tables.files import read_table
 
     places = [Path(given)] if given else [run, *list(run.resolve().parents)[:3]]
     seen_names: dict[Path, list[str]] = {}
@@ -211,20 +211,20 @@ def results_of(run: Path, given: str | None, model: str) -> tuple[Path, list[dic
             continue
         rows = read_table(place / "results.parquet", RESULT).to_pylist()
         seen_names[place] = names = sorted({str(row["model"]) for row in rows if row["model"]})
-        if any(_is_of(name, model) for name in names):
+        if any(_is_model_name(name, model) for name in names):
             return place, rows
     if seen_names:
         place, names = next(iter(seen_names.items()))
         raise HubError(f'{place} has no results of the model "{model}"', got=f"results of {', '.join(names)}",
-                       next_step=f"pass --model NAME, or audit the model: {_audited(run)}")  # fmt: skip
+                       next_step=f"pass --model NAME, or audit the model: {_audit_commands(run)}")  # fmt: skip
     where = Path(given) if given else run
     raise HubError(
         f"{where} has no results, which the model card requires",
-        next_step=f"pass the audited run as --results, or run {_audited(where)}",
+        next_step=f"pass the audited run as --results, or run {_audit_commands(where)}",
     )
 
 
-def _audited(run: Path) -> str:
+def _audit_commands(run: Path) -> str:
     """The commands that give a run's model results: an audit needs what the model said of images."""
     typed = shlex.quote(str(run))
     if (run / "predictions.parquet").is_file() or (run / "generations.parquet").is_file():
@@ -241,6 +241,100 @@ def _audited(run: Path) -> str:
     return f"cxrhf audit PREDICTIONS --out {typed}"
 
 
-def _is_of(name: str, model: str) -> bool:
+def _is_model_name(name: str, model: str) -> bool:
     """`network (seed 1)` is a run of `network`."""
     return name == model or (name.startswith(f"{model} (seed ") and name.endswith(")"))
+
+
+# A run with weights -> whose data they learned from, and whether they may be published.
+#
+# What the weights' own file says counts (`cxrhf train` and `finetune` write it there). Where it says nothing,
+# everything that lies around does: the build, if it is still there, its name, the tables of the run; the strictest
+# wins.
+
+TABLES = ("predictions", "images", "generations")
+
+
+class TrainingSources(NamedTuple):
+    """Names of the datasets that were learned from, and the strictest of their terms."""
+
+    names: tuple[str, ...]
+    standing: Standing
+
+
+def seen(run: Path, about: Mapping[str, Any]) -> TrainingSources:
+    """Whose data a model of a run has seen; `about` is what the weights say of themselves."""
+    if about.get("dataset"):
+        names = [str(about["dataset"])]
+        closed = about.get("credentialed") is True
+    else:
+        found = list(_datasets_around(run))
+        names = sorted({name for name, _ in found})
+        closed = any(shut for _, shut in found)
+    return TrainingSources(tuple(names), "credentialed" if closed else standing(names))
+
+
+def _datasets_around(run: Path) -> Iterator[tuple[str, bool]]:
+    """Names of datasets around a run, and whether it is said that they are credentialed."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    for build in _recorded_builds(run):
+        for name in credentialed([Path(build).name]):  # data/mimic: the folder's name may be all that is left
+            yield name, True
+    for folder in builds_of(run):
+        made = _read_record_file(folder / "build.json")
+        if made.get("dataset"):
+            yield str(made["dataset"]), made.get("credentialed") is True
+    for table in TABLES:
+        path = run / f"{table}.parquet"
+        if path.is_file() and "dataset" in pq.read_schema(path).names:
+            for name in pc.unique(pq.read_table(path, columns=["dataset"])["dataset"]).to_pylist():
+                if name:
+                    yield str(name), False
+
+
+def builds_of(run: Path) -> list[Path]:
+    """The builds that a run was made from, where they are still to be found."""
+    places = [
+        place / build for build in _recorded_builds(run) for place in (Path(), run, run.parent, run.parent.parent)
+    ]
+    return [place for place in dict.fromkeys(places) if (place / "build.json").is_file()]
+
+
+def _recorded_builds(run: Path) -> list[str]:
+    """Builds as run.json names them: below the folder that the command ran in, or by the last part alone."""
+    record = read_record(run, HubError) or {}
+    records = (record, *record.get("earlier", {}).values())
+    return [str(build) for each in records if (build := (each.get("config") or {}).get("build"))]
+
+
+def _read_record_file(path: Path) -> dict[str, Any]:
+    """What a record says; a damaged one may have said that the data are credentialed."""
+    if not path.is_file():
+        return {}
+    return read_object(path, next_step="copy it again, or create it again", error=HubError)
+
+
+def check_allowed(what: TrainingSources, *, words: bool, allows: bool, allows_words: bool) -> None:
+    """Refuse what the terms of the data do not let out, and say what would be allowed.
+
+    `words`: whether the model can give back what was written about patients.
+    """
+    if what.standing == "open":
+        return
+    names = ", ".join(what.names)
+    who = f"{names}: credentialed data" if what.standing == "credentialed" else (
+        f"{names}: not known to be open data" if names else "its training data are not recorded"
+    )  # fmt: skip
+    if words and not allows_words:
+        raise HubError(
+            f"this model can reproduce text of notes or reports, and its training data are not open ({who})",
+            next_step="keep the model with the data, and publish results and a recipe instead (cxrhf push dataset "
+            "--recipe). If your data agreement allows sharing text models, pass --data-agreement-allows-words.",
+        )
+    if not words and not allows:
+        raise HubError(
+            f"the training data of this network are not open ({who})",
+            next_step="read the data agreement, and if it allows sharing weights, pass --data-agreement-allows",
+        )

@@ -8,31 +8,59 @@ card may never hold notes or ids. Messages say where and why, and never show wha
 
 from __future__ import annotations
 
+import functools
 import re
+import socket
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from cxrhf.errors import CxrhfError
 from cxrhf.hub.artefact import Artefact, Piece
-from cxrhf.hub.scan_known import NOTE, Watch, known_in, traces, watch_for
 from cxrhf.hub.scan_notes import passages
-from cxrhf.hub.scan_paths import paths
-from cxrhf.hub.scan_people import ID, ROWS, ids, is_id_column, tables_in, why_rows
-from cxrhf.hub.scan_pictures import (
+from cxrhf.hub.scan_people import (
+    ID,
+    NOTE,
+    ROWS,
+    Found,
+    Watch,
+    ids,
+    is_id_column,
+    known_in,
+    secrets,
+    tables_in,
+    traces,
+    watch_for,
+    why_rows,
+)
+from cxrhf.hub.scan_text import (
     PICTURE,
+    UNREADABLE,
+    Structure,
+    View,
     addresses,
+    as_text,
     content_of,
+    csv_header,
     decoded_runs,
     drawing_text,
     pictures_in_drawing,
+    rows_of_json,
+    views,
 )
-from cxrhf.hub.scan_secrets import Found, secrets
-from cxrhf.hub.scan_tables import cell_views, columns_of, is_table, metadata_views
-from cxrhf.hub.scan_text import UNREADABLE, Structure, View, as_text, csv_header, rows_of_json, views
-from cxrhf.hub.scan_weights import open_piece, safetensors_views, skops_views, ubj_views
+from cxrhf.hub.scan_weights import (
+    cell_views,
+    columns_of,
+    is_table,
+    metadata_views,
+    open_piece,
+    safetensors_views,
+    skops_views,
+    ubj_views,
+)
 
 RECIPE = frozenset({"ids", "rows"})
 # What a recipe's tables may consist of, and the table of counts that stands beside it.
@@ -88,14 +116,14 @@ def _watch(artefact: Artefact) -> Watch:
     seen = [np.empty(0, np.uint64)]
     if artefact.known.texts:
         for piece in artefact.pieces:
-            if "text" not in _allowed(piece, artefact):
+            if "text" not in _allowed_kinds(piece, artefact):
                 for each in _views(piece, artefact):
                     if isinstance(each, View) and not each.bare:
                         seen += [traces(text) for text in each.words_only()]
     return watch_for(artefact.known, np.unique(np.concatenate(seen)))
 
 
-def _allowed(piece: Piece, artefact: Artefact) -> frozenset[str]:
+def _allowed_kinds(piece: Piece, artefact: Artefact) -> frozenset[str]:
     """What of single patients this file may hold."""
     if artefact.kind != "dataset":
         return frozenset()
@@ -108,11 +136,11 @@ def _allowed(piece: Piece, artefact: Artefact) -> frozenset[str]:
 
 def _leaks(piece: Piece, artefact: Artefact, watch: Watch) -> Iterator[Leak]:
     """What one file must not hold, its name included."""
-    shown = _shown(piece.path, watch)
+    shown = _redact(piece.path, watch)
     name = View(piece.path.encode("utf-8", "replace"), lambda _at: "file name", prose=False)
-    for found in _found_in(name, frozenset(), watch):
+    for found in _scan_view(name, frozenset(), watch):
         yield Leak(shown, found.what, "file name", found.why)
-    allowed = _allowed(piece, artefact)
+    allowed = _allowed_kinds(piece, artefact)
     seen: set[tuple[str, str]] = set()
     count: Counter[str] = Counter()
     for each in _views(piece, artefact):
@@ -123,7 +151,7 @@ def _leaks(piece: Piece, artefact: Artefact, watch: Watch) -> Iterator[Leak]:
             if found.what not in told and count[found.what] < _FEW and (found.what, where) not in seen:
                 seen.add((found.what, where))
                 count[found.what] += 1
-                yield Leak(shown, found.what, _shown(where, watch), found.why)
+                yield Leak(shown, found.what, _redact(where, watch), found.why)
 
 
 def _places(each: View | Structure, off: frozenset[str], watch: Watch) -> Iterator[tuple[Found, str]]:
@@ -133,16 +161,16 @@ def _places(each: View | Structure, off: frozenset[str], watch: Watch) -> Iterat
             yield Found(0, 0, each.what, each.why), each.where
         return
     count: Counter[str] = Counter()
-    for found in _found_in(each, off, watch):
+    for found in _scan_view(each, off, watch):
         if count[found.what] < _FEW:
             count[found.what] += 1
             yield found, each.place(found.start)
 
 
-def _shown(text: str, watch: Watch) -> str:
+def _redact(text: str, watch: Watch) -> str:
     """A name or key that can be shown: what in it must not leave is left out."""
     view = View(text.encode("utf-8", "replace"), lambda _at: "")
-    leaks = list(_found_in(view, frozenset(), watch))
+    leaks = list(_scan_view(view, frozenset(), watch))
     if any(found.what == NOTE for found in leaks):  # the words around it are of the note too
         return "***"
     data, at, kept = view.data, 0, b""
@@ -158,7 +186,7 @@ def _shown(text: str, watch: Watch) -> str:
 # --- one text ------------------------------------------------------------------------------------------------------
 
 
-def _found_in(view: View, allowed: frozenset[str], watch: Watch) -> Iterator[Found]:
+def _scan_view(view: View, allowed: frozenset[str], watch: Watch) -> Iterator[Found]:
     """All that must not leave in a text."""
     yield from secrets(view.data, view.bare)
     yield from paths(view.data, view.bare)
@@ -185,10 +213,10 @@ def _found_in(view: View, allowed: frozenset[str], watch: Watch) -> Iterator[Fou
 
 def _views(piece: Piece, artefact: Artefact) -> Iterator[View | Structure]:
     """A file as text to be looked through, and what its structure tells."""
-    allowed = _allowed(piece, artefact)
+    allowed = _allowed_kinds(piece, artefact)
     path = piece.path.lower()
     if is_table(piece):
-        yield from _table(piece, artefact, allowed)
+        yield from _table_views(piece, artefact, allowed)
     elif path.endswith(".safetensors"):
         yield from safetensors_views(piece)
     elif path.endswith(".skops") and artefact.kind == "model":
@@ -224,7 +252,7 @@ def _plain_file(piece: Piece, path: str, allowed: frozenset[str], artefact: Arte
     yield from views(path, text)
 
 
-def _table(piece: Piece, artefact: Artefact, allowed: frozenset[str]) -> Iterator[View | Structure]:
+def _table_views(piece: Piece, artefact: Artefact, allowed: frozenset[str]) -> Iterator[View | Structure]:
     """A Parquet or Arrow file: columns, metadata, cells."""
     columns = columns_of(piece)
     if columns is None:
@@ -257,3 +285,87 @@ def _recipe_text(path: str, text: bytes) -> Iterator[Structure]:
     for row in rows_of_json(path, text):
         if any(is_id_column(name) for name in row):
             yield from _recipe_columns(list(row))
+
+
+# Text -> the absolute paths in it: of home folders, mounts and shares, and names of this user and this computer.
+#
+# A path begins where no letter, dot, colon or slash stands before it, so addresses (`https://host/home/x`), `and/or`,
+# fractions and the inside of relative paths are none. `/usr/bin/env` and its like are the same on every computer, and
+# `~/.cache` names no one; a path of three parts and more that begins otherwise is taken for one of this computer,
+# unless it begins like an address without its host (`/api/models/x`, `/resolve/main/x`).
+
+WHAT = "an absolute path"
+_WHY = "it reveals details of this computer"
+# What stands before a path: the pattern begins with the slash itself, which is quick to find.
+_FRESH = rb"(?<![\w.:/~<>)\]}&%@+*\\-]/)"
+_PART = rb"[\w.@+~%#=-]+"
+# Folders that a person has, and those that many computers have.
+_PERSONAL = rb"home|Users|root|mnt|media|Volumes|scratch\d*|nethome|nfs\d*|gpfs\d*|lustre\d*"
+_USUAL = (
+    rb"data\d*|tmp|work\d*|storage\d*|projects?|export|cluster|shared?|workspace|content|kaggle|dbfs|efs|srv|opt|var|"
+    rb"private|net|physionet|archive|local|raid\d*"
+)
+_UNIX = re.compile(
+    rb"/(?:(?<![\w./~]/)(?:" + _PERSONAL + rb")/" + _PART + rb"|(?<![\w./~]/)root\b|"
+    rb"(?<![\w./~<)\]}&%@+*\\-]/)(?:" + _USUAL + rb")/" + _PART + rb")(?:/" + _PART + rb")*"
+)
+_DEEP = re.compile(rb"/" + _FRESH + rb"(?P<first>[A-Za-z_][\w.-]+)(?:/" + _PART + rb"){2,}")
+# First parts of addresses, of paths that every Unix has, and of paths to fill in (/path/to/file).
+_ELSEWHERE = frozenset(
+    b"usr bin sbin lib lib64 dev etc sys api resolve raw blob tree spaces models datasets docs papers user org orgs "
+    b"issues pull pulls wiki assets static v1 v2 v3 download gradio_api queue proc path your".split()
+)
+_USER = re.compile(rb"~(?<![\w~/.)\]]~)[A-Za-z][\w-]{2,}/[\w.-]+")
+_WINDOWS = re.compile(
+    rb":(?<=(?<![\w\\])[A-Za-z]:)(?:(?:\\{1,2}[\w.$ -]{2,}){2,}|\\{1,2}(?:Users|Documents and Settings)\b"
+    rb"|/(?:Users|Documents|home|data)/[\w.-]+)"
+)
+_SHARE = re.compile(
+    rb"\\\\(?<![\\\w)\]}+*?.^$|]\\\\)(?:[A-Za-z][\w.-]{2,}\\[\w$.-]{2,}|\\\\[A-Za-z][\w.-]{2,}\\\\[\w$.-]{2,})"
+)
+_FILE_ADDRESS = re.compile(rb"file:/{1,3}\w[^\s\"'<>)]*", re.IGNORECASE)
+_COMMON_NAMES = {
+    "root", "user", "users", "ubuntu", "runner", "admin", "home", "work", "demo", "data", "test", "tests", "tester",
+    "jovyan", "docker", "debian", "centos", "azureuser", "localhost", "local", "server", "host", "node", "worker",
+    "build", "model", "models", "dataset",
+}  # fmt: skip
+
+
+def paths(data: bytes, bare: bool = False) -> Iterator[Found]:
+    """Every absolute path in a text; `bare`: in bytes that are no text, where short forms occur by chance."""
+    if b"/" in data:
+        for match in _UNIX.finditer(data):
+            yield _path_leak(match)
+    if bare:
+        return
+    if b"/" in data:
+        for match in _DEEP.finditer(data):
+            if match["first"] not in _ELSEWHERE:
+                yield _path_leak(match)
+        if b"file:/" in data or b"FILE:/" in data:
+            yield from map(_path_leak, _FILE_ADDRESS.finditer(data))
+    if b"~" in data:
+        yield from map(_path_leak, _USER.finditer(data))
+    if b":\\" in data or b":/" in data:
+        yield from map(_path_leak, _WINDOWS.finditer(data))
+    if b"\\\\" in data:
+        yield from map(_path_leak, _SHARE.finditer(data))
+    for pattern in own_names():
+        for match in pattern.finditer(data):
+            yield Found(*match.span(), "the name of this computer or its user", _WHY)
+
+
+def _path_leak(match: re.Match[bytes]) -> Found:
+    return Found(*match.span(), WHAT, _WHY)
+
+
+@functools.cache
+def own_names() -> tuple[re.Pattern[bytes], ...]:
+    """This user as a part of a path, and this computer's name as a word, when they are names that tell something."""
+    found = []
+    user, host = Path.home().name, socket.gethostname().split(".")[0]
+    if len(user) > 3 and user.lower() not in _COMMON_NAMES:
+        found.append(re.compile(rb"(?<=[/\\])" + re.escape(user.encode()) + rb"(?=[/\\])"))
+    if len(host) > 4 and host.lower() not in _COMMON_NAMES:
+        found.append(re.compile(rb"(?<![\w.-])" + re.escape(host.encode()) + rb"(?![\w-])"))
+    return tuple(found)

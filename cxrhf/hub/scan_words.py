@@ -133,7 +133,7 @@ def windows(hashes: Hashes, k: int) -> Hashes:
     return total
 
 
-def phrase(text: str) -> tuple[int, np.uint64]:
+def hash_phrase(text: str) -> tuple[int, np.uint64]:
     """How many words a short text has, and the hash that `windows` gives for them."""
     hashes = words_of(text.encode()).hash
     return len(hashes), windows(hashes, len(hashes))[0] if len(hashes) else np.uint64(0)
@@ -155,7 +155,7 @@ def offsets_of(data: bytes, marks: bytes) -> Places:
     return np.flatnonzero(table[np.frombuffer(data, np.uint8)])
 
 
-def look_up(known: Hashes, wanted: Hashes) -> tuple[NDArray[np.bool_], Places]:
+def look_up_hashes(known: Hashes, wanted: Hashes) -> tuple[NDArray[np.bool_], Places]:
     """Whether each wanted hash is among the known, which are sorted, and where."""
     if not len(known):
         return np.zeros(len(wanted), np.bool_), np.zeros(len(wanted), np.int64)

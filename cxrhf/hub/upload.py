@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cxrhf import __version__
 from cxrhf.hub.artefact import Artefact, Piece
-from cxrhf.hub.connection import CHANGED, Hub, HubError, Said, again, in_one_sentence, status_of
+from cxrhf.hub.connection import CHANGED, Hub, HubError, Notify, call_with_retries, explain_hub_errors, status_of
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile
+
 
 MANIFEST = ".cxrhf.json"
 FORMAT = 1
@@ -65,16 +66,16 @@ class _Marks:
         return known[piece.path]
 
 
-def push(hub: Hub, artefact: Artefact, repo: str, *, private: bool, said: Said) -> Pushed:
+def push(hub: Hub, artefact: Artefact, repo: str, *, private: bool, said: Notify) -> Pushed:
     """Publish, and read back what was published. A repository that is there keeps its visibility."""
     state, marks = _State(), _Marks()
     pieces = {piece.path: piece for piece in (*artefact.pieces, manifest(artefact, marks))}
-    with in_one_sentence(hub, repo, state.kept):
+    with explain_hub_errors(hub, repo, state.kept):
         head = _open(hub, artefact, repo, private, state, said)
         for attempt in range(1, ATTEMPTS + 1):
             there = _files(hub, artefact, repo, head, said)
-            sent = [path for path, piece in pieces.items() if not _same(piece, there.get(path), marks)]
-            removed = _stale(hub, artefact, repo, head, there, pieces, said)
+            sent = [path for path, piece in pieces.items() if not _is_unchanged(piece, there.get(path), marks)]
+            removed = _stale_files(hub, artefact, repo, head, there, pieces, said)
             if not sent and not removed:
                 return Pushed(repo, _url(hub, artefact, repo), attempt > 1, head)
             try:
@@ -104,12 +105,12 @@ def manifest(artefact: Artefact, marks: _Marks | None = None) -> Piece:
     return Piece(MANIFEST, (json.dumps(made, indent=1, sort_keys=True) + "\n").encode())
 
 
-def _open(hub: Hub, artefact: Artefact, repo: str, private: bool, state: _State, said: Said) -> str:
+def _open(hub: Hub, artefact: Artefact, repo: str, private: bool, state: _State, said: Notify) -> str:
     """The commit that the repository stands at; it is made where there is none."""
     head = _head(hub, artefact, repo, said)
     if head is None:
         sdk = "gradio" if artefact.repo_type == "space" else None
-        again(hub, repo, lambda: hub.api.create_repo(
+        call_with_retries(hub, repo, lambda: hub.api.create_repo(
             repo, repo_type=artefact.repo_type, private=private, space_sdk=sdk, exist_ok=True), said)  # fmt: skip
         state.made = True
         head = _head(hub, artefact, repo, said)
@@ -120,11 +121,11 @@ def _open(hub: Hub, artefact: Artefact, repo: str, private: bool, state: _State,
     return head
 
 
-def _head(hub: Hub, artefact: Artefact, repo: str, said: Said) -> str | None:
+def _head(hub: Hub, artefact: Artefact, repo: str, said: Notify) -> str | None:
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
-        info = again(hub, repo, lambda: hub.api.repo_info(repo, repo_type=artefact.repo_type), said)
+        info = call_with_retries(hub, repo, lambda: hub.api.repo_info(repo, repo_type=artefact.repo_type), said)
     except RepositoryNotFoundError as error:
         # The Hub says 401 for "no such repository" too, but not with these words.
         if "Invalid credentials" in str(error):
@@ -133,16 +134,16 @@ def _head(hub: Hub, artefact: Artefact, repo: str, said: Said) -> str | None:
     return str(info.sha)
 
 
-def _files(hub: Hub, artefact: Artefact, repo: str, commit: str, said: Said) -> dict[str, RepoFile]:
+def _files(hub: Hub, artefact: Artefact, repo: str, commit: str, said: Notify) -> dict[str, RepoFile]:
     from huggingface_hub.hf_api import RepoFile
 
     def listed() -> list[Any]:
         return list(hub.api.list_repo_tree(repo, recursive=True, revision=commit, repo_type=artefact.repo_type))
 
-    return {each.path: each for each in again(hub, repo, listed, said) if isinstance(each, RepoFile)}
+    return {each.path: each for each in call_with_retries(hub, repo, listed, said) if isinstance(each, RepoFile)}
 
 
-def _same(piece: Piece, there: RepoFile | None, marks: _Marks) -> bool:
+def _is_unchanged(piece: Piece, there: RepoFile | None, marks: _Marks) -> bool:
     if there is None or there.size != piece.size:
         return False
     if there.lfs is not None:
@@ -150,8 +151,8 @@ def _same(piece: Piece, there: RepoFile | None, marks: _Marks) -> bool:
     return there.blob_id == marks.of(piece, large=False)
 
 
-def _stale(hub: Hub, artefact: Artefact, repo: str, head: str, there: Mapping[str, RepoFile],
-           pieces: Mapping[str, Piece], said: Said) -> list[str]:  # fmt: skip
+def _stale_files(hub: Hub, artefact: Artefact, repo: str, head: str, there: Mapping[str, RepoFile],
+           pieces: Mapping[str, Piece], said: Notify) -> list[str]:  # fmt: skip
     """Files that an earlier push put there and that are no longer part of it."""
     if MANIFEST not in there:
         return []
@@ -160,7 +161,7 @@ def _stale(hub: Hub, artefact: Artefact, repo: str, head: str, there: Mapping[st
 
     # A folder of its own: nothing of a push stays in the cache of the client.
     with tempfile.TemporaryDirectory() as work:
-        path = again(hub, repo, lambda: hub.api.hf_hub_download(
+        path = call_with_retries(hub, repo, lambda: hub.api.hf_hub_download(
             repo, MANIFEST, repo_type=artefact.repo_type, revision=head, local_dir=work), said)  # fmt: skip
         try:
             ours = json.loads(Path(path).read_text(encoding="utf-8"))["sha256"]
@@ -170,7 +171,7 @@ def _stale(hub: Hub, artefact: Artefact, repo: str, head: str, there: Mapping[st
 
 
 def _commit(hub: Hub, artefact: Artefact, repo: str, head: str, sent: list[Piece], removed: list[str],
-            marks: _Marks, said: Said) -> str:  # fmt: skip
+            marks: _Marks, said: Notify) -> str:  # fmt: skip
     """One commit on top of `head`, tried again where that may help; the client sends no file twice."""
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
@@ -195,16 +196,18 @@ def _commit(hub: Hub, artefact: Artefact, repo: str, head: str, sent: list[Piece
             # An answer that got lost: the commit may be there, and a second one would stand on a state that is gone.
             if status_of(error) is None and (now := _head(hub, artefact, repo, said)) not in (head, None):
                 found = _files(hub, artefact, repo, str(now), said)
-                if all(_same(piece, found.get(piece.path), marks) for piece in sent) and not set(removed) & set(found):
+                if all(_is_unchanged(piece, found.get(piece.path), marks) for piece in sent) and not set(removed) & set(
+                    found
+                ):
                     return str(now)
             raise
 
-    return again(hub, repo, send_once, said)
+    return call_with_retries(hub, repo, send_once, said)
 
 
 def _check(repo: str, pieces: Mapping[str, Piece], found: Mapping[str, RepoFile], removed: list[str],
            marks: _Marks) -> None:  # fmt: skip
-    wrong = [path for path, piece in pieces.items() if not _same(piece, found.get(path), marks)]
+    wrong = [path for path, piece in pieces.items() if not _is_unchanged(piece, found.get(path), marks)]
     wrong += [path for path in removed if path in found]
     if wrong:
         raise HubError(
@@ -217,3 +220,40 @@ def _check(repo: str, pieces: Mapping[str, Piece], found: Mapping[str, RepoFile]
 def _url(hub: Hub, artefact: Artefact, repo: str) -> str:
     part = {"space": "spaces/", "dataset": "datasets/"}.get(artefact.repo_type, "")
     return f"{hub.endpoint}/{part}{repo}"
+
+
+# An artefact -> the lines that show what would leave: every file with its size, where to, who can see it.
+
+_CALLED = {"space": "Space", "model": "model", "dataset": "dataset"}
+
+
+def listing(artefact: Artefact, repo: str, *, private: bool) -> list[str]:
+    """What a person reads before saying yes."""
+    pieces = sorted((*artefact.pieces, manifest(artefact)), key=lambda piece: piece.path)
+    sizes = [shown_size(piece.size) for piece in pieces]
+    wide = max(len(piece.path) for piece in pieces)
+    seen = "private" if private else "public"
+    lines = [f"{repo} ({_CALLED[artefact.repo_type]}, {seen} if new): {len(pieces)} files, "
+             f"{shown_size(sum(piece.size for piece in pieces))}"]  # fmt: skip
+    lines += [f"  {piece.path:<{wide}}  {size:>10}" for piece, size in zip(pieces, sizes, strict=True)]
+    return [*lines, *(f"  note: {each}" for each in artefact.notes)]
+
+
+def as_mapping(artefact: Artefact, repo: str, *, private: bool) -> dict[str, Any]:
+    """The same for a script."""
+    files = {piece.path: piece.size for piece in (*artefact.pieces, manifest(artefact))}
+    return {"repo": repo, "type": artefact.repo_type, "private": private, "files": dict(sorted(files.items())),
+            "notes": list(artefact.notes)}  # fmt: skip
+
+
+def shown_size(size: int) -> str:
+    """
+    >>> shown_size(999), shown_size(1_234_567)
+    ('999 B', '1.2 MB')
+    """
+    value, unit = float(size), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"

@@ -13,11 +13,10 @@ from numpy.typing import ArrayLike
 
 from cxrhf.metrics.checks import Floats, as_fraction, as_scores, binary_input, same_length
 from cxrhf.metrics.compiled import compiled
-from cxrhf.metrics.draws import Draws, draw_counts, run_in_blocks
-from cxrhf.metrics.multiplicity import max_t
+from cxrhf.metrics.draws import Draws, draw_counts, run_in_blocks, stream_key
+from cxrhf.metrics.intervals import max_t
 from cxrhf.metrics.operating import TOLERANCE
 from cxrhf.metrics.ranking import rank_rows
-from cxrhf.metrics.streams import stream_key
 
 # Rows times resamples below which starting threads takes longer than the work.
 _SMALL = 1_000_000

@@ -14,18 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
-from cxrhf.metrics.checks import (
-    Floats,
-    as_count,
-    as_fraction,
-    as_probabilities,
-    as_weights,
-    binary_input,
-    one_of,
-)
+from cxrhf.metrics.checks import Floats, as_count, as_fraction, as_probabilities, as_weights, binary_input, one_of
 from cxrhf.metrics.compiled import compiled
+from cxrhf.metrics.draws import advanced, mixed, stream_key, stream_start, uniform
 from cxrhf.metrics.ranking import Ranked, rank_rows
-from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start, uniform
 from cxrhf.metrics.sums import equal_width_bins, sum_metric
 
 METHODS = ("exact", "array_split", "whole_rows")

@@ -14,9 +14,8 @@ from cxrhf.metrics.calibration import ace_exact_sorted
 from cxrhf.metrics.checks import InputError
 from cxrhf.metrics.compiled import compiled
 from cxrhf.metrics.operating import best_sorted, conservative_sorted
-from cxrhf.metrics.pav import pav_sorted
 from cxrhf.metrics.ranking import pr_area_sorted
-from cxrhf.metrics.reliability import calibration_line_sorted
+from cxrhf.metrics.reliability import calibration_line_sorted, pav_sorted
 
 
 class Metric(NamedTuple):

@@ -6,12 +6,12 @@ paired. The mean over labels is over those with a defined value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from cxrhf.metrics.calibration import (
     ace_of,
@@ -23,21 +23,35 @@ from cxrhf.metrics.calibration import (
     expected_calibration_error,
 )
 from cxrhf.metrics.catalogue import METRICS, find_metric
-from cxrhf.metrics.checks import Floats, InputError, same_length, undefined
+from cxrhf.metrics.checks import (
+    Floats,
+    InputError,
+    as_fraction,
+    as_label_weights,
+    as_labels,
+    as_pretest,
+    as_probabilities,
+    as_scores,
+    one_of,
+    same_length,
+    undefined,
+    where_labelled,
+)
 from cxrhf.metrics.draws import Draws, draw
-from cxrhf.metrics.intervals import UnitCount, count_units
-from cxrhf.metrics.labels import Label, Labels, options_by_label
+from cxrhf.metrics.intervals import Difference, Interval, UnitCount, count_units, difference_interval, interval
 from cxrhf.metrics.matching import match_weights
 from cxrhf.metrics.operating import OperatingPoint, sensitivity_at_specificity
 from cxrhf.metrics.ranking import Ranked, auroc, average_precision, rank_rows
 from cxrhf.metrics.resample import bootstrap, bootstrap_many
 from cxrhf.metrics.sums import SUM_METRICS, total_sums, value_of
+from cxrhf.metrics.weighting import LEAST_SHARE, att_weights, effective_sample_size, ipw_weights
+
+Progress = Callable[[int], None]
+
 
 # Patients with a positive (or negative) row below which no interval can be believed.
 FEW = 10
 ROUNDING = 1e-12
-
-Progress = Callable[[int], None]
 
 
 def _operating_point(
@@ -98,13 +112,13 @@ class Study:
         """This metric minus another on the same resamples; differences within rounding are 0."""
         replicates = None
         if self.replicates is not None and other.replicates is not None:
-            replicates = settled(self.replicates - other.replicates)
+            replicates = drop_rounding(self.replicates - other.replicates)
         reasons = tuple(a or b for a, b in zip(self.reasons, other.reasons, strict=True))
-        values = settled(self.values - other.values)
+        values = drop_rounding(self.values - other.values)
         return Study(self.metric, values, replicates, other.units, reasons, self.single, difference=True)
 
 
-def settled(difference: ArrayLike) -> Floats:
+def drop_rounding(difference: ArrayLike) -> Floats:
     """Rounding would pass for a tiny but certain difference."""
     values = np.asarray(difference, dtype=np.float64)
     return np.where(np.abs(values) < ROUNDING, 0.0, values)
@@ -191,10 +205,10 @@ def _value(name: str, label: Label, options: Mapping[str, Any], sums: dict[Any, 
 def _number(name: str, label: Label, detail: Any) -> float:
     if name == "matched_auroc":
         return auroc(label.y, label.p, detail)
-    return _read(detail)
+    return _point_value(detail)
 
 
-def _read(detail: Any) -> float:
+def _point_value(detail: Any) -> float:
     if isinstance(detail, OperatingPoint):
         return detail.sensitivity
     return float(detail.value if isinstance(detail, CalibrationError) else detail)
@@ -217,7 +231,7 @@ def _replicates(
 ) -> dict[str, Floats]:
     """(n_resamples, labels) of each metric; label by label only where weights or options differ between labels."""
     n_labels = rows.y.shape[1]
-    slow = {name for name in asked if any(_beyond_engine(name, each) for each in options[name])}
+    slow = {name for name in asked if any(_needs_other_variant(name, each) for each in options[name])}
     fast = [name for name in asked if name not in slow]
     alike = (rows.weight is None or rows.weight.ndim == 1) and all(
         each == options[name][0] for name in fast for each in options[name]
@@ -247,7 +261,7 @@ def _replicates(
     return out
 
 
-def _beyond_engine(name: str, options: Mapping[str, Any]) -> bool:
+def _needs_other_variant(name: str, options: Mapping[str, Any]) -> bool:
     """Whether an option asks for a variant that the compiled engine does not compute."""
     other = {key: value for key, value in options.items() if key != METRICS[name].option}
     for key, value in other.items():
@@ -265,12 +279,12 @@ def _engine_option(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _weighted(name: str, options: Mapping[str, Any]) -> Callable[[Floats, Floats, Floats], float]:
     def value(y: Floats, p: Floats, weight: Floats) -> float:
-        return _read(_POINT[name](y, p, weight=weight, **options))
+        return _point_value(_POINT[name](y, p, weight=weight, **options))
 
     return value
 
 
-def in_mean(values: Sequence[float], units: Sequence[UnitCount]) -> list[int]:
+def findings_in_mean(values: Sequence[float], units: Sequence[UnitCount]) -> list[int]:
     """Which findings a mean is of: those with a value and FEW patients of either class; of none as many, all with one.
 
     A finding with three positives cannot be resampled, and its interval would be that of the mean: .094 to .858 where
@@ -354,3 +368,196 @@ def _units_of_mean(variance: Floats, units: Sequence[UnitCount]) -> UnitCount:
         effective([u.effective_negative for u in units]),
         effective([u.effective_total for u in units]),
     )
+
+
+# Studies of one label or many -> the keys of a result: values, means over labels, intervals, reasons.
+
+
+def flat(name: str, found: Study, *, level: float = 0.95, label_names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Convert a study to a flat dict: `name` and, with replicates, `name`_ci_low, _ci_high and _ci_method.
+
+    With several labels, `name` is their mean and `name`_per_label holds each value (a list, or a dict with
+    `label_names`). `name`_note gives the reason if a value is undefined, and is absent otherwise.
+    """
+    as_fraction(level, "level")
+    n_labels = len(found.values)
+    if found.single:
+        return _entry(name, float(found.values[0]), found, 0, level, found.reasons[0])
+    defined = [k for k in range(n_labels) if np.isfinite(found.values[k])]
+    names = label_keys(label_names, n_labels)
+    out: dict[str, Any] = {name: float(np.mean(found.values[defined])) if defined else float("nan")}
+    if found.replicates is not None:
+        low = high = float("nan")
+        method = "undefined"
+        if defined:
+            mean = mean_over([found.replicates[:, k] for k in defined], [found.units[k] for k in defined])
+            low, high, method = _limits_and_method(out[name], mean.replicates, mean.units, found, level)
+        out |= {f"{name}_ci_low": low, f"{name}_ci_high": high, f"{name}_ci_method": method}
+    each = [_entry("x", float(v), found, k, level, None) for k, v in enumerate(found.values)]
+    for key in each[0]:
+        out[f"{name}_per_label{key[1:]}"] = by_label([entry[key] for entry in each], label_names)
+    if len(defined) < n_labels:
+        lacking = "; ".join(f"{names[k]}: {found.reasons[k]}" for k in range(n_labels) if k not in defined)
+        out[f"{name}_note"] = f"mean of {len(defined)} of {n_labels} labels; undefined for {lacking}"
+    return out
+
+
+def description_as_keys(
+    name: str, values: Sequence[float], rows: Labels, label_names: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """A plain description of each label (a threshold, a count): `name`, or `name`_per_label where there are several."""
+    if rows.single:
+        return {name: values[0]}
+    return {f"{name}_per_label": by_label(values, label_names)}
+
+
+def mean_of(
+    name: str, values: Sequence[float], rows: Labels, label_names: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """A number without replicates: `name`, the mean over labels where it is defined, and `name`_per_label."""
+    if rows.single:
+        return {name: values[0]}
+    known = [value for value in values if np.isfinite(value)]
+    mean = float(np.mean(known)) if known else float("nan")
+    return {name: mean, f"{name}_per_label": by_label(values, label_names)}
+
+
+def _entry(name: str, value: float, found: Study, k: int, level: float, reason: str | None) -> dict[str, Any]:
+    out: dict[str, Any] = {name: value}
+    if found.replicates is not None:
+        low, high, method = _limits_and_method(value, found.replicates[:, k], found.units[k], found, level)
+        out |= {f"{name}_ci_low": low, f"{name}_ci_high": high, f"{name}_ci_method": method}
+    if reason:
+        out[f"{name}_note"] = f"undefined: {reason}"
+    return out
+
+
+def _limits_and_method(
+    value: float, replicates: Floats, units: UnitCount, found: Study, level: float
+) -> tuple[float, float, str]:
+    ends: Interval | Difference
+    if found.difference:
+        ends = difference_interval(value, replicates, level=level, units=units, metric=found.metric)
+    else:
+        ends = interval(value, replicates, level=level, units=units, metric=found.metric)
+    return float(ends.low), float(ends.high), ends.method
+
+
+# Labels, scores, weights and pre-test probabilities of one finding or many -> checked matrices, label by label.
+#
+# One column or many; NaN marks a missing label, whose row is left out for that label only.
+
+
+class Label(NamedTuple):
+    """The labelled rows of one column; `at` are their places."""
+
+    at: NDArray[np.intp]
+    y: Floats
+    p: Floats
+    weight: Floats
+    pretest: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Checked matrices (rows x labels); `single` if the input had one column."""
+
+    y: Floats
+    p: Floats
+    weight: Floats | None
+    pretest: Floats | None
+    single: bool
+
+    def each(self) -> Iterator[Label]:
+        """Label after label, without the rows whose label is missing."""
+        for k in range(self.y.shape[1]):
+            at = np.flatnonzero(~np.isnan(self.y[:, k]))
+            weight = np.ones(len(at)) if self.weight is None else self.column(self.weight, k)[at]
+            pretest = np.full(len(at), np.nan) if self.pretest is None else self.pretest[at, k]
+            yield Label(at, self.y[at, k], self.p[at, k], weight, pretest)
+
+    @staticmethod
+    def column(values: Floats, k: int) -> Floats:
+        """Column k, or the only one."""
+        return values if values.ndim == 1 else values[:, k]
+
+
+def labels_of(
+    y: ArrayLike,
+    p: ArrayLike,
+    weight: ArrayLike | None = None,
+    pretest: ArrayLike | None = None,
+    *,
+    probability: bool = False,
+) -> Labels:
+    """Check the shapes and ranges of all inputs; errors use the argument names of the `evaluate` modules."""
+    labels = as_labels(y, "references", masked=True)
+    single = labels.ndim == 1
+    missing = np.isnan(labels)
+    scores = where_labelled(p, missing, "predictions", "references")
+    scores = (as_probabilities if probability else as_scores)(scores, "predictions", masked=True)
+    weights = None if weight is None else as_label_weights(weight, missing, "sample_weight", "references")
+    q = None if pretest is None else as_pretest(pretest, missing, "context", "references")
+    if single:
+        labels, scores, q = labels[:, None], scores[:, None], None if q is None else q[:, None]
+    return Labels(labels, scores, weights, q, single)
+
+
+def reweight_labels(rows: Labels, weighting: str = "att") -> Labels:
+    """The same rows, weighted so that context cannot tell the classes apart ("att" or "ipw", times given weights)."""
+    one_of(weighting, "weighting", ("att", "ipw"))
+    weight = np.zeros(rows.y.shape)
+    for k, label in enumerate(rows.each()):
+        if weighting == "att":
+            factor = att_weights(label.y, label.pretest)
+        else:  # AUROC does not depend on the prevalence: it only scales each class
+            factor = ipw_weights(label.y, label.pretest, 0.5)
+        weight[label.at, k] = label.weight * factor
+    return replace(rows, weight=weight)
+
+
+def thin_classes(name: str, rows: Labels, label_names: Sequence[str] | None = None) -> dict[str, str]:
+    """`name`_warning, when weighting leaves too little of a class to believe the number; else nothing."""
+    said = []
+    for key, label in zip(label_keys(label_names, rows.y.shape[1]), rows.each(), strict=True):
+        size = effective_sample_size(label.weight, label.y)
+        for side, effective, there in (
+            ("positives", size.positive, int((label.y == 1).sum())),
+            ("negatives", size.negative, int((label.y == 0).sum())),
+        ):
+            if there and effective < LEAST_SHARE * there:
+                counted = f"{there:,} {side} count like {effective:,.1f} after weighting"
+                said.append(counted if rows.single else f"{key}: {counted}")
+    return {f"{name}_warning": "; ".join(said)} if said else {}
+
+
+def options_by_label(given: Mapping[str, Any], n_labels: int) -> list[dict[str, Any]]:
+    """Options of each label, those that are None left out."""
+    for name, value in given.items():
+        if isinstance(value, (list, tuple, np.ndarray)) and len(value) != n_labels:
+            raise InputError(f"{name}: expected one value or one for each of {n_labels} labels, got {len(value)}")
+    return [
+        {
+            name: value[k] if isinstance(value, (list, tuple, np.ndarray)) else value
+            for name, value in given.items()
+            if value is not None
+        }
+        for k in range(n_labels)
+    ]
+
+
+def by_label(values: Sequence[Any], label_names: Sequence[str] | None) -> list[Any] | dict[str, Any]:
+    """One value a label: a list in the order of the columns, or a dict when the labels have names."""
+    return list(values) if label_names is None else dict(zip(label_keys(label_names, len(values)), values, strict=True))
+
+
+def label_keys(label_names: Sequence[str] | None, n_labels: int) -> list[str]:
+    """The given names, checked, or "label 0", "label 1", ..."""
+    if label_names is None:
+        return [f"label {k}" for k in range(n_labels)]
+    names = [str(each) for each in label_names]
+    if len(names) != n_labels or len(set(names)) != n_labels:
+        raise InputError(
+            f"label_names: expected {n_labels} distinct names, got {len(names)} ({len(set(names))} distinct)"
+        )
+    return names

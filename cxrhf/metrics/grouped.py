@@ -10,25 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cxrhf.metrics.balancing import DISEASE_GROUPS, cell_scales, cells_of
 from cxrhf.metrics.checks import Floats
-from cxrhf.metrics.draws import LANES, Draws, draw_counts, run_in_blocks
-from cxrhf.metrics.operating import FPR_RULES, fpr_sorted
+from cxrhf.metrics.compiled import compiled
+from cxrhf.metrics.draws import LANES, Draws, draw_counts, run_in_blocks, stream_key
+from cxrhf.metrics.operating import FPR_RULES, TOLERANCE, fpr_sorted
 from cxrhf.metrics.ranking import rank_rows
-from cxrhf.metrics.streams import stream_key
 from cxrhf.metrics.subgroup_blocks import cell_masses, groups_lanes, prevalence_lanes
-from cxrhf.metrics.subgroup_thresholds import starts_lanes
 from cxrhf.metrics.sums import equal_width_bins
 
 Integers = NDArray[np.int64]
 Counts = NDArray[np.uint8]  # how often each patient is drawn, (patients, lanes)
-Cells = NDArray[np.int32]
 Progress = Callable[[int], None]
+
+
+Cells = NDArray[np.int32]
 
 # Bins of the calibration error of groups, those of `expected_calibration_error`.
 ECE_BINS = 10
@@ -237,7 +238,7 @@ def _starts(
 def sample_groups(ranked: RankedFindings, grouping: Grouping, starts: Integers) -> Grouped:
     """The numbers of the sample, shape (findings, groups)."""
     once = np.ones((int(ranked.unit.max(initial=-1)) + 1, 1), dtype=np.uint8)
-    found = _Filled(ranked, grouping, 1)
+    found = _GroupFiller(ranked, grouping, 1)
     found.fill(once, starts[None, :], slice(0, 1))
     return found.numbers(0)
 
@@ -251,7 +252,7 @@ def drawn_groups(
     progress: Progress | None = None,
 ) -> Grouped:
     """The numbers of every replicate, shape (n_resamples, findings, groups); `starts` are those of `drawn_starts`."""
-    found = _Filled(ranked, grouping, draws.n_resamples)
+    found = _GroupFiller(ranked, grouping, draws.n_resamples)
     _by_lanes(lambda counts, own: found.fill(counts, starts[own], own), draws, workers, progress)
     return found.numbers(slice(None))
 
@@ -327,7 +328,7 @@ class _Population(NamedTuple):
         return scale
 
 
-class _Filled:
+class _GroupFiller:
     """The numbers of one grouping, (replicates, findings, groups, 3), filled some replicates at a time."""
 
     def __init__(self, ranked: RankedFindings, grouping: Grouping, n: int) -> None:
@@ -355,9 +356,9 @@ class _Filled:
 
     def numbers(self, replicates: int | slice) -> Grouped:
         """What was filled."""
-        balanced = None if self.balanced is None else _named(self.balanced.out[replicates])
-        within = tuple(_named(each.out[replicates]) for each in self.within)
-        return Grouped(_named(self.out[replicates]), balanced, within)
+        balanced = None if self.balanced is None else _to_group_numbers(self.balanced.out[replicates])
+        within = tuple(_to_group_numbers(each.out[replicates]) for each in self.within)
+        return Grouped(_to_group_numbers(self.out[replicates]), balanced, within)
 
     def fill(self, counts: Counts, starts: Integers, own: slice) -> None:
         ranked, n, lanes = self.ranked, own.stop - own.start, counts.shape[1]
@@ -379,5 +380,153 @@ class _Filled:
                 each.out[own, k] = found.T[:n]
 
 
-def _named(found: Floats) -> GroupNumbers:
+def _to_group_numbers(found: Floats) -> GroupNumbers:
     return GroupNumbers(found[..., 0], found[..., 1], found[..., 2], found[..., 1] - found[..., 2])
+
+
+# Sorted rows and draws -> where the called rows begin in every replicate when the false positive rate is given.
+#
+# The same places as `fpr_sorted` finds, LANES replicates at a time. Side by side they walk down from the highest
+# score in chunks of rows until all of them have passed the rate; only then each one looks for its own point, from a
+# chunk before the one where it passed. Should the point lie still further up (a long straight piece of the curve), it
+# starts again from the top.
+
+CHUNK = 64
+UNSEEN = -2
+
+
+@compiled
+def called_from(
+    y: Any,
+    p: Any,
+    weight: Any,
+    unit: Any,
+    cell: Any,
+    drawn: Any,
+    factor: Any,
+    positives: float,
+    negatives: float,
+    fpr: float,
+    rule: int,
+    begin: int,
+    hits: float,
+    alarms: float,
+) -> int:
+    """`fpr_sorted` from row `begin` downwards, above which lie `hits` and `alarms`.
+
+    UNSEEN when a point above `begin` could be as near as all below. -1 without negatives.
+    """
+    n = y.shape[0]
+    if negatives <= 0:
+        return -1
+    per_negative = 1 / negatives
+    per_positive = 1 / positives if positives > 0 else 0.0
+    corners = rule == 0 and positives > 0
+    best, gap = n, fpr
+    points, run, rise = 0, 0.0, 0.0
+    rate, share = alarms * per_negative, hits * per_positive
+    if begin < n:  # points above may be as near as this one, the step to it is not known
+        best, gap, points = UNSEEN, fpr - rate - TOLERANCE, 2
+    known = begin == n
+    place = begin
+    mass = 0.0
+    for back in range(begin):
+        i = begin - 1 - back
+        if cell[i] >= 0:
+            w = weight[i] * drawn[unit[i]] * factor[cell[i]]
+            mass += w
+            hits += w * y[i]
+            alarms += w * (1 - y[i])
+        if (i > 0 and p[i - 1] == p[i]) or mass <= 0:
+            continue
+        mass = 0.0
+        reached = alarms * per_negative
+        if rule == 2:
+            if reached > fpr + TOLERANCE:
+                return best
+            best = i
+            continue
+        recalled = hits * per_positive
+        turned = points > 1 and (abs(reached - rate - run) > TOLERANCE or abs(recalled - share - rise) > TOLERANCE)
+        if corners and known and turned and abs(rate - fpr) < gap - TOLERANCE:
+            best, gap = place, abs(rate - fpr)
+        if (not corners or points == 0) and abs(reached - fpr) < gap - TOLERANCE:
+            best, gap = i, abs(reached - fpr)
+        if reached - fpr > gap:
+            return best
+        points, place, run, rise, rate, share = points + 1, i, reached - rate, recalled - share, reached, recalled
+        known = True
+    if rule != 2 and abs(rate - fpr) < gap - TOLERANCE:
+        best = place
+    return best
+
+
+@compiled(fastmath={"contract"})
+def starts_lanes(
+    y: Any,
+    p: Any,
+    weight: Any,
+    unit: Any,
+    cell: Any,
+    counts: Any,
+    by_lane: Any,
+    totals: Any,
+    scale: Any,
+    fpr: float,
+    rule: int,
+    start: Any,
+) -> None:
+    """Fill start (lanes,). Row i counts weight[i] * counts[unit[i], lane] * scale[cell[i], lane] times; cell -1: never.
+
+    `by_lane` are the counts with a row for each lane; totals (2, lanes): positives and negatives.
+    """
+    n = y.shape[0]
+    lanes = counts.shape[1]
+    marks = np.full(3, n)  # where this chunk and the two before it end, and what lies above
+    sums = np.zeros((3, 2, lanes))
+    waiting = lanes
+    start[:] = UNSEEN
+    chunk = 0
+    i = n
+    while waiting > 0:
+        chunk += 1
+        now = chunk % 3
+        for lane in range(lanes):
+            sums[now, 0, lane] = sums[(chunk - 1) % 3, 0, lane]
+            sums[now, 1, lane] = sums[(chunk - 1) % 3, 1, lane]
+        stop = i
+        while i > 0 and (stop - i < CHUNK or p[i - 1] == p[i]):
+            i -= 1
+            if cell[i] < 0:
+                continue
+            w = weight[i]
+            row = counts[unit[i]]
+            times = scale[cell[i]]
+            own = sums[now, 0 if y[i] == 1 else 1]
+            for lane in range(lanes):
+                own[lane] += w * row[lane] * times[lane]
+        marks[now] = i
+        at = max(chunk - 2, 0) % 3
+        for lane in range(lanes):
+            if start[lane] != UNSEEN or (i > 0 and sums[now, 1, lane] <= fpr * totals[1, lane]):
+                continue
+            waiting -= 1
+            begin, hits, alarms = marks[at], sums[at, 0, lane], sums[at, 1, lane]
+            while start[lane] == UNSEEN:
+                start[lane] = called_from(
+                    y,
+                    p,
+                    weight,
+                    unit,
+                    cell,
+                    by_lane[lane],
+                    scale[:, lane],
+                    totals[0, lane],
+                    totals[1, lane],
+                    fpr,
+                    rule,
+                    begin,
+                    hits,
+                    alarms,
+                )
+                begin, hits, alarms = n, 0.0, 0.0

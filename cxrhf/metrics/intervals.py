@@ -25,6 +25,7 @@ is too narrow: at an AUROC of 0.976 and 17 to 82 positive patients, the 95% inte
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -41,8 +42,9 @@ from cxrhf.metrics.checks import (
     as_weights,
     one_of,
     same_length,
+    wilson,
 )
-from cxrhf.metrics.proportions import wilson
+from cxrhf.metrics.draws import BLOCK, Draws
 
 # Effective patients from which on percentile and logit-t intervals agree.
 MANY = 200.0
@@ -153,7 +155,7 @@ _SIDE = {
 }
 
 
-def _behind(metric: str | None, units: UnitCount | None) -> tuple[int, float]:
+def _patients_of_metric(metric: str | None, units: UnitCount | None) -> tuple[int, float]:
     """Patients, and effective patients, of the class the metric rests on: the smaller one unless it looks at one."""
     if units is None:
         return 2, np.inf
@@ -199,15 +201,15 @@ def interval(
     one_of(method, "method", METHODS)
     if bounds is None:
         bounds = METRICS[metric].bounds if metric in METRICS else (0.0, 1.0)
-    values, n_undefined, n_all = _defined(replicates)
+    values, n_undefined, n_all = _defined_replicates(replicates)
     if np.isnan(point):
         return Interval(np.nan, np.nan, "undefined", n_undefined)
     if len(values) < max(2, n_all / 2):
         return Interval(np.nan, np.nan, f"undefined in {n_undefined} of {n_all} replicates", n_undefined)
-    patients, few = _behind(metric, units)
+    patients, few = _patients_of_metric(metric, units)
     conditional = metric is None or metric not in METRICS or METRICS[metric].conditional
     if patients < 2:
-        return Interval(np.nan, np.nan, _lonely(patients), n_undefined)
+        return Interval(np.nan, np.nan, _too_few_patients_reason(patients), n_undefined)
     if method == "auto":
         method = _choose(metric, few, bounds)
     tail = (1 - level) / 2
@@ -222,9 +224,9 @@ def interval(
     elif method == "centred percentile":
         low, high = np.clip(np.quantile(values, [tail, 1 - tail]) - (values.mean() - point), *bounds)
     elif method == "wilson":
-        low, high = _on_the_edge(point, spread, few, level, bounds)
+        low, high = _wilson_limits(point, spread, few, level, bounds)
     else:
-        spread, quantile = _widened(spread, few, method, conditional, metric, tail)
+        spread, quantile = _widen_spread(spread, few, method, conditional, metric, tail)
         if method == "t":
             low, high = np.clip((point - quantile * spread, point + quantile * spread), *bounds)
         else:
@@ -236,7 +238,7 @@ def interval(
     return Interval(float(low), float(high), method, n_undefined)
 
 
-def _lonely(patients: int) -> str:
+def _too_few_patients_reason(patients: int) -> str:
     """The spread between patients cannot be seen in fewer than two."""
     return f"undefined: only {patients} patient{'' if patients == 1 else 's'} to estimate the spread from"
 
@@ -260,7 +262,7 @@ def _one_more(point: float, metric: str, units: UnitCount) -> tuple[float, float
     return point - point / (n + 1), point + (1 - point) / (n + 1)
 
 
-def _defined(replicates: ArrayLike) -> tuple[Floats, int, int]:
+def _defined_replicates(replicates: ArrayLike) -> tuple[Floats, int, int]:
     values = np.asarray(replicates, dtype=np.float64)
     if values.ndim != 1:
         raise InputError(f"replicates: expected a 1-D array of one value, got shape {values.shape}")
@@ -268,7 +270,7 @@ def _defined(replicates: ArrayLike) -> tuple[Floats, int, int]:
     return kept, len(values) - len(kept), len(values)
 
 
-def _widened(
+def _widen_spread(
     spread: float, few: float, method: str, conditional: bool, metric: str | None, tail: float
 ) -> tuple[float, float]:
     """Standard deviation corrected for few patients, and the quantile to multiply it by."""
@@ -291,7 +293,7 @@ def _on_logit_scale(point: float, half: float, bounds: tuple[float, float]) -> t
     return low + (high - low) * float(expit(centre - step)), low + (high - low) * float(expit(centre + step))
 
 
-def _on_the_edge(
+def _wilson_limits(
     point: float, spread: float, patients: float, level: float, bounds: tuple[float, float]
 ) -> tuple[float, float]:
     """Wilson's interval on the metric's range, with the number of patients that the spread implies (or there are)."""
@@ -321,13 +323,13 @@ def difference_interval(
     """
     as_fraction(level, "level")
     one_of(method, "method", ("auto", "percentile", "t"))
-    values, n_undefined, n_all = _defined(replicates)
+    values, n_undefined, n_all = _defined_replicates(replicates)
     if np.isnan(point) or len(values) < max(2, n_all / 2):
         reason = "undefined" if np.isnan(point) else f"undefined in {n_undefined} of {n_all} replicates"
         return Difference(np.nan, np.nan, np.nan, reason, n_undefined)
-    patients, few = _behind(metric, units)
+    patients, few = _patients_of_metric(metric, units)
     if patients < 2:
-        return Difference(np.nan, np.nan, np.nan, _lonely(patients), n_undefined)
+        return Difference(np.nan, np.nan, np.nan, _too_few_patients_reason(patients), n_undefined)
     if method == "auto":
         method = "percentile" if few >= MANY else "t"
     tail = (1 - level) / 2
@@ -344,8 +346,151 @@ def difference_interval(
 
 def bootstrap_p(replicates: ArrayLike) -> float:
     """Two-sided p value of "no difference": twice the smaller share of replicates on one side of 0, plus one each."""
-    values, _, _ = _defined(replicates)
+    values, _, _ = _defined_replicates(replicates)
     if len(values) == 0:
         return float("nan")
     below, above = int((values <= 0).sum()), int((values >= 0).sum())
     return float(min(1.0, 2 * (min(below, above) + 1) / (len(values) + 1)))
+
+
+# Many p values, or many values with shared replicates -> the same, corrected for having looked at many.
+#
+# A NaN p value (a test that could not be made) stays NaN and does not count as a test.
+
+
+class Bands(NamedTuple):
+    """Simultaneous limits, which contain all values at the stated level; `critical` replaces 1.96."""
+
+    low: Floats
+    high: Floats
+    p_value: Floats
+    critical: float
+
+
+def _adjust(p: ArrayLike, rule: Callable[[Floats], Floats]) -> Floats:
+    values = np.asarray(p, dtype=np.float64)
+    bad = (values < 0) | (values > 1)
+    if bad.any():
+        where = int(np.argmax(bad.ravel()))
+        raise InputError(f"p[{where}]: expected a p value from 0 to 1 or NaN, got {values.ravel()[where]!r}")
+    result = np.full(values.shape, np.nan)
+    tested = ~np.isnan(values)
+    if tested.any():
+        result[tested] = np.minimum(rule(values[tested]), 1.0)
+    return result
+
+
+def bonferroni(p: ArrayLike) -> Floats:
+    """p values times the number of tests, at most 1; controls the family-wise error rate.
+
+    >>> bonferroni([0.01, 0.2]).tolist()
+    [0.02, 0.4]
+    """
+    return _adjust(p, lambda values: values * len(values))
+
+
+def holm(p: ArrayLike) -> Floats:
+    """p values by Holm's step-down method: the same guarantee as Bonferroni, and never larger."""
+
+    def rule(values: Floats) -> Floats:
+        order = np.argsort(values, kind="stable")
+        steps = np.maximum.accumulate(values[order] * (len(values) - np.arange(len(values))))
+        return _back(steps, order)
+
+    return _adjust(p, rule)
+
+
+def benjamini_hochberg(p: ArrayLike) -> Floats:
+    """p values adjusted to control the false discovery rate of independent or positively dependent tests.
+
+    >>> benjamini_hochberg([0.01, 0.04, 0.03]).round(6).tolist()
+    [0.03, 0.04, 0.04]
+    """
+    return _adjust(p, lambda values: _step_up(values, 1.0))
+
+
+def benjamini_yekutieli(p: ArrayLike) -> Floats:
+    """p values adjusted to control the false discovery rate under any dependence.
+
+    These are Benjamini-Hochberg values times 1 + 1/2 + ... + 1/m.
+    """
+    return _adjust(p, lambda values: _step_up(values, float((1 / np.arange(1, len(values) + 1)).sum())))
+
+
+def _step_up(values: Floats, factor: float) -> Floats:
+    order = np.argsort(values, kind="stable")
+    m = len(values)
+    steps = values[order] * (m * factor) / np.arange(1, m + 1)
+    return _back(np.minimum.accumulate(steps[::-1])[::-1], order)
+
+
+def _back(steps: Floats, order: np.ndarray) -> Floats:
+    result = np.empty(len(steps))
+    result[order] = steps
+    return result
+
+
+def max_t(point: ArrayLike, replicates: ArrayLike, level: float = 0.95, null: float = 0.0) -> Bands:
+    """Simultaneous limits from common replicates (n_resamples, values), by the largest standardised deviation.
+
+    Accounts for the correlation between findings, so limits are narrower than with Bonferroni. `p_value` is the
+    adjusted p value of the hypothesis that a value equals `null`. If a value is undefined in a replicate, the other
+    values of that replicate are used.
+    """
+    as_fraction(level, "level")
+    values = np.asarray(point, dtype=np.float64)
+    draws = np.asarray(replicates, dtype=np.float64)
+    if draws.ndim != 2 or values.shape != draws.shape[1:]:
+        raise InputError(
+            f"replicates and point: expected shapes (n_resamples, k) and (k,), got {draws.shape} and {values.shape}"
+        )
+    nothing = np.full(values.shape, np.nan)
+    usable = ~np.isnan(values) & ((~np.isnan(draws)).sum(axis=0) >= 2)
+    if not usable.any():
+        return Bands(nothing, nothing.copy(), nothing.copy(), float("nan"))
+    kept = draws[:, usable]
+    spread = np.nanstd(kept, axis=0)
+    moving = spread > 0
+    safe = np.where(moving, spread, 1.0)
+    deviation = np.where(moving, np.abs(kept - np.nanmean(kept, axis=0)) / safe, 0.0)
+    largest = np.max(np.nan_to_num(deviation, nan=0.0), axis=1)
+    critical = float(np.quantile(largest, level))
+    low, high, p_value = nothing, nothing.copy(), nothing.copy()
+    low[usable] = values[usable] - critical * spread
+    high[usable] = values[usable] + critical * spread
+    distance = np.where(moving, np.abs(values[usable] - null) / safe, np.where(values[usable] == null, 0.0, np.inf))
+    p_value[usable] = (1 + (largest[None, :] >= distance[:, None]).sum(axis=1)) / (len(largest) + 1)
+    return Bands(low, high, p_value, critical)
+
+
+# Values of rows and a plan of draws -> replicates of their means, each row counting as often as its patient.
+
+
+def mean_replicates(values: ArrayLike, draws: Draws) -> Floats:
+    """Means of each column (rows x columns) in every replicate, shape (replicates, columns); NaN values are left out.
+
+    Columns are drawn together, so differences between them are paired. A replicate without a value is NaN.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    if x.ndim != 2 or len(x) != len(draws.unit):
+        raise InputError(f"values: expected {len(draws.unit)} rows and one column per mean, got shape {x.shape}")
+    there = ~np.isnan(x)
+    sums, sizes = np.zeros((draws.n_units, x.shape[1])), np.zeros((draws.n_units, x.shape[1]))
+    np.add.at(sums, draws.unit, np.where(there, x, 0.0))
+    np.add.at(sizes, draws.unit, there.astype(np.float64))
+    out = np.empty((draws.n_resamples, x.shape[1]))
+    for start in range(0, draws.n_resamples, BLOCK):
+        stop = min(start + BLOCK, draws.n_resamples)
+        times = draws.counts(start, stop, conditional=False).astype(np.float64).T
+        total, n = times @ sums, times @ sizes
+        out[start:stop] = np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0)
+    return out
+
+
+def count_patients(values: ArrayLike, draws: Draws) -> UnitCount:
+    """Patients with a value, and their effective number, in the form that intervals take; there are no classes."""
+    there = ~np.isnan(np.asarray(values, dtype=np.float64))
+    rows = np.bincount(draws.unit[there], minlength=draws.n_units).astype(np.float64)
+    n, square = int((rows > 0).sum()), float((rows**2).sum())
+    effective = float(rows.sum() ** 2 / square) if square else 0.0
+    return UnitCount(n, n, n, effective, effective, effective)

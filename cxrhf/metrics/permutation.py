@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from cxrhf.metrics.catalogue import AUROC, SUMS, evaluate_sorted, find_metric
 from cxrhf.metrics.checks import InputError, as_clusters, as_count, binary_input, same_length
 from cxrhf.metrics.compiled import compiled
+from cxrhf.metrics.draws import advanced, mixed, stream_key, stream_start
 from cxrhf.metrics.ranking import Ranked, auroc_lanes, rank_rows
-from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start
 from cxrhf.metrics.sums import row_sums, unit_sums, value_of
 
 

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from cxrhf.metrics.calibration import correct_prevalence
 from cxrhf.metrics.checks import Floats, InputError, as_fraction, binary_input, same_length
 from cxrhf.metrics.compiled import compiled
-from cxrhf.metrics.draws import Draws, draw_counts, run_in_blocks
-from cxrhf.metrics.streams import stream_key
+from cxrhf.metrics.draws import Draws, draw_counts, run_in_blocks, stream_key
 
 
 class Walk(NamedTuple):

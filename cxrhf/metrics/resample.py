@@ -14,27 +14,68 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from cxrhf.metrics.blocks import Task, matched_block, metric_block, prepare, sum_block
-from cxrhf.metrics.catalogue import SUMS, Metric, find_metric
-from cxrhf.metrics.checks import Floats, InputError, as_pretest
-from cxrhf.metrics.columns import Columns, LabelRows, check_columns, sort_context, sort_label
-from cxrhf.metrics.draws import LANES, Draws, draw, run_in_blocks
-from cxrhf.metrics.streams import stream_key
+from cxrhf.metrics.catalogue import (
+    ACE,
+    AUROC,
+    CODES,
+    IN_THE_LARGE,
+    INTERCEPT,
+    MAX_F1,
+    PAV_CALIBRATION,
+    PAV_REFINEMENT,
+    PR_STEPS,
+    PR_TRAPEZOID,
+    SENSITIVITY,
+    SLOPE,
+    SUMS,
+    YOUDEN,
+    Metric,
+    find_metric,
+)
+from cxrhf.metrics.checks import (
+    Floats,
+    InputError,
+    as_label_weights,
+    as_labels,
+    as_pretest,
+    as_probabilities,
+    as_scores,
+    same_length,
+    where_labelled,
+)
+from cxrhf.metrics.compiled import compiled
+from cxrhf.metrics.draws import LANES, Draws, draw, draw_counts, run_in_blocks, stream_key
+from cxrhf.metrics.lanes import (
+    LineCells,
+    ace_lanes,
+    best_lanes,
+    class_lanes,
+    cut_cells,
+    line_lanes,
+    pr_lanes,
+    sensitivity_lanes,
+    stretches,
+    sum_lanes,
+)
+from cxrhf.metrics.matching import matched_lanes, work_space
+from cxrhf.metrics.ranking import auroc_lanes
+from cxrhf.metrics.reliability import pav_groups, pav_lanes
 from cxrhf.metrics.sums import SUM_METRICS, sums_by_unit, value_of
 
 __all__ = ["Draws", "bootstrap", "bootstrap_auroc", "bootstrap_many", "draw"]
+
 
 CallableMetric = Callable[[Floats, Floats, Floats], float]
 Option = float | Sequence[float] | Floats
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RequestedMetric:
     """One metric as asked for: its option for each label (NaN = none) and the caliper of a matching."""
 
     name: str
@@ -95,8 +136,8 @@ def bootstrap_many(
     given = dict(metrics) if isinstance(metrics, Mapping) else {name: {} for name in metrics}
     entries = {name: find_metric(name) for name in given}
     columns = check_columns(y, p, weight, draws, probability=any(entry.probability for entry in entries.values()))
-    asked = [_asked(name, entry, dict(given[name]), columns.y.shape[1]) for name, entry in entries.items()]
-    stages: dict[tuple[bool, str, float], list[_Asked]] = {}
+    asked = [_parse_request(name, entry, dict(given[name]), columns.y.shape[1]) for name, entry in entries.items()]
+    stages: dict[tuple[bool, str, float], list[_RequestedMetric]] = {}
     for each in asked:
         kind = "matched" if each.entry.matched else "sums" if each.entry.code == SUMS else "rows"
         stages.setdefault((each.entry.conditional, kind, each.caliper), []).append(each)
@@ -134,7 +175,7 @@ def _over_stages(progress: Callable[[int], None] | None, stages: int) -> Callabl
     return shared
 
 
-def _tasks(engine: _Engine, chosen: Sequence[_Asked], pretest: Floats | None = None) -> list[Task]:
+def _tasks(engine: _Engine, chosen: Sequence[_RequestedMetric], pretest: Floats | None = None) -> list[Task]:
     """One for each label."""
     tasks = []
     for label, rows in enumerate(engine.ranked):
@@ -144,7 +185,7 @@ def _tasks(engine: _Engine, chosen: Sequence[_Asked], pretest: Floats | None = N
     return tasks
 
 
-def _from_rows(engine: _Engine, chosen: Sequence[_Asked], conditional: bool) -> dict[str, Floats]:
+def _from_rows(engine: _Engine, chosen: Sequence[_RequestedMetric], conditional: bool) -> dict[str, Floats]:
     """Metrics that need the rows again in every replicate."""
     codes = [each.entry.code for each in chosen]
     shape = (len(engine.ranked), len(codes))
@@ -153,7 +194,7 @@ def _from_rows(engine: _Engine, chosen: Sequence[_Asked], conditional: bool) -> 
 
 
 def _from_matched(
-    engine: _Engine, chosen: Sequence[_Asked], pretest: ArrayLike | None, caliper: float
+    engine: _Engine, chosen: Sequence[_RequestedMetric], pretest: ArrayLike | None, caliper: float
 ) -> dict[str, Floats]:
     """Metrics of the matched set: matched once in each replicate for all of them."""
     if pretest is None:
@@ -164,7 +205,7 @@ def _from_matched(
     return {each.name: found[:, :, k] for k, each in enumerate(chosen)}
 
 
-def _from_patients(engine: _Engine, chosen: Sequence[_Asked], conditional: bool) -> dict[str, Floats]:
+def _from_patients(engine: _Engine, chosen: Sequence[_RequestedMetric], conditional: bool) -> dict[str, Floats]:
     """Metrics that are functions of sums: patients are summed once, replicates add patients."""
     columns, draws = engine.columns, engine.draws
     n_labels = columns.y.shape[1]
@@ -190,13 +231,13 @@ def _from_patients(engine: _Engine, chosen: Sequence[_Asked], conditional: bool)
     return result
 
 
-def _key(each: _Asked, label: int) -> tuple[Any, int, float]:
+def _key(each: _RequestedMetric, label: int) -> tuple[Any, int, float]:
     """Which sums a metric needs; NaN (no option) equals itself here."""
     option = each.at(label)
     return SUM_METRICS[each.name][0], label, -np.inf if np.isnan(option) else option
 
 
-def _asked(name: str, entry: Metric, given: dict[str, Any], n_labels: int) -> _Asked:
+def _parse_request(name: str, entry: Metric, given: dict[str, Any], n_labels: int) -> _RequestedMetric:
     known = dict.fromkeys(([entry.option] if entry.option else []) + (["caliper"] if entry.matched else []))
     unknown = [key for key, value in given.items() if value is not None and key not in known]
     if unknown:
@@ -210,7 +251,9 @@ def _asked(name: str, entry: Metric, given: dict[str, Any], n_labels: int) -> _A
     caliper = given.get("caliper")
     if caliper is not None and not caliper > 0:
         raise InputError(f"caliper: expected a number above 0 or None for no limit, got {caliper!r}")
-    return _Asked(name, entry, np.broadcast_to(option, n_labels), np.inf if caliper is None else float(caliper))
+    return _RequestedMetric(
+        name, entry, np.broadcast_to(option, n_labels), np.inf if caliper is None else float(caliper)
+    )
 
 
 def bootstrap(
@@ -268,3 +311,228 @@ def bootstrap_auroc(
     """
     draws = draw(clusters, y=y, n_resamples=n_resamples, seed=seed)
     return bootstrap("auroc", y, p, weight, draws=draws)
+
+
+# Sorted rows and draws -> metrics of a block of replicates: the inside of the bootstrap.
+#
+# Replicates go side by side, one in each lane of the compiled kernels. The kernels are called from here label by
+# label: one compiled loop over all of them would take longer to compile than most bootstraps take to run.
+
+# Replicates whose matched sets are held side by side: one number for each row and lane must stay in the cache.
+MATCHED_LANES = 16
+
+_PR, _LINE, _PAV = {PR_STEPS, PR_TRAPEZOID}, {SLOPE, INTERCEPT, IN_THE_LARGE}, {PAV_CALIBRATION, PAV_REFINEMENT}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to compute of one label: metrics by code with their options, on its rows, and what is prepared for them.
+
+    A matched set also needs the rows by `context`.
+    """
+
+    rows: LabelRows
+    options: dict[int, float]
+    stretches: NDArray[np.int64]
+    groups: NDArray[np.int32]
+    n_groups: int
+    cells: LineCells | None
+    context: LabelContext | None = None
+
+
+def prepare(rows: LabelRows, options: dict[int, float], context: LabelContext | None = None) -> Task:
+    """A task, with what does not change between replicates computed once."""
+    n = len(rows.y)
+    edges, groups, n_groups = np.empty(n + 1, dtype=np.int64), np.empty(n, dtype=np.int32), 0
+    if ACE in options:
+        edges = edges[: stretches(rows.last, edges) + 1]
+    if _PAV & options.keys():
+        n_groups = pav_groups(rows.positive, rows.last, groups)
+    cells = cut_cells(rows.y, rows.p, rows.weight) if _LINE & options.keys() else None
+    return Task(rows, options, edges, groups, n_groups, cells, context)
+
+
+@compiled
+def draw_lanes(key: Any, first: int, members: Any, edges: Any, by_lane: Any, counts: Any) -> None:
+    """Draw the replicates first, first + 1, ...: patients drawn how often, by_lane[lane, u] and counts[u, lane].
+
+    Each replicate is drawn into its own row, which stays in the cache, and then turned.
+    """
+    lanes, units = by_lane.shape
+    for lane in range(lanes):
+        for u in range(units):
+            by_lane[lane, u] = 0
+        draw_counts(key, first + lane, members, edges, by_lane[lane].reshape(-1, 1))
+    for start in range(0, units, 64):
+        for lane in range(lanes):
+            for u in range(start, min(start + 64, units)):
+                counts[u, lane] = by_lane[lane, u]
+
+
+class _Work:
+    """Memory of one thread, used again for every label and replicate."""
+
+    def __init__(self, tasks: Sequence[Task], n_units: int, lanes: int) -> None:
+        self.lanes = lanes
+        self.by_lane = np.empty((lanes, n_units), dtype=np.uint8)
+        self.counts = np.empty((n_units, lanes), dtype=np.uint8)
+        self.value = np.full((CODES, lanes), np.nan)
+        self.totals, self.line, self.tied = np.empty((2, lanes)), np.empty((3, lanes)), np.empty((2, lanes))
+        self.below, self.area = np.empty(lanes), np.empty(lanes)
+        long = max((len(task.stretches) for task in tasks if ACE in task.options), default=0)
+        self.filled, self.gap = np.empty((long, lanes)), np.empty((long, lanes))
+        self.pools = np.empty(2 * max((task.n_groups for task in tasks), default=0) * lanes)
+
+
+def _evaluate(task: Task, unit: NDArray[np.int32], counts: NDArray[Any], work: _Work) -> None:
+    """Every metric of one label in every lane, into work.value[code]."""
+    rows, asked, value = task.rows, task.options.keys(), work.value
+    ranked = (rows.positive, rows.weight, rows.last, unit, counts)
+    if AUROC in asked:
+        auroc_lanes(*ranked, work.below, work.area, work.tied, value[AUROC])
+    if _PR & asked:
+        pr_lanes(*ranked, value[PR_STEPS : PR_TRAPEZOID + 1])
+    if {SENSITIVITY, MAX_F1, YOUDEN} & asked:
+        class_lanes(rows.positive, rows.weight, unit, counts, work.totals)
+    if SENSITIVITY in asked:
+        sensitivity_lanes(*ranked, work.totals, 1 - task.options[SENSITIVITY], value[SENSITIVITY])
+    for code in {MAX_F1, YOUDEN} & asked:
+        best_lanes(*ranked, work.totals, code == YOUDEN, value[code])
+    if ACE in asked:
+        bins = int(task.options[ACE])
+        ace_lanes(rows.y, rows.p, *ranked[1:], bins, task.stretches, work.filled, work.gap, value[ACE])
+    if task.cells is not None:
+        line_lanes(rows.y, rows.positive, rows.weight, unit, counts, task.cells, work.line)
+        value[INTERCEPT], value[SLOPE], value[IN_THE_LARGE] = work.line
+    if _PAV & asked:
+        pools = work.pools[: 2 * task.n_groups * work.lanes].reshape(2, task.n_groups, work.lanes)
+        kept = value[PAV_CALIBRATION : PAV_REFINEMENT + 1]
+        pav_lanes(rows.y, rows.p, rows.positive, rows.weight, unit, counts, task.groups, pools, kept)
+
+
+def metric_block(
+    key: Any, first: int, members: Any, edges: Any, tasks: Sequence[Task], codes: Sequence[int], out: Floats
+) -> None:
+    """Metrics of every label, LANES replicates at a time; out is (replicates, labels, metrics)."""
+    work = _Work(tasks, len(members), LANES)
+    for start in range(0, len(out), LANES):
+        draw_lanes(key, first + start, members, edges, work.by_lane, work.counts)
+        for label, task in enumerate(tasks):
+            _evaluate(task, task.rows.unit, work.counts, work)
+            here = out[start : start + LANES, label]
+            here[:] = work.value[codes, : len(here)].T
+
+
+def matched_block(
+    key: Any,
+    first: int,
+    members: Any,
+    edges: Any,
+    tasks: Sequence[Task],
+    codes: Sequence[int],
+    caliper: float,
+    out: Floats,
+) -> None:
+    """Metrics of the matched set of every label, the matching redone in each replicate."""
+    work = _Work(tasks, len(members), MATCHED_LANES)
+    longest = max((len(task.rows.y) for task in tasks), default=0)
+    place, matched = np.arange(longest, dtype=np.int32), np.empty((longest, MATCHED_LANES))
+    kept, copies = np.empty((MATCHED_LANES, longest)), work_space(0)
+    for start in range(0, len(out), MATCHED_LANES):
+        draw_lanes(key, first + start, members, edges, work.by_lane, work.counts)
+        room = longest * int(work.by_lane.max(initial=0)) + 2
+        copies = copies if len(copies[0]) >= room else work_space(room)
+        for label, task in enumerate(tasks):
+            assert task.context is not None
+            taken = matched[: len(task.rows.y)]
+            matched_lanes(work.by_lane, tuple(task.context), caliper, copies, kept, taken)
+            _evaluate(task, place[: len(taken)], taken, work)
+            here = out[start : start + MATCHED_LANES, label]
+            here[:] = work.value[codes, : len(here)].T
+
+
+def sum_block(key: Any, first: int, members: Any, edges: Any, sums: Floats, out: Floats) -> None:
+    """Sums of every replicate from those of the patients; sums is (patients, columns), out (replicates, columns)."""
+    work = _Work((), len(members), LANES)
+    total = np.empty((sums.shape[1], LANES))
+    for start in range(0, len(out), LANES):
+        draw_lanes(key, first + start, members, edges, work.by_lane, work.counts)
+        sum_lanes(sums, work.counts, total)
+        here = out[start : start + LANES]
+        here[:] = total[:, : len(here)].T
+
+
+# Labels, scores, weights and pre-test probabilities -> checked columns, sorted once for all replicates.
+#
+# One column or many. NaN marks a missing label: its row is left out for that label only, and what stands beside it is
+# never looked at and may be missing too.
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Checked matrices (rows x labels); `single` when the caller gave one column."""
+
+    y: Floats
+    p: Floats
+    weight: Floats
+    single: bool
+
+
+class LabelRows(NamedTuple):
+    """The labelled rows of one label by score; `last` ends a run of equal scores, `unit` is the row's patient."""
+
+    origin: NDArray[np.int64]
+    y: Floats
+    p: Floats
+    positive: NDArray[np.bool_]
+    weight: Floats
+    last: NDArray[np.bool_]
+    unit: NDArray[np.int32]
+
+
+class LabelContext(NamedTuple):
+    """The same rows by pre-test probability and class: that probability, the row's class, patient and place by score.
+
+    `tied`: some rows have the same probability and class.
+    """
+
+    pretest: Floats
+    positive: NDArray[np.bool_]
+    unit: NDArray[np.int32]
+    place: NDArray[np.int32]
+    tied: bool
+
+
+def check_columns(
+    y: ArrayLike, p: ArrayLike, weight: ArrayLike | None, draws: Draws, *, probability: bool = False
+) -> Columns:
+    """The door of the bootstrap. `weight` is one for each row, or one for each row and label."""
+    labels = as_labels(y, masked=True)
+    missing = np.isnan(labels)
+    scores = where_labelled(p, missing, "p")
+    scores = as_probabilities(scores, masked=True) if probability else as_scores(scores, masked=True)
+    same_length(y=labels, draws=draws.unit)
+    weights = np.ones(len(labels)) if weight is None else as_label_weights(weight, missing)
+    if labels.ndim == 1:
+        return Columns(labels[:, None], scores[:, None], weights[:, None], True)
+    wide = weights if weights.ndim == 2 else np.broadcast_to(weights[:, None], labels.shape)
+    return Columns(labels, scores, wide, False)
+
+
+def sort_label(columns: Columns, label: int, draws: Draws) -> LabelRows:
+    """One label's rows by score."""
+    valid = np.flatnonzero(~np.isnan(columns.y[:, label]))
+    order = valid[np.argsort(columns.p[valid, label], kind="stable")]
+    y, p = columns.y[order, label], columns.p[order, label]
+    last = np.ones(len(p), dtype=np.bool_)
+    last[:-1] = p[1:] != p[:-1]
+    return LabelRows(order, y, p, y == 1, columns.weight[order, label], last, draws.unit[order])
+
+
+def sort_context(rows: LabelRows, pretest: Floats) -> LabelContext:
+    """Rows of one label by pre-test probability."""
+    own = pretest[rows.origin]
+    order = np.lexsort((rows.positive, own))
+    q, side = own[order], rows.positive[order]
+    tied = bool(((q[1:] == q[:-1]) & (side[1:] == side[:-1])).any())
+    return LabelContext(q, side, rows.unit[order], order.astype(np.int32), tied)

@@ -42,7 +42,7 @@ def _excess(y: Floats, p: Floats, option: float) -> list[Floats]:
     return [y, 1 - y, y - p]
 
 
-def _called(y: Floats, p: Floats, threshold: float) -> list[Floats]:
+def _called_columns(y: Floats, p: Floats, threshold: float) -> list[Floats]:
     called = (p >= threshold).astype(np.float64)
     return [y, 1 - y, y * called, (1 - y) * called]
 
@@ -114,14 +114,14 @@ def _precision(s: Sums, option: float) -> Floats:
     return _ratio(s[..., 2], s[..., 2] + s[..., 3])
 
 
-def _spared(s: Sums) -> tuple[Floats, Floats]:
+def _called_negative(s: Sums) -> tuple[Floats, Floats]:
     """Weight of positives and negatives called negative; what rounding leaves of equal sums is nothing."""
     missed, cleared = s[..., 0] - s[..., 2], s[..., 1] - s[..., 3]
     return np.where(missed > 1e-12 * s[..., 0], missed, 0.0), np.where(cleared > 1e-12 * s[..., 1], cleared, 0.0)
 
 
 def _npv(s: Sums, option: float) -> Floats:
-    missed, cleared = _spared(s)
+    missed, cleared = _called_negative(s)
     return _ratio(cleared, missed + cleared)
 
 
@@ -131,7 +131,7 @@ def _f1(s: Sums, option: float) -> Floats:
 
 def _mcc(s: Sums, option: float) -> Floats:
     hits, alarms = s[..., 2], s[..., 3]
-    missed, cleared = _spared(s)
+    missed, cleared = _called_negative(s)
     scale = np.sqrt(hits + alarms) * np.sqrt(hits + missed) * np.sqrt(cleared + alarms) * np.sqrt(cleared + missed)
     return _ratio(hits * cleared - alarms * missed, scale)
 
@@ -156,14 +156,14 @@ SUM_METRICS: dict[str, tuple[_Columns, _Value]] = {
     "brier_skill_score": (_squared, _brier_skill),
     "expected_calibration_error": (_gaps, _gap),
     "observed_minus_predicted": (_excess, _signed_gap),
-    "tpr": (_called, _tpr),
-    "fpr": (_called, _fpr),
-    "precision": (_called, _precision),
-    "npv": (_called, _npv),
-    "f1": (_called, _f1),
-    "mcc": (_called, _mcc),
-    "j": (_called, _j),
-    "net_benefit": (_called, _net_benefit),
+    "tpr": (_called_columns, _tpr),
+    "fpr": (_called_columns, _fpr),
+    "precision": (_called_columns, _precision),
+    "npv": (_called_columns, _npv),
+    "f1": (_called_columns, _f1),
+    "mcc": (_called_columns, _mcc),
+    "j": (_called_columns, _j),
+    "net_benefit": (_called_columns, _net_benefit),
 }
 
 

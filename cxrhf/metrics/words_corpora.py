@@ -93,8 +93,8 @@ def corpora(
     """
     references, predictions = as_texts(reference, "reference"), as_texts(generated, "generated")
     n = len(references)
-    names = [name if isinstance(name, str) else str(name) for name in _present(groups, "groups")]
-    owners = list(range(n)) if patients is None else _present(patients, "patients")
+    names = [name if isinstance(name, str) else str(name) for name in _require_present(groups, "groups")]
+    owners = list(range(n)) if patients is None else _require_present(patients, "patients")
     for what, length in (("generated", len(predictions)), ("groups", len(names)), ("patients", len(owners))):
         if length != n:
             raise InputError(f"{what}: expected {n} rows as in reference, got {length}")
@@ -130,7 +130,7 @@ def pair_of(names: set[str], groups: tuple[str, str] | None) -> tuple[str, str]:
     return first, second
 
 
-def _present(values: Sequence[Any], name: str) -> list[Any]:
+def _require_present(values: Sequence[Any], name: str) -> list[Any]:
     rows = list(values)
     for position, value in enumerate(rows):
         if is_missing(value):

@@ -8,12 +8,20 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from cxrhf.metrics.association import cad_corpora, delta_dir, delta_wae, omitted_mass, wae
 from cxrhf.metrics.checks import InputError, as_count, as_fraction, one_of
-from cxrhf.metrics.displacement import Displacement, categories
-from cxrhf.metrics.words_category import DEFAULT_CATEGORIES, PAPER_CATEGORIES, counted
+from cxrhf.metrics.displacement import DEFAULT_CATEGORIES, PAPER_CATEGORIES, Displacement, categories, count_categories
+from cxrhf.metrics.words import (
+    WordBootstrap,
+    bootstrap_words,
+    cad_corpora,
+    delta_dir,
+    delta_wae,
+    omitted_mass,
+    split_half,
+    swap_corpora,
+    wae,
+)
 from cxrhf.metrics.words_corpora import Corpora, corpora
-from cxrhf.metrics.words_resample import WordBootstrap, bootstrap_words, split_half, swap_corpora
 
 _CALM = ("stable", "preserved", "undefined")
 
@@ -45,14 +53,14 @@ def two_groups(
     return texts.pair((str(pair[0]), str(pair[1])))
 
 
-def measured_words(
+def cad_result(
     found: Displacement, drawn: WordBootstrap | None = None, *, max_words: int = 50, level: float = 0.95
 ) -> dict[str, Any]:
     """The result of the module `cad`: erased words as a share of the associated ones, counts, and the moved words."""
     as_count(max_words, "max_words", 0)
     as_fraction(level, "level")
     printed = found.rule == "paper"
-    by_category = counted(found.category, PAPER_CATEGORIES if printed else DEFAULT_CATEGORIES)
+    by_category = count_categories(found.category, PAPER_CATEGORIES if printed else DEFAULT_CATEGORIES)
     # The printed rule has no test of the reference association; its band for a strong one stands in.
     associated = int((np.abs(found.z_ref) > found.z_strong).sum() if printed else (~np.isnan(found.q_omission)).sum())
     erased = by_category["erasure"]
@@ -63,7 +71,7 @@ def measured_words(
         "cad_associated": associated,
         "cad_words": len(found.words),
         "cad_categories": by_category,
-        "cad_paper": counted(categories(found, rule="paper").category, PAPER_CATEGORIES),
+        "cad_paper": count_categories(categories(found, rule="paper").category, PAPER_CATEGORIES),
         "cad_omitted_mass": omitted_mass(found),
         "cad_delta_dir": delta_dir(found),
         "cad_groups": list(found.groups),
@@ -72,12 +80,14 @@ def measured_words(
         out["cad_note"] = f"undefined: {reason}"
     if drawn is not None:
         ends = drawn.interval("delta_dir", level)
-        out |= _ends("cad_delta_dir", ends.low, ends.high, ends.method)
-    out["cad_moved"] = _moved(found, drawn, max_words, level)
+        out |= _interval_keys("cad_delta_dir", ends.low, ends.high, ends.method)
+    out["cad_moved"] = _moved_word_rows(found, drawn, max_words, level)
     return out
 
 
-def _moved(found: Displacement, drawn: WordBootstrap | None, max_words: int, level: float) -> list[dict[str, Any]]:
+def _moved_word_rows(
+    found: Displacement, drawn: WordBootstrap | None, max_words: int, level: float
+) -> list[dict[str, Any]]:
     """Displaced or erased words: erased ones first, then by |z_disp|, then by alphabet."""
     names = found.category.tolist()
     erased = ("omitted", "neutralised", "erasure")
@@ -102,12 +112,14 @@ def _moved(found: Displacement, drawn: WordBootstrap | None, max_words: int, lev
         }
         if drawn is not None:
             value, se = float(found.s_pred[i] - found.s_ref[i]), float(drawn.se_disp[place[found.words[i]]])
-            row |= {"displacement": value} | _ends("displacement", value - z * se, value + z * se, "bootstrap se")
+            row |= {"displacement": value} | _interval_keys(
+                "displacement", value - z * se, value + z * se, "bootstrap se"
+            )
         rows.append(row)
     return rows
 
 
-def measured_erasure(
+def wae_result(
     texts: Corpora,
     *,
     weights: str = "prediction",
@@ -127,7 +139,7 @@ def measured_erasure(
     drawn = bootstrap_words(texts, alpha=alpha, n_resamples=n_resamples, seed=seed) if n_resamples else None
     if drawn is not None:
         ends = drawn.interval(statistic, level)
-        out |= _ends("wae", ends.low, ends.high, ends.method)
+        out |= _interval_keys("wae", ends.low, ends.high, ends.method)
         out["wae_p_value"] = swap_corpora(texts, alpha=alpha, n_resamples=n_resamples, seed=seed).p_value[statistic]
     if n_null:
         halves = split_half(texts, alpha=alpha, n_resamples=n_null, seed=seed)[statistic]
@@ -140,7 +152,7 @@ def measured_erasure(
     out["wae_delta"] = delta_wae(found, weights)
     if drawn is not None:
         ends = drawn.interval(delta, level)
-        out |= _ends("wae_delta", ends.low, ends.high, ends.method)
+        out |= _interval_keys("wae_delta", ends.low, ends.high, ends.method)
     out["wae_groups"] = list(found.groups)
     if np.isnan(value):
         out["wae_note"] = f"undefined: {_silent(found) or 'no words'}"
@@ -159,5 +171,5 @@ def _silent(found: Displacement) -> str | None:
     return None
 
 
-def _ends(name: str, low: float, high: float, method: str) -> dict[str, Any]:
+def _interval_keys(name: str, low: float, high: float, method: str) -> dict[str, Any]:
     return {f"{name}_ci_low": float(low), f"{name}_ci_high": float(high), f"{name}_ci_method": method}

@@ -22,7 +22,7 @@ from timm.models import get_arch_pretrained_cfgs
 from torch import nn
 
 from cxrhf.errors import ConfigError, did_you_mean
-from cxrhf.models.seeding import drawing, number
+from cxrhf.models.seeding import number, seeded_torch
 
 EXAMPLES = "densenet121, resnet50, resnet34, convnext_tiny, vit_small_patch16_224, tf_efficientnet_lite0"
 HEAD_SPREAD = 0.01
@@ -56,7 +56,7 @@ def make_model(
             allowed="at least 1 output and 1 or 3 channels",
         )
     wanted = {"in_chans": channels, "img_size": size, "drop_rate": drop_rate, "drop_path_rate": drop_path}
-    with drawing(number(seed, "backbone")), torch.device(device):
+    with seeded_torch(number(seed, "backbone")), torch.device(device):
         model, taken = _create(backbone, {name: value for name, value in wanted.items() if value is not None})
         _check_taken(backbone, model, wanted, taken)
         last_layer(model)
@@ -129,7 +129,7 @@ def new_head(model: nn.Module, n_outputs: int, seed: int) -> None:
             _remember(each, "num_classes", n_outputs)
 
 
-def penultimate(model: nn.Module, pixels: torch.Tensor) -> torch.Tensor:
+def penultimate_vectors(model: nn.Module, pixels: torch.Tensor) -> torch.Tensor:
     """(b, d): what goes into the last layer, so that `last_layer(model)(it)` are the outputs, bit for bit.
 
     Caught at the last layer itself: timm's `forward_head(pre_logits=True)` stops before a last norm in some networks.
@@ -143,7 +143,7 @@ def penultimate(model: nn.Module, pixels: torch.Tensor) -> torch.Tensor:
     return seen[-1]
 
 
-def kaiming(model: nn.Module, seed: int) -> None:
+def draw_kaiming(model: nn.Module, seed: int) -> None:
     """Draw all convolutions as He et al. do: normal, variance 2 / inputs of a unit. The rest stays as it is.
 
     timm's DenseNet starts so already; its ResNet divides by outputs instead.
@@ -186,13 +186,13 @@ def _create(backbone: str, wanted: dict[str, Any]) -> tuple[nn.Module, dict[str,
         except TypeError as error:
             refused = _UNKNOWN.search(str(error))
             if refused is None or refused[1] not in taken:
-                raise _refuses(backbone, wanted, error) from error
+                raise _refusal_error(backbone, wanted, error) from error
             del taken[refused[1]]
         except (AssertionError, RuntimeError, ValueError) as error:
-            raise _refuses(backbone, wanted, error) from error
+            raise _refusal_error(backbone, wanted, error) from error
 
 
-def _refuses(backbone: str, wanted: dict[str, Any], error: Exception) -> ConfigError:
+def _refusal_error(backbone: str, wanted: dict[str, Any], error: Exception) -> ConfigError:
     at = f" for images of {wanted['img_size']} x {wanted['img_size']} pixels" if "img_size" in wanted else ""
     return ConfigError(
         f"timm cannot create {backbone}{at} ({_first_line(error)})", next_step="use another --size or --backbone"
@@ -258,17 +258,17 @@ def _count_once(model: nn.Module) -> None:
     """
     for each in model.modules():
         if isinstance(each, nn.modules.batchnorm._BatchNorm) and each.track_running_stats:
-            each.register_forward_pre_hook(_hold)
-            each.register_forward_hook(_release, always_call=True)  # torch leaves early, by an exception
+            each.register_forward_pre_hook(_freeze_statistics)
+            each.register_forward_hook(_restore_statistics, always_call=True)  # torch leaves early, by an exception
 
 
-def _hold(norm: Any, _: Any) -> None:
+def _freeze_statistics(norm: Any, _: Any) -> None:
     if norm.training and torch._C._current_graph_task_id() != -1:  # on the way back
         norm.held = norm.momentum, norm.num_batches_tracked.clone()
         norm.momentum = 0.0
 
 
-def _release(norm: Any, _: Any, __: Any) -> None:
+def _restore_statistics(norm: Any, _: Any, __: Any) -> None:
     if (held := norm.__dict__.pop("held", None)) is not None:
         norm.momentum = held[0]
         norm.num_batches_tracked.copy_(held[1])

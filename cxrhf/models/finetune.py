@@ -27,20 +27,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from cxrhf.config_finetune import FinetuneConfig
 from cxrhf.errors import CxrhfError
-from cxrhf.models.history import History
-from cxrhf.models.loader import Step
-from cxrhf.models.loop import Loop, planned_steps
-from cxrhf.models.meter import Progress
-from cxrhf.models.optimize import learning_rate, set_rate
-from cxrhf.models.processes import summed
-from cxrhf.models.resume import best_weights, earlier, restore, state_of
-from cxrhf.models.seeding import number
+from cxrhf.models.data import Step
+from cxrhf.models.loop import (
+    History,
+    Loop,
+    best_weights,
+    planned_steps,
+    restore_optimizer,
+    resume_checkpoint,
+    state_from_checkpoint,
+)
+from cxrhf.models.lora import Tensors, adapter_weights, set_adapter_weights, vision_tower
+from cxrhf.models.processes import sum_over_processes
+from cxrhf.models.report_settings import FinetuneConfig
+from cxrhf.models.seeding import Progress, number
+from cxrhf.models.step import learning_rate, set_rate
 from cxrhf.models.vlm import Vlm
-from cxrhf.models.vlm_batches import IGNORED, AnswerBatch
-from cxrhf.models.vlm_examples import Examples, LengthPlan, read_examples
-from cxrhf.models.vlm_lora import Tensors, adapter_weights, set_adapter_weights, vision_tower
+from cxrhf.models.vlm_data import IGNORED, AnswerBatch, Examples, LengthPlan, read_examples
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +78,15 @@ def fit(
     model = vlm.model
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    found, notes = earlier(folder, key, accelerator)
-    state = state_of(found)
+    found, notes = resume_checkpoint(folder, key, accelerator)
+    state = state_from_checkpoint(found)
     if found is not None:
         set_adapter_weights(model, dict(found.tensors["model"]))
     learning = [each for each in model.parameters() if each.requires_grad]
     made = torch.optim.AdamW(learning, lr=config.learning_rate, weight_decay=config.weight_decay)
     wrapped, optimizer = accelerator.prepare(model, made)
     if found is not None:
-        restore(found, wrapped, optimizer, accelerator, folder)
+        restore_optimizer(found, wrapped, optimizer, accelerator, folder)
         progress(f"resuming after step {state.step:,} of {steps:,}")
     log = History(history, state.history) if accelerator.is_main_process else None
     loop = _Loop(
@@ -218,7 +222,9 @@ class _Loop(Loop):
                 inputs = {name: each.to(self.accelerator.device) for name, each in batch.inputs.items()}
                 # Not the wrapped model: processes may have different numbers of batches.
                 total += answer_loss(self.vlm.model, inputs).double().cpu()
-        return float(summed(self.accelerator, total.float().to(self.accelerator.device))) / int(examples.learned.sum())
+        return float(sum_over_processes(self.accelerator, total.float().to(self.accelerator.device))) / int(
+            examples.learned.sum()
+        )
 
     def _weights(self) -> Tensors:
         return adapter_weights(self.vlm.model)

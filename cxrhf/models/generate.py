@@ -11,29 +11,29 @@ their last digits: float32 gives the same words, in bf16 two words that are all 
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from cxrhf.encode.processes import barrier, n_processes, rank
-from cxrhf.errors import CxrhfError
-from cxrhf.models.generate_journal import Journal, Report, read_journal, report_key
-from cxrhf.models.generate_sampling import processors
-from cxrhf.models.images import Pictures
-from cxrhf.models.meter import Meter, Progress
-from cxrhf.models.seeding import number
+from cxrhf.errors import CxrhfError, RunError
+from cxrhf.models.data import Pictures
+from cxrhf.models.seeding import Meter, Progress, number
 from cxrhf.models.strategies import Strategy
 from cxrhf.models.vlm import Vlm
-from cxrhf.models.vlm_batches import question_batch, question_lengths, question_text, stop_tokens
+from cxrhf.models.vlm_data import question_batch, question_lengths, question_text, stop_tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ReportRequest:
     """One report that is wanted: a picture by its row, what is asked, how it is decoded."""
 
     row: int
@@ -52,7 +52,7 @@ def plan_asks(
     seed: int,
     model: str,
     images: str,
-) -> list[Ask]:
+) -> list[ReportRequest]:
     """Every report that is wanted. `model` and `images` tell weights and build from others of the same name."""
     rendered = {each: question_text(vlm, each) for each in set(prompts)}
     asks = []
@@ -65,13 +65,13 @@ def plan_asks(
                 four_bit=vlm.about["four_bit"],
             )  # fmt: skip
             draw = number(seed, "report", image, sorted(settings.items()))
-            asks.append(Ask(row, prompt, strategy, key, draw))
+            asks.append(ReportRequest(row, prompt, strategy, key, draw))
     return asks
 
 
-def batches(asks: Sequence[Ask], lengths: Mapping[str, int], size: int) -> list[list[Ask]]:
+def batches(asks: Sequence[ReportRequest], lengths: Mapping[str, int], size: int) -> list[list[ReportRequest]]:
     """Reports of one strategy, with questions of similar length; the longest first, where memory is short."""
-    made: list[list[Ask]] = []
+    made: list[list[ReportRequest]] = []
     for strategy in dict.fromkeys(each.strategy for each in asks):
         own = sorted(
             (each for each in asks if each.strategy == strategy), key=lambda each: (-lengths[each.prompt], each.key)
@@ -84,7 +84,7 @@ def batches(asks: Sequence[Ask], lengths: Mapping[str, int], size: int) -> list[
 def write_reports(
     vlm: Vlm,
     pictures: Pictures,
-    asks: Sequence[Ask],
+    asks: Sequence[ReportRequest],
     folder: Path,
     *,
     batch_size: int,
@@ -128,7 +128,7 @@ def write_reports(
     return {each.key: found[each.key] for each in asks}
 
 
-def decode(vlm: Vlm, pictures: Sequence[Any], batch: Sequence[Ask]) -> list[tuple[str, int, bool]]:
+def decode(vlm: Vlm, pictures: Sequence[Any], batch: Sequence[ReportRequest]) -> list[tuple[str, int, bool]]:
     """Text, number of tokens, and whether it ended by itself, of each report of a batch of one strategy."""
     strategy = batch[0].strategy
     model = vlm.model
@@ -186,6 +186,187 @@ def _only_ours(vlm: Vlm, strategy: Strategy) -> Iterator[Any]:
     finally:
         for each, own in zip(holders, before, strict=True):
             each.generation_config = own
+
+
+# Finished reports <-> a journal on disk that survives a kill at any moment.
+#
+#     RUN/local/generating/part-0.jsonl        one line a report, one file a process, only ever added to
+#
+# A line is a checksum and an object: the key of everything that makes the text, the text, its tokens, whether it
+# ended by itself. A line that was cut, or is damaged, does not count, and its report is written again. Lines hold no
+# ids: the key is a hash. Texts are confidential, so the folder is for its owner alone.
+
+FOLDER = "local/generating"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A finished report. `ended`: by itself, not by the limit of its length."""
+
+    key: str
+    text: str
+    tokens: int
+    ended: bool
+
+
+def report_key(**made_of: Any) -> str:
+    """The name of a report in the journal, by all that makes its text.
+
+    >>> report_key(image="a", seed=0) == report_key(seed=0, image="a") != report_key(image="a", seed=1)
+    True
+    """
+    text = json.dumps(made_of, sort_keys=True, ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def read_journal(folder: Path) -> tuple[dict[str, Report], int]:
+    """Every whole line of every process by its key, and how many lines were damaged."""
+    found: dict[str, Report] = {}
+    damaged = 0
+    for path in sorted(folder.glob("part-*.jsonl")):
+        for line in path.read_bytes().split(b"\n"):
+            if not line:
+                continue
+            entry = _entry(line)
+            if entry is None:
+                damaged += 1
+            else:
+                found.setdefault(entry.key, entry)
+    return found, damaged
+
+
+def _entry(line: bytes) -> Report | None:
+    said, _, body = line.partition(b" ")
+    if said.decode("ascii", "replace") != _checksum(body):
+        return None
+    values: Mapping[str, Any] = json.loads(body)
+    return Report(str(values["key"]), str(values["text"]), int(values["tokens"]), bool(values["ended"]))
+
+
+def _checksum(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=8).hexdigest()
+
+
+class Journal:
+    """The file of one process, open to add to."""
+
+    def __init__(self, folder: Path, process: int) -> None:
+        self.path = folder / f"part-{process}.jsonl"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)
+            self.file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            size = os.fstat(self.file).st_size
+            if size and os.pread(self.file, 1, size - 1) != b"\n":
+                os.write(self.file, b"\n")  # a line that was cut ends here, and stays damaged
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def add(self, entries: Iterable[Report]) -> None:
+        """Write reports and wait until they are on the disk."""
+        lines = []
+        for each in entries:
+            body = json.dumps(asdict(each), ensure_ascii=True).encode()  # one line, whatever the text holds
+            lines.append(_checksum(body).encode() + b" " + body + b"\n")
+        data = b"".join(lines)
+        try:
+            while data:
+                data = data[os.write(self.file, data) :]
+            os.fsync(self.file)
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def close(self) -> None:
+        os.close(self.file)
+
+    def _unusable(self, error: OSError) -> RunError:
+        return RunError(
+            f"{self.path} cannot be written ({error.strerror or error})",
+            next_step="free disk space or choose another --out; finished reports are kept",
+        )
+
+
+# Scores of the next token -> the token that a report's own random numbers choose.
+#
+# transformers draws a whole batch from one generator, so a report would depend on its neighbours and on how far a run
+# had come. Here every report draws from numbers of its own, which follow from (its key, position, token) alone:
+# Gumbel noise is added to the scores after temperature, top-k and top-p, and the largest one is taken. That is an
+# exact draw from the same distribution. Noise that belongs to a token, rather than one number that is looked up in a
+# cumulated sum, also keeps the choice when another batch size changes the last digits of the scores.
+#
+# The noise comes from a hash in whole numbers, so it is the same on every device, and needs no state to be kept.
+
+_WORD = 0xFFFFFFFF
+# Two rounds of a 32-bit mixing function. The second factor stands less 2**32, so that no product leaves 64 bits.
+_FACTORS = (0x7FEB352D, 0x846CA68B - 2**32)
+
+
+def gumbel(keys: Sequence[int], step: int, vocabulary: int, device: torch.device | str = "cpu") -> torch.Tensor:
+    """(reports, vocabulary) noise of one step: independent standard Gumbel numbers."""
+    seeds = [number(key, "step", step) for key in keys]
+    low, high = (
+        torch.tensor([each >> shift & _WORD for each in seeds], device=device).unsqueeze(1) for shift in (0, 32)
+    )
+    tokens = torch.arange(vocabulary, device=device).unsqueeze(0)
+    x = _mix_bits((_mix_bits(tokens ^ low) + high) & _WORD)
+    if torch.device(device).type == "mps":  # has no float64; its largest noise is 16.6 instead of 22.9
+        uniform = ((x.to(torch.float32) + 0.5) / 2**32).clamp(2**-33, 1 - 2**-24)
+    else:
+        uniform = (x.to(torch.float64) + 0.5) / 2**32
+    return uniform.log_().neg_().log_().neg_()
+
+
+def _mix_bits(x: torch.Tensor) -> torch.Tensor:
+    x = x ^ (x >> 16)
+    x = (x * _FACTORS[0]) & _WORD
+    x = x ^ (x >> 15)
+    x = (x * _FACTORS[1]) & _WORD
+    return x ^ (x >> 16)
+
+
+class OwnDraw:
+    """A logits processor after which the largest score is the drawn token; one key for each row."""
+
+    def __init__(self, keys: Sequence[int], start: int) -> None:
+        self.keys, self.start = list(keys), start
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        assert len(scores) == len(self.keys)
+        return scores + gumbel(self.keys, input_ids.shape[1] - self.start, scores.shape[1], scores.device)
+
+
+class OnlyNew:
+    """A logits processor that sees the new tokens alone: prompts, and what fills them up, are not repeated words."""
+
+    def __init__(self, processor: Any, start: int) -> None:
+        self.processor, self.start = processor, start
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        new = input_ids[:, self.start :]
+        changed: torch.Tensor = self.processor(new, scores) if new.shape[1] else scores
+        return changed
+
+
+def processors(strategy: Strategy, keys: Sequence[int], start: int) -> list[Any]:
+    """What turns scores into the choice of a strategy, in transformers' order; `start` is the prompts' length."""
+    from transformers.generation import logits_process as usual
+
+    made: list[Any] = []
+    if strategy.repetition_penalty != 1:
+        made.append(OnlyNew(usual.RepetitionPenaltyLogitsProcessor(strategy.repetition_penalty), start))
+    if strategy.no_repeat_ngram_size:
+        made.append(OnlyNew(usual.NoRepeatNGramLogitsProcessor(strategy.no_repeat_ngram_size), start))
+    if not strategy.do_sample:
+        return made
+    if strategy.temperature != 1:
+        made.append(usual.TemperatureLogitsWarper(strategy.temperature))
+    if strategy.top_k:
+        made.append(usual.TopKLogitsWarper(strategy.top_k))
+    if strategy.top_p < 1:
+        made.append(usual.TopPLogitsWarper(strategy.top_p))
+    if strategy.min_p:
+        made.append(usual.MinPLogitsWarper(strategy.min_p))
+    return [*made, OwnDraw(keys, start)]
 
 
 if __name__ == "__main__":

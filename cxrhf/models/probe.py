@@ -13,24 +13,33 @@ magnitude, so that one learning rate would otherwise favour one of them.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from cxrhf.config_models import ProbeConfig
-from cxrhf.errors import CxrhfError
-from cxrhf.models.loss import known, loss_sums, total
-from cxrhf.models.meter import Progress
-from cxrhf.models.probe_parts import Integers, Part
-from cxrhf.models.seeding import drawing, number, numbers
-from cxrhf.models.tasks import Targets, Task, columns
+from cxrhf.errors import ConfigError, CxrhfError, LeakageError, RunError
+from cxrhf.models.backbone import check_backbone, make_model
+from cxrhf.models.data import Look, Targets, Task, from_json, look_facts, look_from_facts, task_columns, to_json
+from cxrhf.models.saved import load_saved, read_tensors, sha256, write_tensors
+from cxrhf.models.seeding import Progress, number, numbers, seeded_torch
+from cxrhf.models.settings import ProbeConfig
+from cxrhf.models.step import count_known_labels, loss_sums, total_loss
+from cxrhf.models.weights import expected_pixels, load_weights
+from cxrhf.tables.files import write_atomically
 
 Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+
+
 PATIENCE = 5  # epochs without gain after which a layer stops
 _CONSTANT = 1e-5  # spread over mean below which what a dimension tells is rounding
 _AT_ONCE = 8192  # rows
@@ -72,7 +81,7 @@ class Probed:
     activations: Floats | None = None
 
 
-def probe(
+def fit_probe(
     vectors: Floats,
     ids: Sequence[str],
     goal: Targets,
@@ -101,7 +110,7 @@ def probe(
         where = f"fold {at + 1} of {len(parts)}, " if len(parts) > 1 else ""
         scale = scale_of(vectors, part.learn)
         mine = []
-        for task, place in columns(tasks):
+        for task, place in task_columns(tasks):
             layer = fit_layer(vectors, ids, goal[:, place], task, part, config, scale=scale, reduce=reduce)
             say(f"{where}{task.name}: best epoch {layer.facts['best_epoch']} of {layer.facts['epochs']}")
             logits[part.asked, place] = layer.logits(vectors[part.asked])
@@ -149,7 +158,9 @@ def fit_layer(
         # Batches of nearly one size: a last one of a few images would be a step as long as the others.
         for rows in np.array_split(learn[order], max(1, round(len(learn) / config.batch_size))):
             target = goal[rows]
-            loss = total(loss_sums(module(numbers_of(rows)), torch.from_numpy(target), tasks), known(target, tasks))
+            loss = total_loss(
+                loss_sums(module(numbers_of(rows)), torch.from_numpy(target), tasks), count_known_labels(target, tasks)
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -166,7 +177,7 @@ def fit_layer(
         "epochs": epoch, "best_epoch": best_epoch, "loss": best if len(held) else None, "learned_from": len(learn),
         "stopped_by": len(held),
     }  # fmt: skip
-    return _plain(task, kept, middle, inverse, facts)
+    return _to_raw_layer(task, kept, middle, inverse, facts)
 
 
 def scale_of(vectors: Floats, rows: Integers) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -186,14 +197,14 @@ def scale_of(vectors: Floats, rows: Integers) -> tuple[NDArray[np.float64], NDAr
 def probabilities(logits: Floats, tasks: Sequence[Task]) -> NDArray[np.float64]:
     """Sigmoids of findings, softmax over the classes of the other tasks."""
     out = np.empty(logits.shape)
-    for task, at in columns(tasks):
+    for task, at in task_columns(tasks):
         z = np.asarray(logits[:, at], dtype=np.float64)
         out[:, at] = expit(z) if task.kind == "labels" else softmax(z, axis=1)
     return out
 
 
 def _module(d: int, n_outputs: int, reduce: int | None, seed: int) -> torch.nn.Module:
-    with drawing(seed):  # torch draws first weights in any case
+    with seeded_torch(seed):  # torch draws first weights in any case
         last = torch.nn.Linear(d if reduce is None else reduce, n_outputs)
         if reduce is not None:
             return torch.nn.Sequential(torch.nn.Linear(d, reduce), torch.nn.Sigmoid(), last)
@@ -209,10 +220,10 @@ def _loss(module: torch.nn.Module, numbers_of: Any, goal: Targets, tasks: list[T
     for start in range(0, len(rows), _AT_ONCE):
         some = rows[start : start + _AT_ONCE]
         sums += loss_sums(module(numbers_of(some)), torch.from_numpy(goal[some]), tasks)
-    return float(total(sums, known(goal[rows], tasks)))
+    return float(total_loss(sums, count_known_labels(goal[rows], tasks)))
 
 
-def _plain(
+def _to_raw_layer(
     task: Task,
     state: dict[str, torch.Tensor],
     mean: NDArray[np.float64],
@@ -250,3 +261,269 @@ def _thresholds(layer: Layer, vectors: Floats, goal: Targets) -> NDArray[np.floa
         if there.any():
             found[k] = youden_threshold(label[there].astype(np.float64), prob[there, k])
     return found
+
+
+# Random or ImageNet weights, or a saved network -> a frozen network: in eval mode, nothing in it learns.
+
+CHANNELS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """A network, how it sees pictures, and where it is from."""
+
+    model: torch.nn.Module
+    look: Look
+    facts: dict[str, Any]
+
+
+def new_backbone(weights: str, architecture: str, *, size: int, seed: int) -> Frozen:
+    """`imagenet` or `random`. Both are given the pixels that the ImageNet weights know, so only weights differ."""
+    check_backbone(architecture, "--architecture")
+    look = Look(size, "crop", expected_pixels("imagenet", architecture) or "imagenet", CHANNELS)
+    model = make_model(architecture, 1, channels=CHANNELS, seed=seed, size=size)
+    said = load_weights(model, weights, backbone=architecture, channels=CHANNELS)
+    facts: dict[str, Any] = {"backbone": architecture, "weights": said, "look": look_facts(look)}
+    if weights == "random":
+        facts["seed"] = seed
+    return Frozen(_freeze(model), look, facts)
+
+
+def saved_backbone(folder: Path) -> Frozen:
+    """The network of a saved folder, which sees pictures as it was trained."""
+    model, about = load_saved(folder)
+    look = look_from_facts(about["look"])
+    kept = {name: about[name] for name in ("backbone", "name", "seed", "sha256") if about.get(name) is not None}
+    return Frozen(_freeze(model), look, {**kept, "look": look_facts(look)})
+
+
+def _freeze(model: torch.nn.Module) -> torch.nn.Module:
+    return model.requires_grad_(False).eval()
+
+
+# New layers <-> a folder: layers.safetensors, and probe.json that says what they read and how they were learned.
+#
+# Tensors `sex.weight` and `sex.bias` make a plain linear layer on what the frozen network hands to its last layer
+# (`penultimate`). Cross-fitted layers are `fold-0.sex.weight`, ...; with a layer of sigmoids before it, that one is
+# `findings.first.weight`: sigmoid(vectors @ first.weight.T + first.bias) @ weight.T + bias.
+
+FORMAT = 1
+LAYERS, ABOUT = "layers.safetensors", "probe.json"
+_AGAIN = "cxrhf probe BUILD"
+
+
+def save_probe(folder: Path, probed: Probed, about: Mapping[str, Any]) -> None:
+    """Write the layers; those of an earlier probe in the folder are replaced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors: dict[str, torch.Tensor] = {}
+    facts: dict[str, dict[str, Any]] = {}
+    for at, layers in enumerate(probed.layers):
+        for layer in layers:
+            key = _layer_key(at, layer.task.name, len(probed.layers))
+            pair = {"weight": layer.weight, "bias": layer.bias}
+            if layer.first is not None:
+                pair |= {"first.weight": layer.first[0], "first.bias": layer.first[1]}
+            tensors |= {f"{key}.{name}": torch.from_numpy(np.ascontiguousarray(each)) for name, each in pair.items()}
+            facts[key] = layer.facts
+    record = {
+        "format": FORMAT, **about, "tasks": to_json(probed.tasks), "parts": len(probed.layers),
+        "sha256": write_tensors(folder / LAYERS, tensors), "layers": facts,
+    }  # fmt: skip
+    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomically(folder / ABOUT, lambda file: file.write(text.encode()))
+
+
+def load_probe(folder: Path) -> tuple[list[dict[str, Layer]], dict[str, Any]]:
+    """The layers of each part by task (one part, or one a fold), and what probe.json says."""
+    folder = Path(folder)
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        tasks, parts, number = from_json(about["tasks"]), int(about["parts"]), about["format"]
+    except FileNotFoundError:
+        raise RunError(f"{folder} is not a saved probe: it has no {ABOUT}", next_step=_AGAIN) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{folder / ABOUT} is damaged ({error})", next_step=_AGAIN) from None
+    if number != FORMAT:
+        raise RunError(
+            f"{folder} was written by another version of cxrhf", got=f"format {number}", allowed=f"format {FORMAT}"
+        )
+    if (folder / LAYERS).is_file() and sha256(folder / LAYERS) != about["sha256"]:
+        raise RunError(f"{folder / LAYERS} was changed after it was written", next_step=_AGAIN)
+    tensors = {name: each.numpy() for name, each in read_tensors(folder / LAYERS, _AGAIN).items()}
+    found: list[dict[str, Layer]] = []
+    for at in range(parts):
+        mine = {}
+        for task in tasks:
+            key = _layer_key(at, task.name, parts)
+            pair = (f"{key}.weight", f"{key}.bias")
+            if any(name not in tensors for name in pair):
+                raise RunError(f"{folder / LAYERS} lacks {key}", next_step=_AGAIN)
+            first = f"{key}.first.weight", f"{key}.first.bias"
+            before = (tensors[first[0]], tensors[first[1]]) if first[0] in tensors else None
+            mine[task.name] = Layer(task, tensors[pair[0]], tensors[pair[1]], before, about["layers"].get(key, {}))
+        found.append(mine)
+    return found, about
+
+
+def _layer_key(part: int, task: str, parts: int) -> str:
+    return task if parts == 1 else f"fold-{part}.{task}"
+
+
+# Images, their splits or a number of folds -> who teaches a new layer, who stops it, whom it is asked about.
+#
+# Patients are never cut: those a layer is asked about have no image among those that teach or stop it.
+
+TRAIN, VALIDATE, TEST = "train", "validate", "test"
+HELD_ONE_IN = 8  # where there is no validation split, one in so many of the learning patients stops the layers
+FEWEST = 10  # patients of a class below which it is left out
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows that teach a layer, rows that say when it is best, and rows that it is asked about."""
+
+    learn: Integers
+    held: Integers
+    asked: Integers
+
+
+def split_parts(table: pa.Table, goal: Targets, seed: int) -> tuple[list[Part], list[str]]:
+    """Learn on train, stop on validate, ask about validate and test; and what must be said of it."""
+    split = np.asarray(table["split"].to_pylist(), dtype=object)
+    rows = {name: np.flatnonzero(split == name) for name in (TRAIN, VALIDATE, TEST)}
+    for name in (TRAIN, TEST):
+        if not len(rows[name]):
+            there = ", ".join(sorted({str(each) for each in split if each is not None})) or "none"
+            raise RunError(
+                f"the build has no split {name} (splits: {there})",
+                next_step="pass --folds 5 to cross-validate over all images by patient",
+            )
+    patients = patients_of(table)
+    _check_disjoint_patients(patients, rows)
+    if len(rows[VALIDATE]):
+        return [Part(rows[TRAIN], rows[VALIDATE], np.concatenate([rows[VALIDATE], rows[TEST]]))], []
+    learn, held = _split_held_patients(patients, goal, rows[TRAIN], seed)
+    note = (
+        f"there is no split {VALIDATE}, so one in {HELD_ONE_IN} training patients is used for early stopping and to choose "
+        "thresholds"
+    )
+    return [Part(learn, held, rows[TEST])], [note]
+
+
+def fold_parts(table: pa.Table, goal: Targets, folds: int, seed: int) -> list[Part]:
+    """Every row is asked about once, by a layer whose learning and stopping rows are of other patients."""
+    patients = patients_of(table)
+    names, place = np.unique(patients, return_inverse=True)
+    if len(names) < folds * 2:
+        raise ConfigError(
+            "--folds", got=f"{folds} for {len(names):,} patients", allowed="at least two patients per fold"
+        )
+    fold = deal(names.tolist(), _habits(place, len(names), goal), folds, seed, "fold")[place]
+    parts = []
+    for each in range(folds):
+        rest = np.flatnonzero(fold != each)
+        learn, held = _split_held_patients(patients, goal, rest, seed)
+        parts.append(Part(learn, held, np.flatnonzero(fold == each)))
+    for part in parts:
+        inside = set(patients[part.learn]) | set(patients[part.held])
+        if inside & set(patients[part.asked]) or set(patients[part.learn]) & set(patients[part.held]):
+            raise LeakageError("a patient is in the training and the test images of a fold", counts={"folds": folds})
+    return parts
+
+
+def deal(names: list[str], habits: NDArray[np.int8], n: int, seed: int, purpose: str) -> Integers:
+    """A pile from 0 to n - 1 for each patient: piles differ by one patient at most, and hold the same kinds of them.
+
+    Patients are put in order by what is known of them (`habits`, the first column first), those alike by chance, and
+    dealt round. The order in which they come plays no part.
+
+    >>> deal(["a", "b", "c", "d"], np.array([[1], [0], [1], [0]], dtype=np.int8), 2, 0, "fold")[[0, 2]].sum()
+    np.int64(1)
+    """
+    drawn = numbers(seed, "probe", purpose, ids=names)
+    order = np.lexsort((drawn, *habits.T[::-1]))
+    pile = np.empty(len(names), dtype=np.int64)
+    pile[order] = np.arange(len(names)) % n
+    return pile
+
+
+def keep_learnable_tasks(
+    table: pa.Table, tasks: list[Task], goal: Targets, learn: Integers
+) -> tuple[list[Task], list[str]]:
+    """The tasks without classes and findings that too few learning patients have; and what was left out."""
+    _, place = np.unique(patients_of(table)[learn], return_inverse=True)
+    kept, notes = [], []
+    for task, at in task_columns(tasks):
+        outputs = []
+        for name, label in zip(task.outputs, goal[learn, at].T, strict=True):
+            sides = [len(np.unique(place[label == side])) for side in ((1, 0) if task.kind == "labels" else (1,))]
+            what = name if task.kind == "labels" else f"{task.name}={name}"
+            if min(sides) >= FEWEST:
+                outputs.append(name)
+            else:
+                side = "with" if sides[0] < FEWEST else "without"
+                whose = f"{side} it" if task.kind == "labels" else "of it"
+                notes.append(
+                    f"{what} is excluded: {min(sides)} training patients {whose}, at least {FEWEST} are required"
+                )
+        if len(outputs) >= (1 if task.kind == "labels" else 2):
+            kept.append(Task(task.name, task.kind, tuple(outputs)))
+        elif outputs:
+            notes.append(f"{task.name} is excluded: only one class remains")
+    if not kept:
+        raise ConfigError(
+            f"no target has enough training patients ({'; '.join(notes)})",
+            next_step="choose other --targets or a larger build",
+        )
+    return kept, notes
+
+
+def patients_of(table: pa.Table) -> NDArray[np.str_]:
+    """The patient of each row."""
+    return np.asarray(table["patient_id"].cast(pa.string()).to_pylist(), dtype=np.str_)
+
+
+def mark_all_test(table: pa.Table) -> pa.Table:
+    """The same images, all of the split test: what cross-fitted layers say of them is said of strangers."""
+    rest = table.drop_columns("split") if "split" in table.column_names else table
+    return rest.append_column("split", pa.repeat(pa.scalar(TEST), table.num_rows))
+
+
+def is_test(table: pa.Table) -> NDArray[np.bool_]:
+    """The rows that results are made of."""
+    return np.asarray(pc.fill_null(pc.equal(table["split"], TEST), False))
+
+
+def _split_held_patients(
+    patients: NDArray[np.str_], goal: Targets, rows: Integers, seed: int
+) -> tuple[Integers, Integers]:
+    """Learning rows, and those of one in HELD patients that stop the layers."""
+    names, place = np.unique(patients[rows], return_inverse=True)
+    if len(names) < 2:
+        raise ConfigError("training patients", got=f"{len(names):,}", allowed="at least 2")
+    pile = deal(names.tolist(), _habits(place, len(names), goal[rows]), min(HELD_ONE_IN, len(names)), seed, "held")
+    held = pile[place] == 0
+    return rows[~held], rows[held]
+
+
+def _habits(place: Integers, n: int, goal: Targets) -> NDArray[np.int8]:
+    """patients x outputs: 1 if any image has it, 0 if none does, -1 if nothing is known."""
+    found = np.full((n, goal.shape[1]), -1, dtype=np.int8)
+    np.maximum.at(found, place, goal)
+    return found
+
+
+def _check_disjoint_patients(patients: NDArray[np.str_], rows: dict[str, Integers]) -> None:
+    """A patient on both sides would let a layer recognise people instead of what it is asked about."""
+    sets = {name: set(patients[at]) for name, at in rows.items()}
+    counts = {
+        f"{one} and {other}": len(sets[one] & sets[other])
+        for one, other in ((TRAIN, TEST), (TRAIN, VALIDATE), (VALIDATE, TEST))
+    }
+    if any(counts.values()):
+        said = ", ".join(f"{count:,} in {which}" for which, count in counts.items() if count)
+        raise LeakageError(
+            f"patients are in two splits: {said}",
+            counts=counts,
+            next_step="build the dataset again (cxrhf build splits by patient), or pass --folds 5 to ignore splits",
+        )

@@ -64,7 +64,7 @@ def _precision(asked: str, *, cpu: bool) -> str:
 
 
 @contextmanager
-def tracking(
+def track_curves(
     accelerator: Accelerator, tracker: str, folder: Path, name: str, config: dict[str, Any]
 ) -> Generator[None, None, None]:
     """Curves for tensorboard or trackio, below the run folder, while the block lasts; nothing goes online.
@@ -96,7 +96,7 @@ def tracking(
         accelerator.trackers.clear()
 
 
-def how_to_look(tracker: str, folder: Path) -> str:
+def tracker_command(tracker: str, folder: Path) -> str:
     """The command that shows the curves of a run."""
     if tracker == "trackio":
         return f"TRACKIO_DIR={shlex.quote(str(folder / 'trackio'))} trackio show --project {PROJECT}"
@@ -117,7 +117,7 @@ def same_buffers(accelerator: Accelerator, model: torch.nn.Module) -> None:
             torch.distributed.broadcast(buffer, 0)
 
 
-def summed(accelerator: Accelerator, values: torch.Tensor) -> torch.Tensor:
+def sum_over_processes(accelerator: Accelerator, values: torch.Tensor) -> torch.Tensor:
     """The sum over all processes, in each of them."""
     if accelerator.num_processes == 1:
         return values

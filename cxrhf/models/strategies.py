@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from cxrhf.config import from_mapping, listed, read_yaml, within
 from cxrhf.errors import ConfigError, did_you_mean
+from cxrhf.settings import check_range, from_mapping, read_yaml, split_list
 
 MAX_NEW_TOKENS = 512
 # Settings that change nothing unless words are drawn.
@@ -58,7 +58,7 @@ class Strategy:
             ("min_p", 0, 1), ("repetition_penalty", 1e-3, 100), ("no_repeat_ngram_size", 0, 1000),
             ("length_penalty", -100, 100), ("max_new_tokens", 1, 1_000_000),
         ):  # fmt: skip
-            within(f"{where}: {name}", getattr(self, name), low, high)
+            check_range(f"{where}: {name}", getattr(self, name), low, high)
         if self.do_sample and self.num_beams > 1:
             raise ConfigError(where, got="both", allowed="either do_sample or num_beams > 1")
         idle = (() if self.do_sample else _OF_SAMPLING) + (() if self.num_beams > 1 else _OF_BEAMS)
@@ -107,12 +107,12 @@ def find_strategies(words: Iterable[str] | str, *, max_new_tokens: int | None = 
 
     `max_new_tokens` replaces that of the built-in ones; files say their own.
     """
-    given = listed(words if isinstance(words, str) else tuple(words))
+    given = split_list(words if isinstance(words, str) else tuple(words))
     if not given:
         raise ConfigError("--strategies", got="nothing", allowed=f"all, {', '.join(BUILT_IN)} or a YAML file")
     found: dict[str, Strategy] = {}
     for word in given:
-        for each in _named(word, max_new_tokens):
+        for each in _strategies_of_word(word, max_new_tokens):
             if found.setdefault(each.name, each) != each:
                 raise ConfigError(
                     f'two strategies with different settings have the name "{each.name}"', next_step="rename one"
@@ -120,7 +120,7 @@ def find_strategies(words: Iterable[str] | str, *, max_new_tokens: int | None = 
     return list(found.values())
 
 
-def _named(word: str, max_new_tokens: int | None) -> list[Strategy]:
+def _strategies_of_word(word: str, max_new_tokens: int | None) -> list[Strategy]:
     if word.lower().endswith(_YAML):
         return read_strategies(word)
     names = list(BUILT_IN) if word == "all" else [word]
@@ -153,7 +153,7 @@ def read_strategies(path: str | Path) -> list[Strategy]:
         rows = [values] if isinstance(values, dict) else values
     if not isinstance(rows, list) or not rows or not all(isinstance(each, dict) for each in rows):
         raise ConfigError(f"{file.name} holds no strategies", allowed="`key: value` lines or a list of them")
-    made = [_made(row, file.name) for row in rows]
+    made = [_make_strategy(row, file.name) for row in rows]
     for each in made:
         same = [other.name for other in made].count(each.name) > 1
         shipped = BUILT_IN.get(each.name)
@@ -165,6 +165,6 @@ def read_strategies(path: str | Path) -> list[Strategy]:
     return made
 
 
-def _made(row: Mapping[str, Any], source: str) -> Strategy:
+def _make_strategy(row: Mapping[str, Any], source: str) -> Strategy:
     name = row.get("name")
     return from_mapping(Strategy, {**row, "name": str(name)} if name is not None else row, source=source)

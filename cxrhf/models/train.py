@@ -25,22 +25,35 @@ from typing import Any
 
 import torch
 
-from cxrhf.config_train import TrainConfig
-from cxrhf.models.augment import Augment
 from cxrhf.models.backbone import last_layer
-from cxrhf.models.forward import look_at
-from cxrhf.models.history import History
-from cxrhf.models.loader import Plan, Squares, Step, n_workers, read_batches
-from cxrhf.models.loop import Loop, planned_steps
-from cxrhf.models.loss import class_weights, known, loss_sums, total
-from cxrhf.models.meter import Progress
-from cxrhf.models.optimize import learning_rate, make_optimizer, set_rate
-from cxrhf.models.pictures import numbers_of
+from cxrhf.models.data import Augment, Plan, Squares, Step, Targets, Task, n_workers, read_batches, to_pixels
+from cxrhf.models.loop import (
+    History,
+    Loop,
+    best_weights,
+    planned_steps,
+    restore_optimizer,
+    resume_checkpoint,
+    sharded,
+    state_from_checkpoint,
+)
 from cxrhf.models.processes import same_buffers
-from cxrhf.models.resume import best_weights, earlier, restore, sharded, state_of
-from cxrhf.models.seeding import number
-from cxrhf.models.tasks import Targets, Task
-from cxrhf.models.validation import accuracy, mean_auroc, measurable, validation_loss
+from cxrhf.models.seeding import Progress, number
+from cxrhf.models.settings import TrainConfig
+from cxrhf.models.step import (
+    accuracy,
+    choose_best_by,
+    class_weights,
+    count_known_labels,
+    learning_rate,
+    look_at,
+    loss_sums,
+    make_optimizer,
+    mean_auroc,
+    set_rate,
+    total_loss,
+    validation_loss,
+)
 
 GAIN = 1e-4  # share of an accuracy that it must rise by to count, as in torch's ReduceLROnPlateau
 
@@ -84,8 +97,8 @@ def fit(
     steps = planned_steps(plan, config)
     bare = _ready(model, config, accelerator)
     optimizer = make_optimizer(bare.parameters(), config)
-    found, notes = earlier(folder, key, accelerator)
-    state = state_of(found)
+    found, notes = resume_checkpoint(folder, key, accelerator)
+    state = state_from_checkpoint(found)
     if found is not None:
         bare.load_state_dict(found.tensors["model"])
     spare = copy.deepcopy(bare) if sharded(accelerator) else bare  # for the whole weights, at the end
@@ -93,18 +106,18 @@ def fit(
     wrapped, optimizer = accelerator.prepare(bare, optimizer)
     bare = wrapped if sharded(accelerator) else bare
     if found is not None:
-        restore(found, wrapped, optimizer, accelerator, folder)
+        restore_optimizer(found, wrapped, optimizer, accelerator, folder)
         progress(f"resuming after step {state.step:,} of {steps:,}")
     weight = None
     if config.class_weights == "balanced":
         weight = torch.from_numpy(class_weights(material.targets, material.tasks)).to(accelerator.device)
-    best_by = None if material.validate is None else measurable(config.best_by, material.validate[1])
+    best_by = None if material.validate is None else choose_best_by(config.best_by, material.validate[1])
     alike = "no output has validation labels of both classes"
     if best_by is not None and best_by != config.best_by:
         notes.append(f"{alike}, so the best epoch is chosen by {best_by}")
     plateau_by = best_by
     if material.validate is not None and config.plateau_by is not None:
-        plateau_by = measurable(config.plateau_by, material.validate[1])
+        plateau_by = choose_best_by(config.plateau_by, material.validate[1])
         if plateau_by != config.plateau_by:
             notes.append(f"{alike}, so the plateau watches {plateau_by}")
     log = History(history, state.history) if accelerator.is_main_process else None
@@ -154,12 +167,12 @@ class _Loop(Loop):
 
     def _step(self, step: Step, batches: Iterator[torch.Tensor]) -> None:
         config, accelerator = self.config, self.accelerator
-        counts = known(self.material.targets[step.rows], self.material.tasks)
+        counts = count_known_labels(self.material.targets[step.rows], self.material.tasks)
         rate = learning_rate(config, step.number, self.steps, step.epoch, self.state.falls)
         set_rate(self.optimizer, rate)
         sums = []
         for piece, rows in enumerate(step.mine):
-            pixels = numbers_of(next(batches).to(accelerator.device, non_blocking=True), self.material.squares.look)
+            pixels = to_pixels(next(batches).to(accelerator.device, non_blocking=True), self.material.squares.look)
             target = self.targets[torch.from_numpy(rows)].to(accelerator.device, non_blocking=True)
             if config.drop_rate or config.drop_path:
                 torch.manual_seed(number(self.seed, "drop", step.number, piece, self.plan.process) % 2**63)
@@ -173,12 +186,12 @@ class _Loop(Loop):
                     # a step on a CPU.
                     self.optimizer.zero_grad(set_to_none=True)
                 # Gradients are averaged over processes; this makes them the gradient of the sum.
-                accelerator.backward(total(parts, counts) * accelerator.num_processes)
+                accelerator.backward(total_loss(parts, counts) * accelerator.num_processes)
             sums.append(parts.detach())
         if config.clip is not None:
             accelerator.clip_grad_norm_(self.wrapped.parameters(), config.clip)
         self.optimizer.step()
-        self.losses.append((step, rate, total(torch.stack(sums).sum(dim=0), counts)))
+        self.losses.append((step, rate, total_loss(torch.stack(sums).sum(dim=0), counts)))
 
     def _validates(self, step: Step) -> bool:
         ended = step.number % self.plan.steps_per_epoch == 0

@@ -46,6 +46,6 @@ def page_html(
 
 def summary_html(results: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> str:
     """A short fragment for a notebook: headline, waterfall and a table, without script."""
-    from cxrhf.report.summary import summary_html as made
+    from cxrhf.report.page import summary_html as made
 
     return made(results, record)

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from markupsafe import Markup
 
+from cxrhf.findings import display_name
 from cxrhf.report.book import MACRO, Book, Cell
-from cxrhf.report.numbers import chance, known, number, percent
-from cxrhf.schema import display_name
+from cxrhf.report.numbers import format_number, format_p_value, format_percent, is_finite
 
 # A corrected p value below this is called beyond chance.
 CHANCE = 0.05
@@ -172,7 +172,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Sentences:
     """Sentences, one a finding: name, words, tag, tone. `verbatim`: names are shown as they are."""
 
     kind: ClassVar[str] = "said"
@@ -191,7 +191,7 @@ class Fold:
     blocks: Sequence[Block]
 
 
-Block = Table | Grid | Text | Figure | Multiples | Simulator | Map | Gallery | Words | Said | Fold
+Block = Table | Grid | Text | Figure | Multiples | Simulator | Map | Gallery | Words | Sentences | Fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class Section:
     blocks: Sequence[Block] = field(default_factory=list)
 
 
-def folded(block: Figure | Multiples | Table | None) -> Fold | None:
+def fold_block(block: Figure | Multiples | Table | None) -> Fold | None:
     """A block that opens on demand; its title moves to what is clicked."""
     if block is None:
         return None
@@ -227,29 +227,33 @@ def name_entry(finding: str) -> Entry:
 
 def entry(cell: Cell, digits: int = 3) -> Entry:
     """A number with its interval below."""
-    if not known(cell.value):
+    if not is_finite(cell.value):
         return Entry("–", hint=cell.note)
-    span = f"({number(cell.low, digits)} to {number(cell.high, digits)})" if known(cell.low, cell.high) else ""
-    return Entry(number(cell.value, digits), span)
+    span = (
+        f"({format_number(cell.low, digits)} to {format_number(cell.high, digits)})"
+        if is_finite(cell.low, cell.high)
+        else ""
+    )
+    return Entry(format_number(cell.value, digits), span)
 
 
 def difference(cell: Cell, digits: int = 3) -> Entry:
     """A difference with its interval, and its corrected p value in the same cell."""
     made = entry(cell, digits)
-    if not known(cell.value, cell.p_value):
+    if not is_finite(cell.value, cell.p_value):
         return made
     strong = cell.p_value < CHANCE
-    return made._replace(tail=f"p\u00a0{chance(cell.p_value)}", strong=strong)
+    return made._replace(tail=f"p\u00a0{format_p_value(cell.p_value)}", strong=strong)
 
 
 def count_entry(value: float, below: str = "") -> Entry:
     """A count with thousands apart."""
-    return Entry(f"{value:,.0f}", below) if known(value) else Entry("–")
+    return Entry(f"{value:,.0f}", below) if is_finite(value) else Entry("–")
 
 
 def percent_entry(value: float, hint: str = "") -> Entry:
     """A share in percent."""
-    return Entry(percent(value)) if known(value) else Entry("–", hint=hint)
+    return Entry(format_percent(value)) if is_finite(value) else Entry("–", hint=hint)
 
 
 def words_entry(words: str, hint: str = "", below: str = "") -> Entry:

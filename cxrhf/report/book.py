@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from cxrhf.report.figures.ink import Line, Mark
-from cxrhf.report.numbers import known, number
+from cxrhf.report.numbers import format_number, is_finite
 
 MACRO = "macro"
 ALL = "all"
@@ -47,11 +47,11 @@ class Cell(NamedTuple):
     @property
     def span(self) -> str:
         """`0.840 to 0.876`, or nothing."""
-        return f"{number(self.low)} to {number(self.high)}" if known(self.low, self.high) else ""
+        return f"{format_number(self.low)} to {format_number(self.high)}" if is_finite(self.low, self.high) else ""
 
     def with_interval(self, level: str = "") -> str:
         """`0.858 (95% CI 0.840 to 0.876)`; the level is said where it is given."""
-        return f"{number(self.value)} ({level}{self.span})" if self.span else number(self.value)
+        return f"{format_number(self.value)} ({level}{self.span})" if self.span else format_number(self.value)
 
 
 EMPTY = Cell()
@@ -91,7 +91,7 @@ class Book:
     def overall(self, finding: str) -> Cell:
         """The AUROC of every image: of those with a context where there is one, so that drops add up."""
         found = self.held(finding, "auroc")
-        return found if known(found.value) else self.get("overview", finding, "auroc")
+        return found if is_finite(found.value) else self.get("overview", finding, "auroc")
 
     def has(self, *audits: str) -> bool:
         """Whether any of these audits left rows."""
@@ -172,7 +172,7 @@ def open_books(rows: Sequence[Mapping[str, Any]], *, apart: str = "") -> list[Bo
 
 def _way(book: Book, findings: Iterable[str]) -> str:
     ways = ("auroc_att", "matched_auroc")
-    return next((way for way in ways if any(known(book.held(finding, way).value) for finding in findings)), "")
+    return next((way for way in ways if any(is_finite(book.held(finding, way).value) for finding in findings)), "")
 
 
 def shown_findings(books: Sequence[Book], most: int = MOST) -> set[str] | None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from cxrhf.report import PAGE
 from cxrhf.report.blocks import Figure, Multiples, finding_name
-from cxrhf.report.figures.sheet import Group, sheet
 from cxrhf.report.html import UNFINISHED, render
 from cxrhf.report.page import Page, make_page, pictures
-from cxrhf.tables.json_files import finite
+from cxrhf.report.sheet import Group, sheet
+from cxrhf.tables.files import finite
 
 if TYPE_CHECKING:
     from cxrhf.run import Run
@@ -24,7 +24,7 @@ FORMAT = 1
 ZOOM, PIXELS = 1.5, 12e6
 # Facts of run.json that results.json and cards repeat.
 RECORDED = ("verb", "config", "seed", "inputs", "versions", "commit", "python", "platform", "started", "finished")
-KEPT = ("flow",)  # pictures of the dataset's build, which are not ours
+KEPT_FIGURES = ("flow",)  # pictures of the dataset's build, which are not ours
 # File name -> the title of its picture.
 TITLES = {
     "waterfall": "AUROC overall, from context alone, and with context held equal",
@@ -54,7 +54,7 @@ TITLES = {
 def write_all(run: Run) -> Path:
     """RUN's tables and its record -> the page's path; the rest is written beside it. A held folder, without links."""
     from cxrhf.run import is_finished
-    from cxrhf.tables.places import check_links
+    from cxrhf.tables.folders import check_links
 
     check_links(run.path)
     results, record = run.table("results").to_pylist(), dict(run.record)
@@ -95,7 +95,7 @@ def write_figures(folder: Path, page: Page) -> list[Path]:
     wanted = figures(page)
     for ending in ("svg", "png"):
         for old in folder.glob(f"*.{ending}"):
-            if old.stem not in KEPT and old.stem not in wanted:
+            if old.stem not in KEPT_FIGURES and old.stem not in wanted:
                 old.unlink()
     written = []
     for name, svg in wanted.items():

@@ -17,29 +17,25 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from cxrhf.report.assets import page_script, page_style, policy
 from cxrhf.report.blocks import finding_name
 from cxrhf.report.figures import key_mark
 from cxrhf.report.page import Page, Rows, level_of, make_page
-from cxrhf.report.sections.checklist import checklists
-from cxrhf.report.sections.methods import methods
+from cxrhf.report.sections.methods import checklists, group_warnings, methods, privacy_words
 from cxrhf.report.sections.pretest import pretest_facts
-from cxrhf.report.sections.privacy import privacy_words
 from cxrhf.report.sections.provenance import (
     UNNAMED,
     Facts,
-    absent,
     attrition_table,
     input_names,
     inputs_table,
     mapping,
+    missing_audits,
     provenance,
     summary,
 )
 from cxrhf.report.sections.reports import report_facts
-from cxrhf.report.sections.view import correction_of
-from cxrhf.report.sections.warnings import grouped
-from cxrhf.report.words import headline_of_all
+from cxrhf.report.sections.view import correction_of, headline_of_all
+from cxrhf.report.sheet import page_script, page_style, policy
 from cxrhf.run import is_finished
 
 UNFINISHED = (
@@ -82,7 +78,7 @@ def render(
     hidden = [finding for book in books for finding in book.hidden]
     models = list(dict.fromkeys(book.model for book in [*books, *page.encoding, *page.reports]))
     alone = not page.books and bool(page.pretest or page.encoding or page.reports)  # and no predictions
-    missing = absent(page.subjects, record, encoded=bool(page.encoding), written=bool(page.reports))
+    missing = missing_audits(page.subjects, record, encoded=bool(page.encoding), written=bool(page.reports))
     attrition = attrition_table(steps) if steps else None
     tail = [("Not on this page", "absent")] if missing else []
     tail += [("Data", "data")] if attrition else []
@@ -98,7 +94,7 @@ def render(
             script=Markup(script),
             policy=policy(script),
             title=_title(page, record, alone),
-            question=_alone(page)[1] if alone else ASKED,
+            question=_title_and_question(page)[1] if alone else ASKED,
             summary=_facts(page, record, alone),
             unfinished="" if is_finished(record) else f"{UNFINISHED[0].upper()}{UNFINISHED[1:]}.",
             held=privacy_words(page.blocks(), bool(page.pretest), bool(page.reports), record.get("may_show") is True),
@@ -111,12 +107,12 @@ def render(
             absent=missing,
             attrition=attrition,
             flow=f"data:image/svg+xml;base64,{base64.b64encode(flow).decode()}" if flow else "",
-            warnings=grouped(notes, models, list(dict.fromkeys([*findings, *hidden]))),
+            warnings=group_warnings(notes, models, list(dict.fromkeys([*findings, *hidden]))),
             methods=methods([*books, *page.encoding], correction_of(record), page.reports),
             checklists=lists,
             inputs=inputs_table(record),
             provenance=provenance(record),
-            fitted=_flat(_fitted(page, record)),
+            fitted=_flat(_fitted_facts(page, record)),
             reading=[str(each) for each in record.get("reading") or []],
             counter=itertools.count(1),
         )
@@ -147,7 +143,7 @@ def _facts(page: Page, record: Mapping[str, Any], alone: bool) -> Facts:
     return [*own, *(fact for fact in facts if fact[0] not in dict(own))]
 
 
-def _fitted(page: Page, record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _fitted_facts(page: Page, record: Mapping[str, Any]) -> Mapping[str, Any]:
     """What was fitted, without what has a section of its own."""
     found = mapping(record.get("fitted"))
     return {name: each for name, each in found.items() if not (page.pretest and name == "context")}
@@ -160,14 +156,14 @@ def _overall(page: Page, record: Mapping[str, Any]) -> list[str]:
 
 def _title(page: Page, record: Mapping[str, Any], alone: bool) -> str:
     if alone:
-        return _alone(page)[0]
+        return _title_and_question(page)[0]
     models = list(dict.fromkeys(subject.model for subject in page.subjects if subject.model))
     if models == [UNNAMED]:
         models = input_names(record)
     return f"Audit of {', '.join(models[:3])}{' and more' if len(models) > 3 else ''}" if models else "Audit"
 
 
-def _alone(page: Page) -> tuple[str, str]:
+def _title_and_question(page: Page) -> tuple[str, str]:
     """Title and question of a page without predictions."""
     return _OF_NOTES if page.pretest else _OF_VECTORS if page.encoding else _OF_REPORTS
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from cxrhf.report.book import MACRO, MOST, REPORTS, open_books
-from cxrhf.report.notes import printable
-from cxrhf.report.numbers import known, letters, number, percent, short
-from cxrhf.report.sections.reports_said import first_pair
-from cxrhf.report.sections.reports_shelf import Writer, writers
-from cxrhf.report.sections.reports_table import reports_of
+from cxrhf.report.numbers import format_number, format_percent, is_finite, shorten, text_width
+from cxrhf.report.sections.methods import GroupedWarning, group_warnings
+from cxrhf.report.sections.reports import first_pair
+from cxrhf.report.sections.reports_table import Writer, reports_of, writers
 
 # The short table: what is left when context is controlled if that is known, else other views of the same scores.
 CONTEXT = ("auroc", "auroc_context", "auroc_att", "matched_auroc")
-PLAIN = ("auroc", "average_precision", "brier")
+BASIC_METRICS = ("auroc", "average_precision", "brier")
 # What a newcomer cannot guess of the columns.
-MEANT = {
+METRIC_MEANINGS = {
     "auroc_context": "context alone, without the image",
     "auroc_att": "context held equal by weights",
     "matched_auroc": "context held equal in matched pairs",
@@ -34,7 +34,7 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
     written = report_lines(writers(open_books(everything, apart=REPORTS), (), ()))
     rows = [row for row in everything if row["slice"] == "all" and not row["versus"] and not row.get("strategy")]
     there = {row["metric"] for row in rows}
-    metrics = [name for name in (CONTEXT if "auroc_att" in there else PLAIN) if name in there]
+    metrics = [name for name in (CONTEXT if "auroc_att" in there else BASIC_METRICS) if name in there]
     if not metrics:
         return written or ["No whole-sample results."]
     cells: dict[tuple[str, str, str], dict[str, Any]] = {}
@@ -53,13 +53,13 @@ def summary_lines(results: pa.Table, level: float) -> list[str]:
             continue
         any_row = next(iter(by_metric.values()))
         whose = ([dataset] if len(datasets) > 1 else []) + ([model] if len(models) > 1 else [])
-        name = printable(": ".join(short(part, LETTERS) for part in (*whose, finding)))
-        values = [shown_value(by_metric.get(metric)) for metric in metrics]
+        name = printable(": ".join(shorten(part, LETTERS) for part in (*whose, finding)))
+        values = [format_result(by_metric.get(metric)) for metric in metrics]
         table.append([name, _count(any_row["n"]), _count(any_row["n_pos"]), *values])
     head = f"Whole sample, with {100 * level:.4g}% intervals (patient-level bootstrap):"
-    meant = "; ".join(f"{name}: {MEANT[name]}" for name in metrics if name in MEANT)
+    meant = "; ".join(f"{name}: {METRIC_MEANINGS[name]}" for name in metrics if name in METRIC_MEANINGS)
     more = [f"... and {hidden:,} more findings in results.parquet"] if hidden else []
-    return [head, *aligned(table), *more, *([meant] if meant else []), *written]
+    return [head, *align_columns(table), *more, *([meant] if meant else []), *written]
 
 
 def report_lines(models: Sequence[Writer]) -> list[str]:
@@ -75,27 +75,27 @@ def report_lines(models: Sequence[Writer]) -> list[str]:
         pair = first_pair(model)
         for book in model.strategies:
             whose = [part for part in (model.dataset, model.model) if part] if several else []
-            name = printable(": ".join(short(part, LETTERS) for part in (*whose, book.strategy)))
+            name = printable(": ".join(shorten(part, LETTERS) for part in (*whose, book.strategy)))
             kinds, n = model.get(book, "n_templates").value, reports_of(book)
-            different = f"{kinds:,.0f} ({percent(kinds / n)})" if known(kinds) and n else ""
-            row = [name, f"{n:,}", different, *(number(model.get(book, each).value) for each in likeness)]
+            different = f"{kinds:,.0f} ({format_percent(kinds / n)})" if is_finite(kinds) and n else ""
+            row = [name, f"{n:,}", different, *(format_number(model.get(book, each).value) for each in likeness)]
             if pairs:
                 total = model.get(book, "n_associated", pair).value if pair else math.nan
                 counts = [
                     model.get(book, each, pair).value if pair else math.nan for each in ("erasure", "new", "flip")
                 ]
-                of = f" of {total:,.0f}" if known(total) else ""
-                row += [f"{number(counts[0], 0)}{of}", *(number(value, 0) for value in counts[1:])]
+                of = f" of {total:,.0f}" if is_finite(total) else ""
+                row += [f"{format_number(counts[0], 0)}{of}", *(format_number(value, 0) for value in counts[1:])]
             table.append(row)
     words = f"; words associated with {printable(pairs[0].people)}" if pairs else ""
-    return [f"Generated reports{words}:", *aligned(table)]
+    return [f"Generated reports{words}:", *align_columns(table)]
 
 
-def aligned(table: Sequence[Sequence[str]]) -> list[str]:
+def align_columns(table: Sequence[Sequence[str]]) -> list[str]:
     """Rows of words -> lines in which columns stand below each other."""
-    widths = [max(letters(row[at]) for row in table) for at in range(len(table[0]))]
+    widths = [max(text_width(row[at]) for row in table) for at in range(len(table[0]))]
     return [
-        "  ".join(cell + " " * (width - letters(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        "  ".join(cell + " " * (width - text_width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in table
     ]
 
@@ -104,7 +104,7 @@ def _count(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def shown_value(row: dict[str, Any] | None) -> str:
+def format_result(row: dict[str, Any] | None) -> str:
     """A RESULT row as `0.712 (0.690-0.734)`."""
     if row is None:
         return ""
@@ -112,3 +112,35 @@ def shown_value(row: dict[str, Any] | None) -> str:
     if math.isnan(value):
         return "undefined"
     return f"{value:.3f}" if math.isnan(low + high) else f"{value:.3f} ({low:.3f}-{high:.3f})"
+
+
+# Notes of a run -> few lines for a terminal, grouped as the page's warnings are.
+
+WIDTH = 110
+_STEERING = frozenset(map(chr, (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))))
+
+
+def note_lines(notes: Sequence[str], results: Iterable[Mapping[str, Any]], width: int = WIDTH) -> list[str]:
+    """What a reader must know, under the name of what it concerns; of notes that differ only in numbers the first."""
+    models, findings = dict[str, None](), dict[str, None]()
+    for row in results:
+        models[str(row["model"] or "")] = None
+        findings[str(row["finding"] or "")] = None
+    lines = []
+    for kind, warned in group_warnings(list(dict.fromkeys(notes)), list(models), list(findings)):
+        lines.append(f"{kind}:")
+        for each in warned:
+            lines += textwrap.wrap(_words(each), width, initial_indent="  - ", subsequent_indent="    ")
+    return [printable(line) for line in lines]
+
+
+def _words(warned: GroupedWarning) -> str:
+    if not warned.each:
+        return f"{warned.who}: {warned.words[:1].lower()}{warned.words[1:]}" if warned.who else warned.words
+    more = len(warned.each) - 1
+    return warned.each[0] + (f" (and {more} more like this; see the page)" if more else "")
+
+
+def printable(words: str) -> str:
+    """Words without what would steer a terminal: control characters, and marks that turn the direction of writing."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if each in _STEERING else each for each in words)

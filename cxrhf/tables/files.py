@@ -9,10 +9,12 @@ no NaN, so NaN is written as null; CSV holds no lists or structs.
 from __future__ import annotations
 
 import contextlib
+import csv
 import gzip
 import io
 import itertools
 import json
+import math
 import os
 import shlex
 import zlib
@@ -22,10 +24,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.csv as pcsv
 
-from cxrhf.errors import TableError, did_you_mean
-from cxrhf.schema import check
-from cxrhf.tables.kinds import check_kind
+from cxrhf.errors import CxrhfError, RunError, TableError, did_you_mean
+from cxrhf.tables.checks import check, quoted
 
 Format = Literal["parquet", "csv", "jsonl"]
 Kind = Literal["text", "number"]
@@ -140,8 +142,6 @@ def open_raw(source: Any) -> RawTable:
     path = Path(source)
     form = _promised(path)
     if form == "csv":
-        from cxrhf.tables.delimited import open_csv
-
         return open_csv(path)
     if form == "jsonl":
         return raw_table(_read_jsonl(path, None), path.name, lambda row: f"line {_jsonl_line(path, row)}")
@@ -152,7 +152,7 @@ def _open_parquet(path: Path) -> RawTable:
     """Only the wanted columns are read: a table may hold pictures and reports beside its predictions."""
     import pyarrow.parquet as pq
 
-    with _explained(path):
+    with _explain_parquet_errors(path):
         schema = pq.read_schema(path)
     names = schema.names
 
@@ -163,7 +163,7 @@ def _open_parquet(path: Path) -> RawTable:
         table = _read_parquet(path, chosen)
         return [table.column(name) for name in chosen]
 
-    return RawTable(path.name, tuple(names), load, lambda row: f"row {row + 1}", _nested(schema))
+    return RawTable(path.name, tuple(names), load, lambda row: f"row {row + 1}", _nested_columns(schema))
 
 
 def _jsonl_line(path: Path, row: int) -> int:
@@ -177,10 +177,10 @@ def raw_table(table: pa.Table, name: str, place: Callable[[int], str] = lambda r
     def load(wanted: Mapping[int, Kind]) -> list[pa.ChunkedArray]:
         return [table.column(position) for position in wanted]
 
-    return RawTable(name, tuple(table.column_names), load, place, _nested(table.schema))
+    return RawTable(name, tuple(table.column_names), load, place, _nested_columns(table.schema))
 
 
-def _nested(schema: pa.Schema) -> frozenset[int]:
+def _nested_columns(schema: pa.Schema) -> frozenset[int]:
     return frozenset(at for at, field in enumerate(schema) if pa.types.is_nested(field.type))
 
 
@@ -202,7 +202,7 @@ def _as_table(source: Any) -> pa.Table:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explain_parquet_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -215,7 +215,7 @@ def _explained(path: Path) -> Iterator[None]:
 def _read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     import pyarrow.parquet as pq
 
-    with _explained(path):
+    with _explain_parquet_errors(path):
         table = pq.ParquetFile(path).read(columns=None if columns is None else list(columns))
         table.validate(full=True)  # text that is not UTF-8 passes the reader and fails wherever it is first used
         return table
@@ -278,7 +278,7 @@ def read_table(path: str | os.PathLike[str], schema: pa.Schema | None = None) ->
     elif form == "jsonl":
         table = _read_jsonl(file, schema)
     else:
-        from cxrhf.tables.delimited import read_csv
+        pass
 
         table = read_csv(file, schema)
     return table if schema is None else check(table, schema, source=file.name)
@@ -332,7 +332,7 @@ def _write(table: pa.Table, file: Any, form: Format, name: str) -> None:
 
 
 def _write_jsonl(table: pa.Table, out: Any) -> None:
-    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain).encode
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_as_text).encode
     names = table.column_names
     for batch in table.to_batches(max_chunksize=20_000):
         columns = [_without_nan(column).to_pylist() for column in batch.columns]
@@ -348,7 +348,296 @@ def _without_nan(column: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
 
 
-def _plain(value: object) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, bytes):
         raise TableError("JSON lines cannot hold bytes", next_step="write the table as .parquet")
     return str(value)
+
+
+# The first bytes of a file -> whether it is what its name says; if not, what it is and how to put it right.
+#
+# A spreadsheet renamed to .csv, a log-in page saved as .csv, a pointer of git LFS: each would otherwise be said to
+# lack some column.
+
+_HEAD = 512
+_SHEET = "open it with a spreadsheet program and save the sheet as CSV"
+# First bytes -> what such a file is, and what to do with it; None: it only has the wrong name.
+_STARTS: tuple[tuple[bytes, str, str | None], ...] = (
+    (b"PK\x03\x04", "a spreadsheet or a zip archive", f"{_SHEET}, or unzip it"),
+    (b"\xd0\xcf\x11\xe0", "an old spreadsheet (.xls)", _SHEET),
+    (b"\x1f\x8b", "gzipped", None),
+    (b"PAR1", "a Parquet file", None),
+    (b"version https://git-lfs", "a git LFS pointer", "run `git lfs pull`"),
+    (b"<!doctype", "a web page", "download it again; the site may require a login"),
+    (b"<html", "a web page", "download it again; the site may require a login"),
+    (b"\x80\x04", "a Python pickle", "write the table as Parquet with pandas.DataFrame.to_parquet"),
+    (b"\x80\x05", "a Python pickle", "write the table as Parquet with pandas.DataFrame.to_parquet"),
+)
+_KINDS = {"parquet": "a readable Parquet file", "csv": "a CSV file", "jsonl": "JSON lines"}
+
+
+def check_kind(path: Path, form: str) -> Path:
+    """The path itself, unless the file is plainly of another kind than its name says."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        said = error.strerror or error
+        raise TableError(f"{path} cannot be read ({said})", next_step="check the path and its permissions") from None
+    name = path.name.lower()
+    expected = b"\x1f\x8b" if name.endswith(".gz") else b"PAR1" if form == "parquet" else b""
+    if not head or (expected and head.startswith(expected)):
+        return path  # whether it is whole, the reader says
+    low = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    found = next((each for each in _STARTS if head.startswith(each[0]) or low.startswith(each[0])), None)
+    if found is None and not expected:
+        return path
+    what, remedy = found[1:] if found else ("text", None) if _is_text(head) else ("something else", "make it again")
+    if remedy is None:
+        remedy = (
+            f"rename the file with `mv {shlex.quote(str(path))} {shlex.quote(str(_expected_name(path, what, form)))}`"
+        )
+    wanted = "gzipped" if expected == b"\x1f\x8b" else _KINDS[form]
+    raise TableError(f"{path.name} is {what}, not {wanted}", next_step=remedy)
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start > len(head) - 4  # a letter cut in two
+    return b"\0" not in head
+
+
+def _expected_name(path: Path, what: str, form: str) -> Path:
+    """The name that a file of this kind should have."""
+    if what == "gzipped":
+        return path.with_suffix(".csv.gz") if form == "parquet" else path.with_name(path.name + ".gz")
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    if what == "a Parquet file":
+        return plain.with_suffix(".parquet")
+    return plain.with_suffix(".csv") if form == "parquet" else plain
+
+
+# CSV and TSV files -> Arrow columns, with the line number a person sees for every complaint.
+#
+# Separators are read from the header (comma, semicolon, tab, |). Cells are read as text or numbers on request and
+# never guessed, so that patient 0071 stays 0071. An empty cell, nan, NA, None or null is a missing value.
+
+MISSING = ("", "nan", "NaN", "NAN", "NA", "N/A", "n/a", "#N/A", "None", "none", "null", "NULL", "<NA>")
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    path: Path
+    data: bytes  # without byte order mark and leading blank lines
+    skipped: int  # leading blank lines
+    delimiter: str
+    header: tuple[str, ...]
+
+
+def open_csv(path: Path) -> RawTable:
+    """The header of a CSV file, and its cells on request."""
+    text = _open(path)
+
+    def load(wanted: Mapping[int, Kind]) -> list[pa.ChunkedArray]:
+        numbers = {position for position, kind in wanted.items() if kind == "number"}
+        # Numbers are parsed at once; where a cell is not a number all are read as text and the caller finds the cell.
+        for decimal, parsed in ((".", numbers), (",", numbers), (".", set[int]())):
+            if decimal == "," and text.delimiter != ";":
+                continue
+            try:
+                return _convert(text, list(wanted), parsed, decimal)
+            except pa.ArrowInvalid as error:
+                if "conversion error to double" not in str(error):
+                    raise _explain(text, error) from None
+        raise AssertionError("text columns cannot fail to convert to double")
+
+    return RawTable(path.name, text.header, load, lambda row: _place(text, row))
+
+
+def read_csv(path: Path, schema: pa.Schema | None) -> pa.Table:
+    """A whole CSV file; types from the schema, or guessed by Arrow where there is none."""
+    text = _open(path)
+    types = {} if schema is None else {field.name: field.type for field in schema}
+    nested = [name for name, kind in types.items() if pa.types.is_nested(kind) and name in text.header]
+    if nested:
+        raise TableError(
+            f"{path.name}: CSV cannot hold lists or structs (column {quoted(nested[0])})",
+            next_step="write the table as .parquet or .jsonl",
+        )
+    convert = pcsv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
+    convert.quoted_strings_can_be_null = False
+    try:
+        return pcsv.read_csv(
+            pa.BufferReader(text.data),
+            pcsv.ReadOptions(column_names=text.header, skip_rows_after_names=1, block_size=8 << 20),
+            _parse_options(text),
+            convert,
+        )
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise _explain(text, error) from None
+
+
+def _parse_options(text: _Text) -> pcsv.ParseOptions:
+    return pcsv.ParseOptions(delimiter=text.delimiter, newlines_in_values=b'"' in text.data)
+
+
+def _convert(text: _Text, wanted: list[int], numbers: set[int], decimal: str) -> list[pa.ChunkedArray]:
+    # Columns go by position: names may be repeated or padded.
+    names = [str(position) for position in range(len(text.header))]
+    convert = pcsv.ConvertOptions(
+        column_types={str(each): pa.float64() if each in numbers else pa.string() for each in wanted},
+        include_columns=[str(each) for each in wanted],
+        null_values=list(MISSING),
+        strings_can_be_null=True,
+        decimal_point=decimal,
+    )
+    read = pcsv.ReadOptions(column_names=names, skip_rows_after_names=1, block_size=8 << 20)
+    return pcsv.read_csv(pa.BufferReader(text.data), read, _parse_options(text), convert).columns
+
+
+def _open(path: Path) -> _Text:
+    data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise TableError(
+            path.name, got="UTF-16", allowed="UTF-8 text", next_step=f"convert the file with `{iconv(path, 'utf-16')}`"
+        )
+    body = data.lstrip(b"\r\n")
+    skipped = data[: len(data) - len(body)].replace(b"\r\n", b"\n").count(b"\n")
+    if not body or body.isspace():
+        raise TableError(f"{path.name}: the file is empty", next_step="check how the file was made")
+    if not body.endswith((b"\n", b"\r")):
+        body += b"\n"  # Arrow does not see the end of a lone header otherwise
+    if b"\0" in body[:4096]:
+        raise TableError(path.name, allowed="text", got="binary data", next_step="check the file and its ending")
+    try:
+        line = body[: body.find(b"\n")].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, b"\n" * skipped + body, skipped + error.start) from None
+    delimiter = "\t" if ".tsv" in path.name.lower() else max(",;\t|", key=line.count)
+    text = _Text(path, body, skipped, delimiter, ())
+    try:
+        header = next(row for _, row in _records(text, strict=False))
+    except (csv.Error, StopIteration) as error:
+        raise TableError(
+            f"{path.name}, line {skipped + 1}: the header cannot be read as CSV ({error})", next_step="fix the header"
+        ) from None
+    # Every proper file has an even number of quotes; an odd one may still be an inch mark, so look closely.
+    if body.count(b'"') % 2 and (line_number := _broken_quote(text)):
+        raise _quote_error(text, line_number)
+    return _Text(path, body, skipped, delimiter, tuple(header))
+
+
+def _records(text: _Text, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
+    """(line a record starts on, its cells), blank lines left out, as Arrow does."""
+    lines = io.TextIOWrapper(io.BytesIO(text.data), "utf-8", "replace", newline="")
+    reader = csv.reader(lines, delimiter=text.delimiter, strict=strict)
+    start = text.skipped + 1
+    for row in reader:
+        if row:
+            yield start, row
+        start = text.skipped + reader.line_num + 1
+
+
+def _broken_quote(text: _Text) -> int | None:
+    line = text.skipped + 1
+    try:
+        for start, row in _records(text, strict=True):
+            line = start + 1 + sum(cell.count("\n") for cell in row)
+    except csv.Error as error:
+        return None if "field larger" in str(error) else line
+    return None
+
+
+def _quote_error(text: _Text, line: int) -> TableError:
+    return TableError(
+        f"{text.path.name}, line {line}: a quotation mark is not closed",
+        next_step='close it, or double a quotation mark inside a cell ("")',
+    )
+
+
+def _place(text: _Text, row: int) -> str:
+    try:
+        for index, (start, _) in enumerate(_records(text, strict=False)):
+            if index == row + 1:
+                return f"line {start}"
+    except csv.Error:
+        pass
+    return f"line {text.skipped + row + 2}"
+
+
+def _explain(text: _Text, error: Exception) -> TableError:
+    """Arrow says what, seldom where: look for the line with Python's own reader."""
+    name, said = text.path.name, str(error).splitlines()[0]
+    if "UTF8" in said or isinstance(error, UnicodeDecodeError):
+        try:
+            text.data.decode("utf-8")
+        except UnicodeDecodeError as bad:
+            return not_utf8(text.path, b"\n" * text.skipped + text.data, text.skipped + bad.start)
+    if line := _broken_quote(text):
+        return _quote_error(text, line)
+    try:
+        for start, row in _records(text, strict=False):
+            if len(row) != len(text.header):
+                return TableError(
+                    f"{name}, line {start}",
+                    allowed=f"{len(text.header)} cells, as in the header",
+                    got=str(len(row)),
+                    next_step="fix the line: a cell that contains a separator requires quotation marks",
+                )
+    except csv.Error:
+        pass
+    return TableError(f"{name}: the file cannot be read as CSV ({said})", next_step="check how the file was made")
+
+
+# A JSON file beside a table -> the object it holds (run.json, build.json, cxrhf.json), or one kind of error.
+
+_DEEPEST = 50  # levels of nesting; ours have six, and code that follows them must not run out of stack
+
+
+def read_object(path: Path, *, next_step: str, error: type[CxrhfError] = RunError) -> dict[str, Any]:
+    """The object in a JSON file; a file that is absent, damaged, or holds something else is an error of that kind.
+
+    NaN and infinities, which JSON does not have, are read as null.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text, parse_constant=lambda _: None, parse_float=_number)
+        if not isinstance(found, dict):
+            raise ValueError("not an object")
+        if _is_too_deep(found):
+            raise ValueError(f"nested more than {_DEEPEST} levels deep")
+        if "\\u" in text:  # half of a pair that makes one character cannot be written again
+            json.dumps(found, ensure_ascii=False).encode()
+    except FileNotFoundError:
+        raise error(f"{path.parent} has no {path.name}", next_step=next_step) from None
+    except RecursionError:
+        raise error(f"{path} is damaged (nested too deeply)", next_step=next_step) from None
+    except UnicodeEncodeError:
+        raise error(f"{path} is damaged (incomplete character)", next_step=next_step) from None
+    except (OSError, ValueError) as wrong:
+        raise error(f"{path} is damaged ({wrong})", next_step=next_step) from None
+    return found
+
+
+def _number(digits: str) -> float | None:
+    value = float(digits)
+    return value if math.isfinite(value) else None
+
+
+def _is_too_deep(found: Any) -> bool:
+    level = [found]
+    for _ in range(_DEEPEST):
+        inside = [each for box in level for each in (box.values() if isinstance(box, dict) else box)]
+        level = [each for each in inside if isinstance(each, (dict, list))]
+    return bool(level)
+
+
+def finite(value: Any) -> Any:
+    """The same as JSON can hold it: what is no finite number is null."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

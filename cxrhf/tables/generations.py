@@ -20,19 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cxrhf.errors import TableError
-from cxrhf.schema import GENERATION, check
+from cxrhf.schema import GENERATION
 from cxrhf.tables import cells
-from cxrhf.tables.checks import MOST_GROUP, MOST_ID, quoted
+from cxrhf.tables.checks import MOST_GROUP, MOST_ID, check, quoted
+from cxrhf.tables.columns import GenerationColumns, GenerationPlan, is_generations, plan_generations
 from cxrhf.tables.files import Kind, RawTable, open_raw
-from cxrhf.tables.generation_columns import GenerationColumns, GenerationPlan, is_generations, plan_generations
-from cxrhf.tables.generation_reading import GenerationReading, LoadedGenerations
-from cxrhf.tables.reading import some
-from cxrhf.tables.rows import alike_notes, filled, first_repeated, refuse_ids, refuse_long, two_patients
+from cxrhf.tables.predictions import shorten_list
+from cxrhf.tables.times import alike_notes, filled, first_repeated, refuse_ids, refuse_long, two_patients
 
 __all__ = ["GenerationColumns", "LoadedGenerations", "is_generations", "load_generations"]
 
+
 AS_GIVEN = "as given"
-SAME = ("image_id", "model", "strategy")
+KEY_COLUMNS = ("image_id", "model", "strategy")
 _UNKNOWN = ("u", "unknown", "unk", "n", "x", "?", "-", "not known", "not specified", "unspecified", "not stated")
 
 
@@ -50,7 +50,7 @@ def load_generations(
     parts = [_load_one(each, given) for each in sources]
     table = pa.concat_tables([table for table, _ in parts]).combine_chunks()
     readings = tuple(reading for _, reading in parts)
-    if len(parts) > 1 and (pair := first_repeated([table[name] for name in SAME])):
+    if len(parts) > 1 and (pair := first_repeated([table[name] for name in KEY_COLUMNS])):
         ends = np.cumsum([part.num_rows for part, _ in parts])
         names = [readings[int(np.searchsorted(ends, row, side="right"))].source for row in pair]
         raise TableError(
@@ -95,7 +95,7 @@ def _load_one(source: Any, columns: GenerationColumns) -> tuple[pa.Table, Genera
     if cols.n_rows == 0:
         raise TableError(f"{raw.name}: the table has no rows", next_step="check how the file was made")
     model = Path(source).name.split(".")[0] if isinstance(source, (str, os.PathLike)) else "model"
-    shared, notes = _shared(cols, plan, model)
+    shared, notes = _shared_columns(cols, plan, model)
     reference = _reference(cols, plan)
     blocks, used = [], plan.used()
     n_empty = 0
@@ -122,7 +122,7 @@ def _load_one(source: Any, columns: GenerationColumns) -> tuple[pa.Table, Genera
         notes.append(f"{several:,} images have different references in different rows")
     return table, GenerationReading(
         source=raw.name,
-        columns=_said(cols, plan),
+        columns=_columns_read(cols, plan),
         ignored=tuple(name for at, name in enumerate(raw.columns) if at not in used and name.strip()),
         n_rows=cols.n_rows,
         n_reports=table.num_rows,
@@ -180,7 +180,7 @@ def _reference(cols: _Cells, plan: GenerationPlan) -> pa.Array:
     return pa.array([" ".join(filter(None, row)) for row in rows], pa.string())
 
 
-def _shared(cols: _Cells, plan: GenerationPlan, model: str) -> tuple[dict[str, pa.Array], list[str]]:
+def _shared_columns(cols: _Cells, plan: GenerationPlan, model: str) -> tuple[dict[str, pa.Array], list[str]]:
     """Columns that do not depend on the way of decoding."""
     roles, n, notes = plan.roles, cols.n_rows, list[str]()
     out: dict[str, pa.Array] = {}
@@ -230,13 +230,15 @@ def _sexes(column: pa.ChunkedArray, where: cells.Where) -> tuple[pa.Array, list[
     coded = cells.sexes(column, where).dictionary_encode()
     meaning = [None if word.lower() in _UNKNOWN else word for word in coded.dictionary.to_pylist()]
     other = [word for word in meaning if word not in (None, "M", "F")]
-    notes = [f"column {quoted(where.column)}: {some(other, 6)} are kept as groups, with M and F"] if other else []
+    notes = (
+        [f"column {quoted(where.column)}: {shorten_list(other, 6)} are kept as groups, with M and F"] if other else []
+    )
     return pa.array(meaning, pa.string()).take(coded.indices), notes
 
 
 def _refuse_repeated(table: pa.Table, raw: RawTable) -> None:
     """One report for each image, model and way of decoding; one patient for each image. Rows are named, ids are not."""
-    if pair := first_repeated([table[name] for name in SAME]):
+    if pair := first_repeated([table[name] for name in KEY_COLUMNS]):
         raise TableError(
             f"{raw.name}, {raw.place(pair.first)} and {raw.place(pair.second)}",
             got="the same image, model and strategy twice",
@@ -252,7 +254,7 @@ def _refuse_repeated(table: pa.Table, raw: RawTable) -> None:
         )
 
 
-def _said(cols: _Cells, plan: GenerationPlan) -> tuple[tuple[str, str], ...]:
+def _columns_read(cols: _Cells, plan: GenerationPlan) -> tuple[tuple[str, str], ...]:
     names = cols.raw.columns
     said = [
         ("generated", ", ".join(f"{names[at]} ({key})" if key else names[at] for key, at in plan.generated.items()))
@@ -269,3 +271,54 @@ def _several_references(table: pa.Table) -> int:
 
 def _n(table: pa.Table, name: str) -> int:
     return int(pc.count_distinct(table[name]).as_py())
+
+
+# What was understood of a file with generated reports -> a few lines a person can check.
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationReading:
+    """What was understood of one source, for people to check."""
+
+    source: str
+    columns: tuple[tuple[str, str], ...]  # role, column
+    ignored: tuple[str, ...]
+    n_rows: int
+    n_reports: int
+    n_images: int
+    n_patients: int
+    models: tuple[str, ...]
+    strategies: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """A few lines to print."""
+        counts = (
+            (self.n_rows, "row"),
+            (self.n_reports, "report"),
+            (self.n_images, "image"),
+            (self.n_patients, "patient"),
+        )
+        said = [f"{self.source}: " + ", ".join(f"{n:,} {noun}{'s' * (n != 1)}" for n, noun in counts)]
+        said.append("  columns: " + ", ".join(f"{role} = {column}" for role, column in self.columns))
+        said.append(f"  models: {shorten_list(self.models, 6)}; strategies: {shorten_list(self.strategies, 6)}")
+        if self.ignored:
+            said.append("  not used: " + shorten_list(self.ignored, 12))
+        return said + [f"  note: {note}" for note in self.notes]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedGenerations:
+    """GENERATION rows and one reading per source."""
+
+    table: pa.Table
+    readings: tuple[GenerationReading, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Everything a reader of the numbers should know about the input."""
+        return tuple(f"{reading.source}: {note}" for reading in self.readings for note in reading.notes)
+
+    def lines(self) -> list[str]:
+        """What was understood, to print."""
+        return [line for reading in self.readings for line in reading.lines()]

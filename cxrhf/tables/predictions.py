@@ -12,9 +12,13 @@ Cost: a wide file of 20,770 images x 13 findings takes about .3 s, a long CSV of
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,23 +29,26 @@ from cxrhf.errors import CxrhfWarning, TableError, did_you_mean
 from cxrhf.findings import finding_name
 from cxrhf.schema import PREDICTION
 from cxrhf.tables import cells
+from cxrhf.tables.cells import Scores, split_scores
 from cxrhf.tables.checks import MOST_GROUP, MOST_ID, MOST_NAME, quoted
 from cxrhf.tables.columns import Columns, FindingColumns, Plan, plan_columns
 from cxrhf.tables.files import Kind, RawTable, open_raw
-from cxrhf.tables.reading import Loaded, Reading, score_notes
-from cxrhf.tables.rows import (
+from cxrhf.tables.folders import describe_path, suggest_folder
+from cxrhf.tables.times import (
+    KEY_COLUMNS,
     alike_notes,
     codes,
     filled,
+    first_repeated,
+    image_times,
+    merge_times,
+    nih_times,
     refuse_ids,
     refuse_long,
     refuse_repeated,
     refuse_shared,
     refuse_two_patients,
 )
-from cxrhf.tables.scores import Scores, split_scores
-from cxrhf.tables.sources import as_runs, listed_sources, model_names
-from cxrhf.tables.times import image_times, merge_times, nih_times
 
 _NUMBERS = ("score", "logit", "pretest", "weight", "age", "seed")
 
@@ -94,7 +101,7 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
     names = ["" if at in raw.nested else name for at, name in enumerate(raw.columns)]
     plan = plan_columns(names, columns, raw.name)
     if wanted and plan.form != "long":
-        _known(wanted, [each.finding for each in plan.findings], raw.name)
+        _check_findings(wanted, [each.finding for each in plan.findings], raw.name)
         kept = tuple(each for each in plan.findings if each.finding in wanted)
         plan = Plan(plan.form, plan.roles, kept, plan.constants, plan.notes)
     cols = _Cells(raw, plan)
@@ -104,7 +111,7 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
         if role in plan.roles:
             column, where = cols[plan.roles[role]]
             refuse_ids(column, where.column, role, raw.name, "seed-column" if role == "seed" else role)
-    shared, notes = _shared(cols, plan, model)
+    shared, notes = _shared_columns(cols, plan, model)
     if plan.form == "long":
         table, more = _long(cols, plan, shared, wanted)
     else:
@@ -117,7 +124,7 @@ def _load_one(source: Any, columns: Columns, wanted: tuple[str, ...], model: str
     reading = Reading(
         source=raw.name,
         form={"wide": "wide", "long": "long", "single": "one-finding"}[plan.form],
-        columns=_said(cols, plan),
+        columns=_columns_read(cols, plan),
         ignored=tuple(name for at, name in enumerate(raw.columns) if at not in used and name.strip()),
         findings=tuple(pc.unique(table["finding"]).to_pylist()),
         n_rows=cols.n_rows,
@@ -149,7 +156,7 @@ class _Cells:
         return self.columns[at], cells.Where(self.raw.name, self.raw.columns[at], self.raw.place)
 
 
-def _said(cols: _Cells, plan: Plan) -> tuple[tuple[str, str], ...]:
+def _columns_read(cols: _Cells, plan: Plan) -> tuple[tuple[str, str], ...]:
     """Role and column of what is there; a column without any value says nothing."""
     names = cols.raw.columns
     said = [(role, names[at]) for role, at in plan.roles.items() if cols.columns[at].null_count < cols.n_rows]
@@ -161,7 +168,7 @@ def _said(cols: _Cells, plan: Plan) -> tuple[tuple[str, str], ...]:
     return tuple(said)
 
 
-def _shared(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], list[str]]:
+def _shared_columns(cols: _Cells, plan: Plan, model: str) -> tuple[dict[str, pa.Array], list[str]]:
     """Columns that do not depend on the finding."""
     roles, n, notes = plan.roles, cols.n_rows, list[str]()
     out: dict[str, pa.Array] = {}
@@ -285,7 +292,7 @@ def _long(
     block = {**shared, "label": label, "finding": finding, "prob": scores.prob, "logit": scores.logit}
     table = filled(block, PREDICTION, cols.n_rows)
     if wanted:
-        _known(wanted, pc.unique(finding).to_pylist(), cols.raw.name)
+        _check_findings(wanted, pc.unique(finding).to_pylist(), cols.raw.name)
         table = table.filter(pc.is_in(table["finding"], value_set=pa.array(wanted)))
     return table, score_notes([scores], None, uncertain, table["label"])
 
@@ -297,7 +304,7 @@ def _answers(cols: _Cells, each: FindingColumns, by: list[pa.Array] | None) -> t
     return labels.values, split_scores(score, logit, labels.values, by), labels.n_uncertain
 
 
-def _known(wanted: Sequence[str], known: Sequence[str], source: str) -> None:
+def _check_findings(wanted: Sequence[str], known: Sequence[str], source: str) -> None:
     for name in wanted:
         if name not in known:
             raise TableError(
@@ -305,3 +312,185 @@ def _known(wanted: Sequence[str], known: Sequence[str], source: str) -> None:
                 allowed=f"one of {', '.join(known)}",
                 next_step=did_you_mean(name, known),
             )
+
+
+# What was understood of a predictions file -> a few lines a person can check.
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was understood of one source, for people to check."""
+
+    source: str
+    form: str
+    columns: tuple[tuple[str, str], ...]  # role, column
+    ignored: tuple[str, ...]
+    findings: tuple[str, ...]
+    n_rows: int
+    n_images: int
+    n_patients: int
+    notes: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """A few lines to print."""
+        counts = ((self.n_rows, "row"), (self.n_images, "image"), (self.n_patients, "patient"))
+        counted = [f"{n:,} {noun}{'s' * (n != 1)}" for n, noun in (*counts, (len(self.findings), "finding"))]
+        head = f"{self.source}: {self.form} form, {', '.join(counted)}"
+        said = [head, "  columns: " + ", ".join(f"{role} = {column}" for role, column in self.columns)]
+        said.append("  findings: " + ", ".join(self.findings))
+        if self.ignored:
+            said.append("  not used: " + shorten_list(self.ignored, 12))
+        return said + [f"  note: {note}" for note in self.notes]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """PREDICTION rows, one Reading per source, and when the images were taken where that is known.
+
+    `times` has one row per image: image_id, patient_id, time (days since 1970, or the number itself where the column
+    holds numbers; its metadata `unit` says which).
+    """
+
+    table: pa.Table
+    readings: tuple[Reading, ...]
+    times: pa.Table | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Everything a reader of the numbers should know about the input."""
+        return tuple(f"{reading.source}: {note}" for reading in self.readings for note in reading.notes)
+
+
+def score_notes(
+    parts: Sequence[Scores], findings: Sequence[str] | None, uncertain: int, labels: pa.ChunkedArray
+) -> list[str]:
+    """What should be said about labels and scores; `findings` names the parts, None where a part names its own."""
+    notes = []
+    if uncertain:
+        several = "s" * (uncertain != 1)
+        notes.append(f"masked {uncertain:,} uncertain label{several} (-1): neither positive nor negative")
+        if not pc.any(pc.equal(labels, 0)).as_py():
+            notes.append("NO LABEL IS 0: if -1 means negative in this file, replace it with 0")
+    elif labels.null_count == len(labels):
+        notes.append("NO LABELS: every cell of the label column is empty, so no metric can be computed")
+    ranked = [part for part in parts if part.not_probabilities]
+    if ranked:
+        low, high = min(part.low for part in ranked), max(part.high for part in ranked)
+        names = _names([part.not_probabilities for part in parts], findings)
+        spread = f"scores from {low:.3g} to {high:.3g}"
+        percent = " (if they are percentages, divide them by 100)" if low >= 0 and 50 < high <= 100 else ""
+        notes.append(f"{shorten_list(names, 3)}: {spread} are not probabilities: ranking metrics only{percent}")
+    if two := _names([part.two_valued for part in parts], findings):
+        notes.append(
+            f"{shorten_list(two, 3)}: scores take at most two values; AUROC requires the score before the threshold"
+        )
+    return notes
+
+
+def _names(parts: Sequence[Sequence[str]], findings: Sequence[str] | None) -> list[str]:
+    if findings is None:
+        return [name for part in parts for name in part]
+    return [name for name, part in zip(findings, parts, strict=True) if part]
+
+
+def shorten_list(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+# What the user gave -> the files to read, names for their models, and seeds where they are runs of one model.
+
+
+def listed_sources(source: Any) -> list[Any]:
+    """Several paths, one path, or one table; a run folder stands for the predictions in it."""
+    if isinstance(source, (str, os.PathLike)):
+        return [_run_table(Path(source))]
+    if isinstance(source, Sequence) and source and all(isinstance(each, (str, os.PathLike)) for each in source):
+        paths = [_run_table(Path(each)) for each in source]
+        if len({path.resolve() for path in paths}) < len(paths):
+            raise TableError(
+                "the same predictions file is given twice",
+                got=", ".join(map(str, paths)),
+                next_step="pass each file once; several files are read as several models",
+            )
+        return list(paths)
+    if isinstance(source, Sequence) and not source:
+        raise TableError("no predictions are given", next_step="pass a file: cxrhf audit predictions.csv")
+    return [source]
+
+
+def find_predictions(run: Path) -> Path | None:
+    """The predictions of a run folder; of a network that was trained on the sex or race alone, those of it."""
+    there = (run / name for name in ("predictions.parquet", "characteristics.parquet"))
+    return next(filter(Path.is_file, there), None)
+
+
+def _run_table(path: Path) -> Path:
+    if path.is_dir() and (found := find_predictions(path)):
+        return found
+    if path.is_dir():
+        raise TableError(
+            str(path),
+            allowed="a folder with predictions.parquet",
+            got=describe_path(path),
+            next_step=suggest_folder(path, "predictions.parquet") or _before(path) or "name a predictions file",
+        )
+    return path
+
+
+def _before(folder: Path) -> str | None:
+    """What has to be done to a folder before there are predictions in it."""
+    typed = shlex.quote(str(folder))
+    if (folder / "build.json").is_file():
+        return f"train and predict first: cxrhf train {typed} --config quick --out runs/quick, cxrhf predict runs/quick"
+    return f"cxrhf predict {typed}" if (folder / "models").is_dir() else None
+
+
+def model_names(sources: list[Any]) -> list[str]:
+    """Names for files that do not name their model: one file "model", several by file, or by folder and file."""
+    if len(sources) == 1:
+        return ["model"]
+    stems = [Path(each).name.split(".")[0] for each in sources]
+    if len(set(stems)) < len(stems):
+        stems = [f"{Path(each).resolve().parent.name}/{stem}" for each, stem in zip(sources, stems, strict=True)]
+    return stems if len(set(stems)) == len(stems) else [f"{stem} ({at + 1})" for at, stem in enumerate(stems)]
+
+
+def as_runs(parts: Sequence[Loaded], sources: Sequence[Any], model: str | None) -> list[Loaded]:
+    """Files that share images under one given model name are its runs (training seeds, splits): a seed for each.
+
+    Files without a shared image stay one table: the parts, splits or datasets of one model. So do files with a seed.
+    """
+    whole = pa.concat_tables([part.table for part in parts])
+    unnamed = model is None or pc.unique(whole["model"]).to_pylist() != [model]
+    if (
+        unnamed
+        or whole["seed"].null_count < len(whole)
+        or first_repeated([whole[name] for name in KEY_COLUMNS]) is None
+    ):
+        return list(parts)
+    seeds, by_name = run_seeds([os.path.abspath(each) for each in sources])
+    how = "from the number in its name" if by_name else "from the order of the files"
+    at = whole.schema.get_field_index("seed")
+    out = []
+    for part, seed in zip(parts, seeds, strict=True):
+        said = f"shares images with other files of model {quoted(str(model))}: read as its run with seed {seed}, {how}"
+        column = pa.repeat(pa.scalar(seed, pa.int64()), part.table.num_rows)
+        readings = tuple(replace(each, notes=(*each.notes, said)) for each in part.readings)
+        out.append(replace(part, table=part.table.set_column(at, whole.schema.field(at), column), readings=readings))
+    return out
+
+
+def run_seeds(paths: Sequence[str]) -> tuple[list[int], bool]:
+    """The one number in which the paths differ, else 0, 1, 2 ...; and whether it was found.
+
+    >>> run_seeds(["runs/seed_3.csv", "runs/seed_14.csv"]), run_seeds(["a.csv", "b.csv"])
+    (([3, 14], True), ([0, 1], False))
+    """
+    pieces = [re.split(r"([0-9]+)", path) for path in paths]
+    if len({tuple(each[::2]) for each in pieces}) == 1:
+        differing = [at for at in zip(*(each[1::2] for each in pieces), strict=True) if len(set(at)) > 1]
+        numbers = [int(each) for each in differing[0]] if len(differing) == 1 else []
+        if numbers and len(set(numbers)) == len(paths) and max(numbers) < 2**63:
+            return numbers, True
+    return list(range(len(paths))), False

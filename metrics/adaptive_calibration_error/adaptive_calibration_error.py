@@ -4,10 +4,8 @@ import datasets
 import evaluate
 
 from cxrhf.metrics.calibration import expected_ace_of
-from cxrhf.metrics.estimates import study
-from cxrhf.metrics.labels import labels_of
-from cxrhf.metrics.module_inputs import ModuleInputs
-from cxrhf.metrics.results import flat, mean_of
+from cxrhf.metrics.estimates import flat, labels_of, mean_of, study
+from cxrhf.metrics.module import ModuleInputs
 
 _DESCRIPTION = """
 Adaptive calibration error: the mean of |mean probability - share of positives| over bins of equal weight; 0 to 1, lower

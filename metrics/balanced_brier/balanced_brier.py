@@ -3,10 +3,8 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.estimates import study
-from cxrhf.metrics.labels import labels_of
-from cxrhf.metrics.module_inputs import ModuleInputs
-from cxrhf.metrics.results import flat
+from cxrhf.metrics.estimates import flat, labels_of, study
+from cxrhf.metrics.module import ModuleInputs
 
 _DESCRIPTION = """
 Balanced Brier score: the Brier score of the positives plus that of the negatives; 0 to 2, lower is better. It shows the

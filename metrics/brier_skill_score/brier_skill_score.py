@@ -3,10 +3,8 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.estimates import study
-from cxrhf.metrics.labels import labels_of
-from cxrhf.metrics.module_inputs import ModuleInputs
-from cxrhf.metrics.results import flat
+from cxrhf.metrics.estimates import flat, labels_of, study
+from cxrhf.metrics.module import ModuleInputs
 
 _DESCRIPTION = """
 Brier skill score: 1 - Brier score / Brier score of a constant forecast. 1 is perfect, 0 is no better than the constant,

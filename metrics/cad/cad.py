@@ -3,10 +3,9 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.association import cad_corpora
-from cxrhf.metrics.module_inputs import ModuleInputs
-from cxrhf.metrics.words_measured import measured_words, two_groups
-from cxrhf.metrics.words_resample import bootstrap_words
+from cxrhf.metrics.module import ModuleInputs
+from cxrhf.metrics.words import bootstrap_words, cad_corpora
+from cxrhf.metrics.words_measured import cad_result, two_groups
 
 _DESCRIPTION = """
 Clinical association displacement (CAD): for every word, the log ratio of its frequency between two groups of patients
@@ -114,4 +113,4 @@ class Cad(ModuleInputs, evaluate.Metric):
         bands = {"p_star": p_star, "z_neutral": z_neutral, "z_strong": z_strong, "min_count": min_count}
         found = cad_corpora(texts, rule=rule, alpha=alpha, **bands)
         drawn = bootstrap_words(texts, alpha=alpha, n_resamples=n_resamples, seed=seed) if n_resamples else None
-        return measured_words(found, drawn, max_words=max_words, level=level)
+        return cad_result(found, drawn, max_words=max_words, level=level)

@@ -4,7 +4,7 @@ import datasets
 import evaluate
 
 from cxrhf.metrics.diversity import measure_diversity, measure_diversity_pair
-from cxrhf.metrics.module_inputs import ModuleInputs
+from cxrhf.metrics.module import ModuleInputs
 
 _DESCRIPTION = """
 Lexical diversity of generated reports: 1 - self-BLEU (how different the reports are from each other), the share of

@@ -3,11 +3,9 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.estimates import study
-from cxrhf.metrics.labels import labels_of
+from cxrhf.metrics.estimates import description_as_keys, flat, labels_of, study
 from cxrhf.metrics.matching import pair_summary, pairs_of
-from cxrhf.metrics.module_inputs import ModuleInputs
-from cxrhf.metrics.results import described, flat
+from cxrhf.metrics.module import ModuleInputs
 
 _DESCRIPTION = """
 Matched AUROC: the AUROC of positives and negatives matched 1:1 on pre-test probability (`context`), with the smallest
@@ -99,10 +97,12 @@ class MatchedAuroc(ModuleInputs, evaluate.Metric):
             pairs = pairs_of(label.y, label.pretest, shares)
             owners = None if clusters is None else clusters[label.at]
             summaries.append(pair_summary(pairs, label.y, label.pretest, owners))
-        out |= described("matched_auroc_pairs", [each.n_pairs for each in summaries], rows, label_names)
+        out |= description_as_keys("matched_auroc_pairs", [each.n_pairs for each in summaries], rows, label_names)
         for key in ("mean_difference", "largest_difference"):
-            out |= described(f"matched_auroc_{key}", [getattr(each, key) for each in summaries], rows, label_names)
+            out |= description_as_keys(
+                f"matched_auroc_{key}", [getattr(each, key) for each in summaries], rows, label_names
+            )
         if clusters is not None:
             shares = [each.same_patient_share for each in summaries]
-            out |= described("matched_auroc_same_patient", shares, rows, label_names)
+            out |= description_as_keys("matched_auroc_same_patient", shares, rows, label_names)
         return out

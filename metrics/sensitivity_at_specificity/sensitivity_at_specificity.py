@@ -3,11 +3,9 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.estimates import study
-from cxrhf.metrics.labels import labels_of
-from cxrhf.metrics.module_inputs import ModuleInputs
+from cxrhf.metrics.estimates import description_as_keys, flat, labels_of, study
+from cxrhf.metrics.module import ModuleInputs
 from cxrhf.metrics.operating import false_positive_rate_to_expect, sensitivity_at_specificity
-from cxrhf.metrics.results import described, flat
 
 # Below this many negatives the threshold chosen here promises more than new negatives will keep.
 MANY_NEGATIVES = 400
@@ -103,13 +101,13 @@ class SensitivityAtSpecificity(ModuleInputs, evaluate.Metric):
         points = found[name].details
         negatives = [int(((label.y == 0) & (label.weight > 0)).sum()) for label in rows.each()]
         expected = [1 - false_positive_rate_to_expect(n, specificity) for n in negatives]
-        out |= described(f"{name}_threshold", [point.threshold for point in points], rows, label_names)
-        out |= described(f"{name}_specificity", [point.specificity for point in points], rows, label_names)
-        out |= described(f"{name}_expected_specificity", expected, rows, label_names)
+        out |= description_as_keys(f"{name}_threshold", [point.threshold for point in points], rows, label_names)
+        out |= description_as_keys(f"{name}_specificity", [point.specificity for point in points], rows, label_names)
+        out |= description_as_keys(f"{name}_expected_specificity", expected, rows, label_names)
         if min(negatives) < MANY_NEGATIVES:
             honest = [
                 sensitivity_at_specificity(label.y, label.p, specificity, label.weight, "plus_one").sensitivity
                 for label in rows.each()
             ]
-            out |= described(f"{name}_plus_one", honest, rows, label_names)
+            out |= description_as_keys(f"{name}_plus_one", honest, rows, label_names)
         return out

@@ -3,9 +3,9 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.labels import labels_of
-from cxrhf.metrics.module_inputs import ModuleInputs
-from cxrhf.metrics.subgroup_labels import measure_labels
+from cxrhf.metrics.estimates import labels_of
+from cxrhf.metrics.module import ModuleInputs
+from cxrhf.metrics.subgroups import measure_labels
 
 _DESCRIPTION = """
 Subgroup rates: AUROC, true and false positive rate and Youden's J of every subgroup at one threshold for all, by

@@ -3,8 +3,8 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.module_inputs import ModuleInputs
-from cxrhf.metrics.words_measured import measured_erasure, two_groups
+from cxrhf.metrics.module import ModuleInputs
+from cxrhf.metrics.words_measured import two_groups, wae_result
 
 _DESCRIPTION = """
 Weighted association erasure (WAE): the mean squared displacement (z_disp of CAD) over all words, weighted by how often
@@ -97,4 +97,4 @@ class Wae(ModuleInputs, evaluate.Metric):
     ):
         texts = two_groups(references, predictions, groups, clusters, pair=pair, group=group)
         settings = {"alpha": alpha, "seed": seed, "level": level}
-        return measured_erasure(texts, weights=weights, n_null=n_null, n_resamples=n_resamples, **settings)
+        return wae_result(texts, weights=weights, n_null=n_null, n_resamples=n_resamples, **settings)

@@ -3,10 +3,8 @@
 import datasets
 import evaluate
 
-from cxrhf.metrics.estimates import study
-from cxrhf.metrics.labels import labels_of, reweighted, thin_classes
-from cxrhf.metrics.module_inputs import ModuleInputs
-from cxrhf.metrics.results import described, flat
+from cxrhf.metrics.estimates import description_as_keys, flat, labels_of, reweight_labels, study, thin_classes
+from cxrhf.metrics.module import ModuleInputs
 from cxrhf.metrics.weighting import effective_sample_size
 
 _DESCRIPTION = """
@@ -102,12 +100,16 @@ class WeightedAuroc(ModuleInputs, evaluate.Metric):
         shown = {"level": level, "label_names": label_names}
         if context is None:
             return flat("weighted_auroc", study(["auroc"], rows, **drawn)["auroc"], **shown)
-        even = reweighted(rows, weighting)
+        even = reweight_labels(rows, weighting)
         plain, held = (study(["auroc"], each, **drawn)["auroc"] for each in (rows, even))
         out = flat("weighted_auroc", held, **shown)
         out |= flat("weighted_auroc_unweighted", plain, **shown)
         out |= flat("weighted_auroc_drop", plain.minus(held), **shown)
         sizes = [effective_sample_size(label.weight, label.y) for label in even.each()]
-        out |= described("weighted_auroc_effective_positives", [size.positive for size in sizes], rows, label_names)
-        out |= described("weighted_auroc_effective_negatives", [size.negative for size in sizes], rows, label_names)
+        out |= description_as_keys(
+            "weighted_auroc_effective_positives", [size.positive for size in sizes], rows, label_names
+        )
+        out |= description_as_keys(
+            "weighted_auroc_effective_negatives", [size.negative for size in sizes], rows, label_names
+        )
         return out | thin_classes("weighted_auroc", even, label_names)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cxrhf.schema import EMBEDDING, check
+from cxrhf.schema import EMBEDDING
+from cxrhf.tables.checks import check
 
 
 def vectors(

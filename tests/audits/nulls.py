@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from cxrhf.data.planted_context import context_of, patients_of, shared_noise
+from cxrhf.twin.planted import context_of, patients_of, shared_noise
 from tests.audits.tables import block
 
 PREVALENCES = (0.2, 0.35, 0.12)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cxrhf.audits import AuditOutput, run_audits
-from cxrhf.config import AuditConfig
-from cxrhf.schema import PREDICTION, check
+from cxrhf.audits.plan import AuditOutput, run_audits
+from cxrhf.schema import PREDICTION
+from cxrhf.settings import AuditConfig
+from cxrhf.tables.checks import check
 
 
 def block(finding: str, y: Any, patient: Any, *, model: str = "net", **columns: Any) -> pa.Table:

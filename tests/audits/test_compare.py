@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cxrhf.audits import run_audits
-from cxrhf.data.planted import context
+from cxrhf.audits.plan import run_audits
 from cxrhf.metrics import auroc, bootstrap, draw
+from cxrhf.twin.planted import context
 from tests.audits.tables import block, settings
 
 ONLY = ("overview", "compare")

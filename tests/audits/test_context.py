@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 import pytest
 
 from cxrhf import metrics
-from cxrhf.audits import AuditOutput, run_audits
+from cxrhf.audits.context import divide, stratify_finding
+from cxrhf.audits.plan import AuditOutput, run_audits
 from cxrhf.audits.sample import samples
-from cxrhf.audits.strata import divide, studies_of
-from cxrhf.data.planted import calibrated, context
-from cxrhf.data.planted_context import context_of, patients_of
-from cxrhf.data.synthetic.model_truths import model_truth
-from cxrhf.data.synthetic.models import predictions
-from cxrhf.data.synthetic.people import people
+from cxrhf.twin.models import predictions
+from cxrhf.twin.people import people
+from cxrhf.twin.planted import calibrated, context, context_of, patients_of
+from cxrhf.twin.scores import model_truth
 from tests.audits.tables import audited, block, settings
 from tests.thinned import thinned
 
@@ -173,7 +172,7 @@ def test_the_common_threshold_is_set_anew_in_every_resample() -> None:
     finding = sample.finding(0)
     ways = [divide(finding, "pretest"), divide(finding, "mention")]
     y, p, at = finding.y, finding.p, finding.at
-    for study in studies_of(sample, finding, ways, lambda _: None):
+    for study in stratify_finding(sample, finding, ways, lambda _: None):
         for cell in study.cells.values():
             for replicate in (0, 7, 19):
                 times = sample.draws.counts(replicate, replicate + 1)[sample.draws.unit[at], 0] * finding.weight

@@ -8,9 +8,8 @@ import pytest
 from scipy.stats import norm
 
 from cxrhf import metrics
-from cxrhf.audits.controlled import calibration_noise
-from cxrhf.audits.reweighted import KINDS
-from cxrhf.data.planted import context
+from cxrhf.audits.controlled import KINDS, calibration_noise
+from cxrhf.twin.planted import context
 from tests.audits.tables import Found, audited, block
 
 AUDIT = "reweighted"

@@ -11,18 +11,17 @@ import pyarrow as pa
 import pytest
 from scipy.special import expit
 
-from cxrhf.audits import run_audits
-from cxrhf.audits.correction import correct
 from cxrhf.audits.material import Material
-from cxrhf.audits.rows import KEPT, Kept
+from cxrhf.audits.plan import correct, run_audits
+from cxrhf.audits.rows import INTERVAL_SOURCE, IntervalSource
 from cxrhf.audits.sample import count
-from cxrhf.data.planted_slices import shortcut as planted
 from cxrhf.errors import ConfigError
 from cxrhf.findings import CHEXPERT
-from cxrhf.metrics.multiplicity import benjamini_hochberg, holm
+from cxrhf.metrics.intervals import benjamini_hochberg, holm
 from cxrhf.report.book import Book, Cell
 from cxrhf.report.sections.methods import methods
 from cxrhf.report.sections.view import corrected, correction_of
+from cxrhf.twin.planted_groups import shortcut as planted
 from tests.audits.tables import block, settings
 from tests.audits.test_shortcut import attribute
 from tests.refusals import refused
@@ -76,8 +75,8 @@ def test_max_t_knows_that_equal_tests_are_one() -> None:
     rng = np.random.default_rng(0)
     replicates = 0.1 + 0.04 * rng.standard_normal(4000)
     counts = count(np.array([0.0, 1.0]), np.array([0, 1]))
-    kept = Kept(replicates, counts, counts.units, "auroc", None)
-    rows = [row("context", 0.0124, **{KEPT: kept}) for _ in range(10)]
+    kept = IntervalSource(replicates, counts, counts.units, "auroc", None)
+    rows = [row("context", 0.0124, **{INTERVAL_SOURCE: kept}) for _ in range(10)]
     correct(rows, "max_t")
     assert rows[0]["p_value"] == pytest.approx(0.0124, abs=0.006)  # Bonferroni would say .124
 
@@ -85,8 +84,8 @@ def test_max_t_knows_that_equal_tests_are_one() -> None:
 def test_max_t_knows_that_a_pair_was_picked() -> None:
     rng = np.random.default_rng(0)
     counts = count(np.array([0.0, 1.0]), np.array([0, 1]))
-    kept = Kept(0.1 + 0.04 * rng.standard_normal(4000), counts, counts.units, "auroc", None, 6)
-    rows = [row("subgroups", 6 * 0.0124, **{KEPT: kept}) for _ in range(10)]
+    kept = IntervalSource(0.1 + 0.04 * rng.standard_normal(4000), counts, counts.units, "auroc", None, 6)
+    rows = [row("subgroups", 6 * 0.0124, **{INTERVAL_SOURCE: kept}) for _ in range(10)]
     correct(rows, "max_t")
     assert rows[0]["p_value"] == pytest.approx(6 * 0.0124, abs=0.036)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from cxrhf.audits.crossfit import cross_fit, deal_patients, fit_ridge
+from cxrhf.audits.pretest import cross_fit, deal_patients, fit_ridge
 from cxrhf.metrics import auroc
 
 

@@ -11,17 +11,18 @@ import pytest
 from scipy.special import expit, ndtr
 
 from cxrhf import metrics
-from cxrhf.audits import encoding_sides, linear_probe, run_audits
-from cxrhf.audits.encoding import encoding
-from cxrhf.audits.encoding_words import verdict_rows
-from cxrhf.audits.linear_probe import fold_patients, learn_layer, turn
+from cxrhf.audits import split as encoding_sides
+from cxrhf.audits import split as linear_probe
+from cxrhf.audits.encoding import encoding, verdict_rows
 from cxrhf.audits.material import Material
-from cxrhf.audits.rows import Part
-from cxrhf.data.synthetic.embeddings import embedding_truth, embeddings
-from cxrhf.data.synthetic.models import predictions
-from cxrhf.data.synthetic.people import people
+from cxrhf.audits.plan import run_audits
+from cxrhf.audits.rows import AuditPart
+from cxrhf.audits.split import fold_patients, learn_layer, to_principal_axes
 from cxrhf.errors import TableError
-from cxrhf.schema import IMAGE, RESULT, check, table_of
+from cxrhf.schema import IMAGE, RESULT
+from cxrhf.tables.checks import check, table_of
+from cxrhf.twin.models import embedding_truth, embeddings, predictions
+from cxrhf.twin.people import people
 from tests.audits.embedded import vectors
 from tests.audits.tables import block, settings
 from tests.refusals import refused
@@ -30,7 +31,7 @@ from tests.refusals import refused
 class Found:
     """Rows of the audit by metric, finding, model and versus."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: AuditPart) -> None:
         self.rows, self.notes = part.rows, "\n".join(part.notes)
         table_of([{k: v for k, v in row.items() if k != "kept"} for row in part.rows], RESULT)
 
@@ -175,7 +176,7 @@ def test_the_layer_is_scikit_learns(n, classes, monkeypatch) -> None:
         x[:, 0] / x[:, 0].std() + x[:, 1] / x[:, 1].std() + rng.standard_normal(n), [3, 5][: classes - 1]
     )
     monkeypatch.setattr(linear_probe, "PENALTIES", (30.0,))
-    layer = learn_layer(turn(x), code, np.arange(n), classes, 0)
+    layer = learn_layer(to_principal_axes(x), code, np.arange(n), classes, 0)
     scaled = np.delete(x, 7, axis=1).astype(float)
     scaled = (scaled - scaled.mean(axis=0)) / scaled.std(axis=0)
     # Of two classes ours has two opposite outputs: their squares count twice, their difference is the log odds.
@@ -188,8 +189,8 @@ def test_the_layer_is_scikit_learns(n, classes, monkeypatch) -> None:
 def test_the_penalty_grows_where_there_is_nothing_to_learn() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((600, 30)).astype(np.float32)
-    blind = learn_layer(turn(x), rng.integers(0, 2, 600), np.arange(600), 2, 0)
-    clear = learn_layer(turn(x), (x[:, 0] > 0).astype(np.int64), np.arange(600), 2, 0)
+    blind = learn_layer(to_principal_axes(x), rng.integers(0, 2, 600), np.arange(600), 2, 0)
+    clear = learn_layer(to_principal_axes(x), (x[:, 0] > 0).astype(np.int64), np.arange(600), 2, 0)
     assert blind.penalty > clear.penalty
     again = np.tile(x[:3], (500, 1))  # equal vectors, equal numbers
     assert len(np.unique(clear.probability(again)[:, 0])) == 3

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from scipy.special import expit
 
-from cxrhf.audits import AuditOutput, feature_maps, features, run_audits
-from cxrhf.audits.feature_maps import Modes, neighbour_map, principal_modes
-from cxrhf.audits.feature_tests import family, pairs_of
+from cxrhf.audits import features
+from cxrhf.audits import features as feature_maps
+from cxrhf.audits.features import Modes, neighbour_map, pairs_of, principal_modes, run_marginal_tests
 from cxrhf.audits.material import Material
+from cxrhf.audits.plan import AuditOutput, run_audits
 from cxrhf.audits.sample import samples
 from tests.audits.embedded import vectors
 from tests.audits.tables import block, settings
@@ -116,7 +117,7 @@ def test_statistics_and_corrected_p_values_are_those_of_the_book(quick) -> None:
     marginals = {"pca_1": rng.standard_normal(300) + (group == "a") / 2, "pca_2": rng.standard_normal(300)}
     marginals["pca_2"][:5] = np.nan
     said: list[str] = []
-    found = family(marginals, pairs_of({"race": group}, {"race": 3}, said))
+    found = run_marginal_tests(marginals, pairs_of({"race": group}, {"race": 3}, said))
     assert len(found) == 6
     raw = {}
     for name, values in marginals.items():

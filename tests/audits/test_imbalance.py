@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from cxrhf import metrics
-from cxrhf.audits import run_audits
-from cxrhf.audits.prevalence import KINDS, RISK, SLICES
-from cxrhf.data.planted import calibrated, context
-from cxrhf.schema import load_predictions
+from cxrhf.audits.imbalance import KINDS, RISK, SLICES
+from cxrhf.audits.plan import run_audits
+from cxrhf.tables.predictions import load_predictions
+from cxrhf.twin.planted import calibrated, context
 from tests.audits.imbalanced import Found, made_up, three
 from tests.audits.tables import block, settings
 from tests.real_data import real_data

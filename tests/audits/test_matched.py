@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from cxrhf import metrics
-from cxrhf.audits.matched import matched
-from cxrhf.audits.rows import KEPT
+from cxrhf.audits.controlled import matched
+from cxrhf.audits.rows import INTERVAL_SOURCE
 from cxrhf.audits.sample import samples
-from cxrhf.data.planted import context
+from cxrhf.twin.planted import context
 from tests.audits.tables import Found, audited, block, settings
 
 AUDIT = "matched"
@@ -70,7 +70,7 @@ def test_the_double_index_mistake_is_not_ours() -> None:
     made = block("x", y, planted.patient, prob=p, pretest=planted.pretest)
     (sample,) = samples(made, settings(100, correction="max_t"), None, lambda _: None, [])
     (ours,) = [row for row in matched(sample).rows if (row["metric"], row["finding"]) == ("matched_auroc", "x")]
-    replicates = ours[KEPT].replicates
+    replicates = ours[INTERVAL_SOURCE].replicates
     assert ours["value"] == pytest.approx(truth.matched, abs=0.03)
     assert replicates.mean() == pytest.approx(truth.matched, abs=0.03)
     assert replicates.max() < truth.standard - 0.15
@@ -89,7 +89,9 @@ def test_the_matching_is_redone_in_every_replicate() -> None:
     for r in range(10):
         times = counts[sample.draws.unit, r][place]
         drawn = np.repeat(np.arange(300), times)
-        assert ours[KEPT].replicates[r] == pytest.approx(metrics.matched_auroc(y[drawn], p[drawn], q[drawn]), abs=1e-12)
+        assert ours[INTERVAL_SOURCE].replicates[r] == pytest.approx(
+            metrics.matched_auroc(y[drawn], p[drawn], q[drawn]), abs=1e-12
+        )
 
 
 def test_nothing_is_found_where_the_score_ignores_context() -> None:

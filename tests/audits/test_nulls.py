@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cxrhf.audits import run_audits
+from cxrhf.audits.plan import run_audits
 from tests.audits.nulls import null_table
 from tests.audits.tables import settings
 

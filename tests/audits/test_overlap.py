@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cxrhf.data.planted import context
+from cxrhf.twin.planted import context
 from tests.audits.tables import Found, audited, block
 
 AUDIT = "reweighted"

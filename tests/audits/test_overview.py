@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from cxrhf import metrics
-from cxrhf.audits import run_audits
 from cxrhf.audits.overview import PROBABILITY
-from cxrhf.audits.rates import RATES, SPECIFICITY
-from cxrhf.data.planted import calibrated, context
+from cxrhf.audits.plan import run_audits
+from cxrhf.audits.rows import RATES, SPECIFICITY
 from cxrhf.errors import ConfigError, TableError
 from cxrhf.metrics.operating import false_positive_rate_to_expect
 from cxrhf.schema import PREDICTION, RESULT
+from cxrhf.twin.planted import calibrated, context
 from tests.audits.tables import Found, audited, block, settings
 from tests.refusals import refused
 

@@ -11,13 +11,19 @@ import pyarrow.compute as pc
 import pytest
 from scipy.special import expit
 
-from cxrhf.audits.crossfit import ENOUGH
-from cxrhf.audits.pretest import FittedPretest, fit_pretest
-from cxrhf.audits.pretest_features import Images, context_features, gather
-from cxrhf.audits.prior_labels import prior_labels
+from cxrhf.audits.pretest import (
+    LEAST_PATIENTS,
+    FittedPretest,
+    Images,
+    context_features,
+    fit_pretest,
+    gather,
+    prior_labels,
+)
 from cxrhf.errors import ConfigError, TableError
 from cxrhf.metrics import auroc, calibration_line
-from cxrhf.schema import PREDICTION, load_predictions
+from cxrhf.schema import PREDICTION
+from cxrhf.tables.predictions import load_predictions
 from tests.audits.tables import block
 from tests.real_data import real_data
 from tests.refusals import refused
@@ -263,7 +269,11 @@ def test_too_few_patients_is_undefined() -> None:
     table, times = hospital(60)
     rows = table.filter(pc.equal(table["finding"], "mass"))
     n = len(rows)
-    for n_positive, said in ((0, "0 positive patients"), (1, "1 positive patient,"), (ENOUGH - 1, "9 positive")):
+    for n_positive, said in (
+        (0, "0 positive patients"),
+        (1, "1 positive patient,"),
+        (LEAST_PATIENTS - 1, "9 positive"),
+    ):
         label = np.zeros(n)
         label[: 5 * n_positive : 5] = 1
         few = changed(rows, label=label)
@@ -275,7 +285,7 @@ def test_too_few_patients_is_undefined() -> None:
     ones = changed(rows, label=np.ones(n))
     assert any("0 negative patients" in note for note in fit(ones, times, "age").notes)
     label = np.zeros(n)
-    label[: 5 * ENOUGH : 5] = 1
+    label[: 5 * LEAST_PATIENTS : 5] = 1
     enough = fit(changed(rows, label=label), times, *EVERYTHING)
     assert enough.table["pretest"].null_count == 0
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logit, ndtr
 
 from cxrhf import metrics
-from cxrhf.audits.prevalence import GRID, KINDS, RISK, SLICES
+from cxrhf.audits.imbalance import GRID, KINDS, RISK, SLICES
 from tests.audits.imbalanced import Found, made_up, three, weighted_to
 from tests.audits.tables import block
 

@@ -7,10 +7,10 @@ import pytest
 from scipy.special import expit, logit, ndtr
 
 from cxrhf import metrics
-from cxrhf.audits import run_audits
+from cxrhf.audits.controlled import KINDS, REWEIGHTED
 from cxrhf.audits.material import Material
-from cxrhf.audits.reweighted import CONTROLLED, KINDS
-from cxrhf.data.planted import context
+from cxrhf.audits.plan import run_audits
+from cxrhf.twin.planted import context
 from tests.audits.tables import Found, audited, block, settings
 
 AUDIT = "reweighted"
@@ -58,7 +58,7 @@ def test_planted_values_lie_in_their_intervals(clustered) -> None:
     missed += [
         (seed, "drop", metric)
         for seed, (found, truth) in enumerate(clustered)
-        for metric in CONTROLLED
+        for metric in REWEIGHTED
         if not found.holds(truth["auroc"] - truth[metric], "auroc_drop", "x", AUDIT, metric)
     ]
     assert len(missed) <= 1, missed  # of 56, at 99%
@@ -66,7 +66,7 @@ def test_planted_values_lie_in_their_intervals(clustered) -> None:
 
 def test_drops_are_paired_differences_of_the_rows_beside_them(clustered) -> None:
     found, _ = clustered[0]
-    for metric in CONTROLLED:
+    for metric in REWEIGHTED:
         drop, full, rest = (
             found("auroc_drop", "x", AUDIT, metric),
             found("auroc", "x", AUDIT),
@@ -92,7 +92,7 @@ def test_constant_context_changes_nothing() -> None:
     planted = context(600, seed=2)
     made = block("x", planted.y, planted.patient, prob=planted.prob, pretest=np.full(600, 0.2))
     found = Found(audited(made, n_resamples=50, only=(AUDIT,)))
-    for metric in CONTROLLED:
+    for metric in REWEIGHTED:
         drop = found("auroc_drop", "x", AUDIT, metric)
         assert drop["value"] == pytest.approx(0, abs=1e-12)
         assert drop["p_value"] is None if drop["versus"] == "auroc_ipw" else drop["p_value"] > 0.9

@@ -10,13 +10,14 @@ import pytest
 from scipy.special import expit
 
 from cxrhf import metrics
-from cxrhf.audits import AuditOutput, run_audits
 from cxrhf.audits.material import Material
-from cxrhf.data.planted_slices import PlantedShortcut, shortcut_truth
-from cxrhf.data.planted_slices import shortcut as planted
+from cxrhf.audits.plan import AuditOutput, run_audits
 from cxrhf.errors import ConfigError
-from cxrhf.metrics.equalising import equalising_weights
-from cxrhf.schema import ATTRIBUTE, check
+from cxrhf.metrics.balancing import equalising_weights
+from cxrhf.schema import ATTRIBUTE
+from cxrhf.tables.checks import check
+from cxrhf.twin.planted_groups import PlantedShortcut, shortcut_truth
+from cxrhf.twin.planted_groups import shortcut as planted
 from tests.audits.tables import block, settings
 from tests.refusals import refused
 
@@ -185,7 +186,7 @@ def test_coverage_and_size_over_many_samples(n) -> None:
 
 @pytest.mark.parametrize("model", ["ideal", "shortcut", "image_only"])
 def test_the_twin_leans_on_drains(twin, model) -> None:
-    from cxrhf.data.synthetic.model_truths import model_truth
+    from cxrhf.twin.scores import model_truth
 
     tables, attributes = twin
     truth = model_truth(model=model)["pneumothorax"]
@@ -205,8 +206,8 @@ def test_the_twin_leans_on_drains(twin, model) -> None:
 def twin() -> tuple[dict[str, pa.Table], pa.Table]:
     import pyarrow.compute as pc
 
-    from cxrhf.data.synthetic.models import attributes, predictions
-    from cxrhf.data.synthetic.people import people
+    from cxrhf.twin.models import attributes, predictions
+    from cxrhf.twin.people import people
 
     crowd = people(5_000, seed=5)
     tables = {model: predictions(crowd, model=model) for model in ("ideal", "shortcut", "image_only")}

@@ -11,9 +11,9 @@ from scipy.special import expit
 from scipy.stats import mannwhitneyu
 
 from cxrhf import metrics
-from cxrhf.audits import AuditOutput, run_audits
 from cxrhf.audits.material import Material
-from cxrhf.data.planted_slices import shortcut as planted
+from cxrhf.audits.plan import AuditOutput, run_audits
+from cxrhf.twin.planted_groups import shortcut as planted
 from tests.audits.tables import block, settings
 from tests.audits.test_shortcut import F, M, attribute
 

@@ -9,10 +9,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from cxrhf.audits import AuditOutput, run_audits
-from cxrhf.audits.material import Material, halves
-from cxrhf.data.planted_slices import Null, PlantedSlices, rare_misses, slices
-from cxrhf.schema import ATTRIBUTE, EMBEDDING, arrays, check
+from cxrhf.audits.material import Material, confirmation_half
+from cxrhf.audits.plan import AuditOutput, run_audits
+from cxrhf.schema import ATTRIBUTE, EMBEDDING
+from cxrhf.tables.checks import arrays, check
+from cxrhf.twin.planted_groups import Null, PlantedSlices, rare_misses, slices
 from tests.audits.tables import block, settings
 from tests.real_data import real_data
 from tests.thinned import thinned
@@ -89,7 +90,7 @@ def test_the_planted_slice_is_found_confirmed_and_described(found: AuditOutput, 
     hidden = planted.hidden.astype(bool)  # images are sorted by id, as the rows are
     members = {each["image_id"] for each in found.slices.to_pylist() if each["slice"] == worst["slice"]}
     inside = np.isin(data.image_ids, sorted(members))
-    held = halves(data, 0)
+    held = confirmation_half(data, 0)
     assert (inside & hidden & held).sum() / (inside & held).sum() > truth.precision - 0.08
     assert (inside & hidden & held).sum() / (hidden & held).sum() > truth.recall - 0.08
 
@@ -156,7 +157,7 @@ def test_at_most_six_of_fifty_confirm_random_attributes_of_real_errors(label: st
 
 def test_numbers_are_those_of_the_held_out_patients(found: AuditOutput, planted: PlantedSlices) -> None:
     data = arrays(material(planted)[0])
-    held = dict(zip(data.image_ids.tolist(), halves(data, 0).tolist(), strict=True))
+    held = dict(zip(data.image_ids.tolist(), confirmation_half(data, 0).tolist(), strict=True))
     members = found.slices.to_pylist()
     assert all((each["half"] == "confirm") == held[each["image_id"]] for each in members)
     error = dict(zip(data.image_ids.tolist(), ((data.y - data.p) ** 2)[:, 0].tolist(), strict=True))

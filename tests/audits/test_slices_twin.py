@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from cxrhf.audits import run_audits
 from cxrhf.audits.material import Material
-from cxrhf.data.synthetic.embeddings import embeddings
-from cxrhf.data.synthetic.models import attributes, predictions
-from cxrhf.data.synthetic.people import People, people
+from cxrhf.audits.plan import run_audits
+from cxrhf.twin.models import attributes, embeddings, predictions
+from cxrhf.twin.people import People, people
 from tests.audits.tables import settings
 
 HIDDEN = ("ecg_wires", "hazy")

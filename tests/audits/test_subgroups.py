@@ -11,12 +11,12 @@ import pytest
 from scipy.special import expit
 
 from cxrhf import metrics
-from cxrhf.audits import AuditOutput, run_audits
-from cxrhf.audits.groupings import AGE_BANDS, LEAST_CROSSED, MOST
-from cxrhf.data.planted import diseases, diseases_truth, subgroups
+from cxrhf.audits.plan import AuditOutput, run_audits
+from cxrhf.audits.sample import AGE_BANDS, LEAST_CROSSED, MOST
 from cxrhf.errors import ConfigError
 from cxrhf.metrics.calibration import NO_INTERVAL
-from cxrhf.schema import load_predictions
+from cxrhf.tables.predictions import load_predictions
+from cxrhf.twin.planted import diseases, diseases_truth, subgroups
 from tests.audits.tables import audited, block, settings
 from tests.real_data import real_data
 from tests.refusals import refused

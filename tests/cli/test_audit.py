@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from cxrhf import cli
-from cxrhf.auditing import progress_line
+from cxrhf.audits.run import progress_line
 from cxrhf.cli.audit import default_out, say_first_time
-from cxrhf.cli.demo import settled
-from cxrhf.cli.demo_done import is_done, made_with
-from cxrhf.config_demo import DemoConfig
+from cxrhf.cli.demo import DemoConfig, is_done, made_with, resolve_config
 from cxrhf.metrics.ranking import auroc
 from cxrhf.report.lines import summary_lines
-from cxrhf.schema import PREDICTION, RESULT, read_predictions, read_table, table_of
+from cxrhf.schema import PREDICTION, RESULT
+from cxrhf.tables.checks import table_of
+from cxrhf.tables.files import read_table
+from cxrhf.tables.predictions import read_predictions
 
 VENDOR = "id,patient,truth,ai,sex\n" + "".join(
     f"i{at},p{at // 2},{(at // 2 + at // 7) % 2},0.{(at * 37) % 90 + 10},F\n" for at in range(40)
@@ -147,7 +148,9 @@ def test_a_finished_demo_is_not_made_again(
     assert "is finished" in printed[0]
     assert printed[1:] == (small_demo / "printed.txt").read_text().splitlines()[1 - len(printed) :]
     assert page.stat().st_mtime_ns == before
-    config = settled(DemoConfig(out="runs/demo", n_patients=40, size=64, n_resamples=20, steps=4, report_steps=4))
+    config = resolve_config(
+        DemoConfig(out="runs/demo", n_patients=40, size=64, n_resamples=20, steps=4, report_steps=4)
+    )
     stamp = made_with(config)
     assert is_done(page.parent, stamp)
     assert made_with(replace(config, n_resamples=21)) != stamp

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from cxrhf import cli
-from cxrhf.schema import PREDICTION, RESULT, read_table
+from cxrhf.schema import PREDICTION, RESULT
+from cxrhf.tables.files import read_table
 
 SECRET = "zebracode"
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from cxrhf import cli
-from cxrhf.schema import RESULT, read_table
+from cxrhf.schema import RESULT
+from cxrhf.tables.files import read_table
 from tests.cli.fuzzed import fuzzed
 
 

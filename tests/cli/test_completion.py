@@ -12,14 +12,12 @@ import pytest
 
 from cxrhf import cli
 from cxrhf.cli import completion
-from cxrhf.cli.completion_scripts import script
-from cxrhf.cli.completion_words import Command, allowed_values, commands, recipes
-from cxrhf.config import AUDITS, AuditConfig
-from cxrhf.config_build import DATASETS, BuildConfig
-from cxrhf.config_generate import GenerateConfig
-from cxrhf.config_selfcheck import SHELLS, CompletionConfig
-from cxrhf.config_train import DEVICES, TrainConfig
+from cxrhf.cli.completion import Command, allowed_values, commands, recipes, script
+from cxrhf.data.settings import DATASETS, BuildConfig
 from cxrhf.errors import ConfigError
+from cxrhf.models.report_settings import GenerateConfig
+from cxrhf.models.settings import DEVICES, TrainConfig
+from cxrhf.settings import AUDITS, SHELLS, AuditConfig, CompletionConfig
 from tests.refusals import refused
 
 

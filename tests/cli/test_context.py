@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 import pytest
 
 from cxrhf import cli
-from cxrhf.config_context import ContextFitConfig
-from cxrhf.context import cluster, packages, store
+from cxrhf.context import material as packages
+from cxrhf.context import store
+from cxrhf.context import sweep as cluster
+from cxrhf.context.run import fit_context, fit_run, load_context
+from cxrhf.context.settings import ContextFitConfig
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning
-from cxrhf.pretesting import fit_context, fit_run, load_context
-from cxrhf.schema import read_table, write_table
+from cxrhf.tables.files import read_table, write_table
 from tests.context.forging import change, seal
 from tests.locked import held
 from tests.pretest_twin import make_twin
@@ -111,8 +113,8 @@ def test_a_fit_that_cannot_write_is_not_finished_and_goes_on(built, fitted, tmp_
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    where = {"page": "cxrhf.report.files.write_figures", "families": "cxrhf.schema.write_table",
-             "models": "cxrhf.context.store.save_calibrator", "examples": "cxrhf.context.examples._write"}  # fmt: skip
+    where = {"page": "cxrhf.report.files.write_figures", "families": "cxrhf.tables.files.write_table",
+             "models": "cxrhf.context.store.save_calibrator", "examples": "cxrhf.context.explain._write"}  # fmt: skip
     words = ["context", "fit", str(built), "--out", str(tmp_path / "run"), *WORDS]
     if place == "models":  # calibrators are saved for the checkpoint, too
         real = store.save_calibrator
@@ -164,7 +166,7 @@ def test_encoders_are_opened_before_the_first_note_is_read(built, tmp_path, monk
     (bad / "config.json").write_text("{}")
     (bad / "tokenizer.json").write_text("{}")
     (bad / "pytorch_model.bin").write_bytes(b"")
-    monkeypatch.setattr("cxrhf.pretesting.read_build", lambda *_: pytest.fail("notes were read"))
+    monkeypatch.setattr("cxrhf.context.run.read_build", lambda *_: pytest.fail("notes were read"))
     words = ["context", "fit", str(built), "--out", str(tmp_path / "run"), "--features", "encoder"]
     assert cli.main([*words, "--encoders", f"minilm,{bad}"]) == 2
     assert "only .bin weights" in capsys.readouterr().err

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from cxrhf import cli
-from cxrhf.cli.completion_words import _configs, commands
+from cxrhf.cli.completion import _configs, commands
 from cxrhf.cli.flags import parse
-from cxrhf.config import AuditConfig, from_mapping, load_mapping
-from cxrhf.config_train import TrainConfig
 from cxrhf.errors import ConfigError, CxrhfError
+from cxrhf.models.settings import TrainConfig
+from cxrhf.settings import AuditConfig, from_mapping, load_mapping
 from tests.refusals import refused
 
 
@@ -180,11 +180,11 @@ def test_a_flag_of_a_group_beats_the_recipe(tmp_path: Path) -> None:
 
 
 def test_output_that_its_encoding_lacks_is_written_in_other_letters() -> None:
-    from cxrhf.cli.lasting import Lasting
+    from cxrhf.cli import SafeStream
 
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
-    Lasting(stream).write("0.1–0.2 Δ 模 naïve\n")
+    SafeStream(stream).write("0.1–0.2 Δ 模 naïve\n")
     assert raw.getvalue().decode() == "0.1-0.2 delta  \\u6a21 na\\xefve\n"
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from cxrhf import cli
 from cxrhf.audits import sample
-from cxrhf.config_build import BuildConfig
 from cxrhf.data.build import build
+from cxrhf.data.settings import BuildConfig
 
 SMALL = "--config quick --size 32 --batch-size 16 --device cpu"
 ROWS = "id,patient,truth,ai,sex\n" + "".join(
@@ -22,7 +22,7 @@ REPORTS = "image,patient,generated,reference\n" + "".join(f"i{at},p{at},no effus
 # What takes long: pictures that are read, networks that look or learn, notes, vectors, reports, and more resamples than
 # it takes to see which differences there are.
 LONG = (
-    "cxrhf.models.loader.open_squares", "cxrhf.models.forward.look_at", "cxrhf.models.train.fit",
+    "cxrhf.models.data.open_squares", "cxrhf.models.step.look_at", "cxrhf.models.train.fit",
     "cxrhf.models.finetune.fit", "cxrhf.models.generate.write_reports", "cxrhf.data.load.load_notes",
     "cxrhf.encode.notes.load_model", "cxrhf.encode.bertscore.load_model",
 )  # fmt: skip

@@ -20,12 +20,12 @@ import pytest
 
 import cxrhf
 from cxrhf import cli
-from cxrhf.cli.lasting import Lasting
+from cxrhf.cli import SafeStream
 from cxrhf.errors import CxrhfError, TableError, did_you_mean
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.module_inputs import _numbers
-from cxrhf.schema import load_predictions
-from cxrhf.tables.places import free, meant, what_is
+from cxrhf.metrics.module import _numbers
+from cxrhf.tables.folders import describe_path, free_folder_name, suggest_folder
+from cxrhf.tables.predictions import load_predictions
 from tests.refusals import check_refusal, refused
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -160,13 +160,18 @@ def test_words_where_a_metric_wants_numbers() -> None:
 def test_what_a_folder_is_and_what_was_meant(tmp_path: Path) -> None:
     (tmp_path / "data" / "twin").mkdir(parents=True)
     (tmp_path / "data" / "twin" / "build.json").write_text("{}")
-    assert what_is(tmp_path / "data" / "twin") == "a build"
-    assert what_is(tmp_path / "data") not in (what_is(tmp_path / "data" / "twin"), what_is(tmp_path / "nowhere"))
-    assert meant(tmp_path / "data", "build.json") == f"did you mean {str(tmp_path / 'data' / 'twin')!r}?"
-    assert meant(tmp_path / "data" / "twn", "build.json") == f"did you mean {str(tmp_path / 'data' / 'twin')!r}?"
-    assert meant(tmp_path / "data" / "twin", "build.json") is None
-    assert free(tmp_path / "data", "other") == "other"
-    assert free("my data", "other") == "'my data'"
+    assert describe_path(tmp_path / "data" / "twin") == "a build"
+    assert describe_path(tmp_path / "data") not in (
+        describe_path(tmp_path / "data" / "twin"),
+        describe_path(tmp_path / "nowhere"),
+    )
+    assert suggest_folder(tmp_path / "data", "build.json") == f"did you mean {str(tmp_path / 'data' / 'twin')!r}?"
+    assert (
+        suggest_folder(tmp_path / "data" / "twn", "build.json") == f"did you mean {str(tmp_path / 'data' / 'twin')!r}?"
+    )
+    assert suggest_folder(tmp_path / "data" / "twin", "build.json") is None
+    assert free_folder_name(tmp_path / "data", "other") == "other"
+    assert free_folder_name("my data", "other") == "'my data'"
     assert did_you_mean("chexpert_", ["chexpert", "chexpert_plus"]) == "did you mean 'chexpert'?"
     assert did_you_mean("che", ["chexpert", "chexpert_plus"]) is None
 
@@ -260,7 +265,7 @@ def test_output_that_nobody_reads_any_more() -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w", buffering=1) as stream:
-        lasting = Lasting(stream)
+        lasting = SafeStream(stream)
         for _ in range(3):
             print("a line", file=lasting, flush=True)
         assert lasting.fileno() == write

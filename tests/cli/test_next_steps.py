@@ -15,14 +15,13 @@ import pytest
 
 import cxrhf
 from cxrhf import cli
-from cxrhf.cli import flags
-from cxrhf.cli.completion_words import commands
-from cxrhf.cli.written import where_curves_are
-from cxrhf.config_push import PushModelConfig
+from cxrhf.cli import flags, where_curves_are
+from cxrhf.cli.completion import commands
 from cxrhf.errors import CxrhfError
 from cxrhf.hub.connection import HubError
 from cxrhf.hub.model import model_artefact
-from cxrhf.imaging.training import TrainedRun
+from cxrhf.hub.settings import PushModelConfig
+from cxrhf.models.train_run import TrainedRun
 from tests.refusals import refused
 
 PACKAGE = Path(cxrhf.__file__).parent

@@ -18,7 +18,9 @@ import pytest
 import cxrhf
 from cxrhf import cli
 from cxrhf.report.card import slug
-from cxrhf.schema import RESULT, read_table, table_of, write_table
+from cxrhf.schema import RESULT
+from cxrhf.tables.checks import table_of
+from cxrhf.tables.files import read_table, write_table
 from cxrhf.tables.folders import one_writer
 
 ROWS = "id,patient,truth,ai\n" + "".join(

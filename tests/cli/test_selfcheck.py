@@ -20,23 +20,32 @@ import numpy as np
 import pytest
 
 from cxrhf import metrics
-from cxrhf.audits import AUDITS, sample
+from cxrhf.audits import sample
+from cxrhf.audits.plan import AUDITS
 from cxrhf.cli import selfcheck
-from cxrhf.config_selfcheck import GROUPS
-from cxrhf.data.planted_context import context
 from cxrhf.errors import ConfigError
 from cxrhf.metrics import calibration, checks
-from cxrhf.selfchecking import _GROUPS, run_checks
-from cxrhf.selfchecking.check import learned, near, seen, unseen
-from cxrhf.selfchecking.lines import last_line
-from cxrhf.selfchecking.spread import auroc_error, auroc_parts, counting, error
-from cxrhf.selfchecking.versions import packages, versions
+from cxrhf.selfchecking import _GROUPS, last_line, run_checks
+from cxrhf.selfchecking.verdicts import (
+    auroc_error,
+    auroc_parts,
+    check_learned,
+    check_near,
+    check_not_significant,
+    check_significant,
+    effective_rows,
+    error,
+    packages,
+    versions,
+)
+from cxrhf.settings import GROUPS
+from cxrhf.twin.planted import context
 from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 # A file that is loaded while a function is broken would keep the broken one.
 for _name in AUDITS:
-    importlib.import_module(f"cxrhf.audits.{_name}")
+    importlib.import_module(f"cxrhf.audits.plan.{_name}")
 # A light installation: what is not there cannot be found, in no process.
 BARE = """
 import sys
@@ -159,7 +168,7 @@ def test_what_breaks_is_a_failed_check_and_the_others_run(capsys, monkeypatch) -
     def fail(*args: Any, **options: Any) -> None:
         raise ZeroDivisionError("planted\nfor the test")
 
-    monkeypatch.setattr("cxrhf.selfchecking.representations.check_encoding", fail)
+    monkeypatch.setattr("cxrhf.selfchecking.truths.check_encoding", fail)
     code, out, _ = ran(capsys, "--only", "encoding,notes")
     assert code == 1
     assert "found ZeroDivisionError: planted for the test" in out
@@ -215,17 +224,17 @@ def test_errors_are_those_of_theory_and_of_resampling() -> None:
     rows = np.repeat(np.arange(4000), 2)
     parts = auroc_parts(made.y[rows], made.score[rows])
     assert error(parts, rows) == pytest.approx(auroc_error(made.y, made.score), rel=1e-9)
-    assert counting(np.ones(7)) == 7
+    assert effective_rows(np.ones(7)) == 7
 
 
 def test_verdicts() -> None:
-    assert near("x", 0.5, 0.53, 0.01).ok
-    assert not near("x", 0.5, 0.55, 0.01).ok
-    assert not near("x", 0.5, float("nan"), 0.01).ok
-    assert learned("x", 0.8, 0.75, 0.001, 0.06).ok
-    assert not learned("x", 0.8, 0.85, 0.001, 0.06).ok
-    assert seen("x", {"p_value": 1e-5}).ok
-    assert not seen("x", {"p_value": None}).ok
-    assert not unseen("x", {"p_value": None}).ok
-    assert unseen("x", {"p_value": 0.4}).ok
+    assert check_near("x", 0.5, 0.53, 0.01).ok
+    assert not check_near("x", 0.5, 0.55, 0.01).ok
+    assert not check_near("x", 0.5, float("nan"), 0.01).ok
+    assert check_learned("x", 0.8, 0.75, 0.001, 0.06).ok
+    assert not check_learned("x", 0.8, 0.85, 0.001, 0.06).ok
+    assert check_significant("x", {"p_value": 1e-5}).ok
+    assert not check_significant("x", {"p_value": None}).ok
+    assert not check_not_significant("x", {"p_value": None}).ok
+    assert check_not_significant("x", {"p_value": 0.4}).ok
     assert last_line([]) == "nothing was checked"

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import pyarrow as pa
 import pytest
 
-from cxrhf.config_build import BuildConfig
-from cxrhf.context.prior import Prior, of_build
+from cxrhf.context.notes import Prior, prior_notes_of_build
 from cxrhf.data.build import build
 from cxrhf.data.load import load_images, load_notes
-from cxrhf.data.synthetic import layout_ids, write
-from cxrhf.data.synthetic.models import predictions
+from cxrhf.data.settings import BuildConfig
+from cxrhf.twin import layout_ids, write
+from cxrhf.twin.models import predictions
 
 
 class Hospital(NamedTuple):
@@ -44,4 +44,4 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Hospital:
     images = load_images(folder / "built", columns=["image_id", "patient_id", "study_time", "prior_note_ids"])
     notes = load_notes(folder / "built")
     return Hospital(folder / "raw", folder / "built", planted, bare, images, notes,
-                    of_build(images, notes, predictions=bare))  # fmt: skip
+                    prior_notes_of_build(images, notes, predictions=bare))  # fmt: skip

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from cxrhf.calibrate import fit_calibrator
-from cxrhf.context.classifiers import fit, importance, scores
-from cxrhf.context.parts import Candidate
+from cxrhf.context.material import Candidate
+from cxrhf.context.model_files import read_ubj
 from cxrhf.context.sealed import MANIFEST
 from cxrhf.context.store import Bundle, StoredModel, load_models, save_models
-from cxrhf.context.ubj import read_ubj
+from cxrhf.context.sweep import fit, importance, scores
 from cxrhf.errors import CxrhfError
+from cxrhf.learn import fit_calibrator
 
 WIDTH, N = 20, 150  # wide enough for neighbours without a tree
 RNG = np.random.default_rng(0)

@@ -8,7 +8,6 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 
-from cxrhf.config_context import ENOUGH
 from cxrhf.context.bow import (
     FOLDS,
     Bag,
@@ -16,11 +15,12 @@ from cxrhf.context.bow import (
     cross_fit,
     deal,
     distinct_rows,
+    fit_ridge,
     make_bag,
     notes_pretest,
     too_few,
 )
-from cxrhf.context.ridge import fit_ridge
+from cxrhf.context.settings import ENOUGH
 from cxrhf.context.words import count_words
 from cxrhf.metrics import auroc, calibration_line
 
@@ -61,7 +61,7 @@ def test_words_of_few_patients_are_left_out():
 def test_ridge_is_that_of_scikit_learn(monkeypatch):
     from sklearn.linear_model import LogisticRegression
 
-    monkeypatch.setattr("cxrhf.context.ridge.CLOSE", 1e-12)
+    monkeypatch.setattr("cxrhf.context.bow.CLOSE", 1e-12)
     rng = np.random.default_rng(1)
     design = sparse.random_array((500, 60), density=0.2, rng=rng, format="csr")
     y = (rng.random(500) < expit(design @ rng.standard_normal(60) * 2 - 1)).astype(float)

@@ -13,9 +13,9 @@ from scipy import sparse
 from scipy.special import expit
 
 from cxrhf.context import bow
-from cxrhf.context.classifiers import KINDS, Linear, calm, fit, importance, scores, settled
-from cxrhf.context.grids import candidates
-from cxrhf.context.parts import Candidate
+from cxrhf.context.families import candidates
+from cxrhf.context.material import Candidate
+from cxrhf.context.sweep import KINDS, Linear, fit, importance, limit_threads, scores, settled
 from cxrhf.errors import ConfigError, CxrhfError, TableError
 from cxrhf.metrics import auroc
 from tests.refusals import refused
@@ -231,7 +231,7 @@ def test_nothing_is_printed_and_all_is_set_back():
         steps = [threading.Barrier(3) for _ in range(3)]
 
         def work(leaves_last):
-            with calm():
+            with limit_threads():
                 steps[0].wait()
                 steps[1].wait()
                 if leaves_last:

@@ -10,13 +10,11 @@ from joblib import parallel_config
 from scipy import sparse
 from scipy.special import expit
 
-from cxrhf.calibrate import calibrated, fit_calibrator
-from cxrhf.context.classifiers import fit, scores
-from cxrhf.context.crossfit import fit_family
-from cxrhf.context.folds import deal
-from cxrhf.context.parts import Calibration, Candidate, Family, Labelled, Tried
-from cxrhf.context.sweep import best_of_each_kind, sweep
+from cxrhf.context.fit import fit_family
+from cxrhf.context.material import Calibration, Candidate, Family, Labelled, Tried
+from cxrhf.context.sweep import best_of_each_kind, deal, fit, scores, sweep_candidates
 from cxrhf.errors import LeakageError, TableError
+from cxrhf.learn import apply_calibrator, fit_calibrator
 from cxrhf.metrics import auroc, calibration_line
 from tests.refusals import refused
 from tests.thinned import thinned
@@ -58,7 +56,7 @@ def chart(
 
 
 def fitted(family: Family, data: Labelled, **more: Any):
-    return fit_family(family, data, sweep(family, data, seed=0, workers=1), seed=0, workers=1, **more)
+    return fit_family(family, data, sweep_candidates(family, data, seed=0, workers=1), seed=0, workers=1, **more)
 
 
 # Cross-fitting
@@ -144,15 +142,15 @@ def test_scheme_is_what_it_says(blank, folds):
                 away[data.fold == v] = said((u, v), data.fold == v)
         others = known & ~mine
         narrower = np.mean(pairs) + (own[mine] - own[mine].mean()) / times[-1]
-        expected[mine] = calibrated(fit_calibrator(away[others], data.y[others], "platt"), narrower)
+        expected[mine] = apply_calibrator(fit_calibrator(away[others], data.y[others], "platt"), narrower)
     rest = ~data.learn
     power = np.log(folds / (folds - 1)) / np.log((folds - 1) / (folds - 2))
     centre = own[data.learn].mean()
     narrower = centre + (said((), rest) - centre - power * np.mean(steps)) / np.exp(power * np.log(times).mean())
-    expected[rest] = calibrated(fit_calibrator(own[known], data.y[known], "platt"), narrower)
+    expected[rest] = apply_calibrator(fit_calibrator(own[known], data.y[known], "platt"), narrower)
     assert found.probability == pytest.approx(expected, abs=1e-9)
     assert 1 < np.mean(times) < 1.2
-    again = calibrated(found.calibrator, scores(found.model, family.features[data.rows[rest]]))
+    again = apply_calibrator(found.calibrator, scores(found.model, family.features[data.rows[rest]]))
     assert np.array_equal(again, found.probability[rest])
 
 
@@ -176,7 +174,7 @@ def test_calibrated_on_a_planted_problem(candidate, calibration):
 @pytest.mark.slow
 def test_same_numbers_for_any_workers_and_order():
     family, data, _ = chart(4, LOGISTIC, RIDGE, n_patients=150, words=60, blank=0.1)
-    tried = sweep(family, data, seed=0, workers=1)
+    tried = sweep_candidates(family, data, seed=0, workers=1)
     first = fit_family(family, data, tried, seed=0, workers=1)
     two = fit_family(family, data, tried, seed=0, workers=2)
     with parallel_config(backend="threading", n_jobs=2):
@@ -193,7 +191,7 @@ def test_same_numbers_for_any_workers_and_order():
 
 def test_scores_that_were_not_kept_are_made_again():
     family, data, _ = chart(5, LOGISTIC, n_patients=100, words=50)
-    tried = sweep(family, data, seed=0, workers=1)
+    tried = sweep_candidates(family, data, seed=0, workers=1)
     first = fit_family(family, data, tried, seed=0, workers=1)
     bare = [each._replace(scores=np.zeros(0)) for each in tried]
     assert np.array_equal(fit_family(family, data, bare, seed=0, workers=1).probability, first.probability)
@@ -219,7 +217,7 @@ def test_validation_chooses_between_kinds():
     assert any("10 models" in each for each in said)
     # Cross-validation favours one, validation the other: validation decides.
     tried = [each._replace(auroc=0.99) if each.candidate == NEIGHBOUR else each
-             for each in sweep(family, data, seed=0, workers=1)]  # fmt: skip
+             for each in sweep_candidates(family, data, seed=0, workers=1)]  # fmt: skip
     again = fit_family(family, data, tried, seed=0, workers=1)
     assert again.candidate == LOGISTIC
     assert again.tried[0].candidate == NEIGHBOUR
@@ -237,7 +235,7 @@ def test_small_validation_does_not_choose():
     assert "cross-validation chose the classifier" in found.reasons[0]
     assert "10 are required" in found.reasons[0]
     assert np.isnan(found.validation_auroc)
-    assert found.candidate == best_of_each_kind(sweep(family, data, seed=0, workers=1))[0].candidate
+    assert found.candidate == best_of_each_kind(sweep_candidates(family, data, seed=0, workers=1))[0].candidate
     none = fitted(family, data._replace(validate=np.zeros(len(few), dtype=bool)))
     assert "0 patients with the finding" in none.reasons[0]
     assert np.array_equal(none.probability, found.probability)
@@ -245,7 +243,7 @@ def test_small_validation_does_not_choose():
 
 def test_candidates_that_fail():
     family, data, _ = chart(8, LOGISTIC, n_patients=100, words=50)
-    good = sweep(family, data, seed=0, workers=1)[0]
+    good = sweep_candidates(family, data, seed=0, workers=1)[0]
     broken = Candidate("LogisticRegression", {"C": -1.0})
     other = Tried(Candidate("LinearSVC", {"C": -1.0}), 0.99, 0.0, good.scores, 0.0)  # fails when fitted to all
     failed = Tried(broken, np.nan, np.nan, np.zeros(0), 0.0, "C must be above 0")
@@ -263,7 +261,7 @@ def test_candidates_that_fail():
 
 def test_a_patient_in_two_places_is_refused():
     family, data, _ = chart(9, LOGISTIC, n_patients=100, words=50)
-    tried = sweep(family, data, seed=0, workers=1)
+    tried = sweep_candidates(family, data, seed=0, workers=1)
     fold = data.fold.copy()
     twice = np.flatnonzero(data.learn & (np.bincount(data.patients)[data.patients] > 1))[0]
     fold[twice] = (fold[twice] + 1) % 5

@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from cxrhf.context.examples import EXAMPLE, KINDS, examples, write_examples
+from cxrhf.context.explain import EXAMPLE, KINDS, examples, write_examples
 from cxrhf.context.material import Material, material
 from cxrhf.errors import TableError
-from cxrhf.schema import PREDICTION, check
+from cxrhf.schema import PREDICTION
+from cxrhf.tables.checks import check
 from tests.refusals import refused
 
 DAY = datetime(2180, 1, 1)

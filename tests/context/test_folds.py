@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cxrhf.context.folds import deal
+from cxrhf.context.sweep import deal
 from cxrhf.errors import ConfigError
 from tests.refusals import refused
 

@@ -16,11 +16,10 @@ import numpy as np
 import pytest
 import skops.io as sio
 
-from cxrhf.context.classifiers import fit, scores
-from cxrhf.context.model_files import unpacked
+from cxrhf.context.model_files import checked_model, read_ubj, unpack_skops
 from cxrhf.context.sealed import MANIFEST
 from cxrhf.context.store import load_models
-from cxrhf.context.ubj import checked_model, read_ubj
+from cxrhf.context.sweep import fit, scores
 from cxrhf.errors import RunError
 from tests.context.forging import CANDIDATES, FEATURES, WIDTH, N, Y, main, only, save_all, seal, ubj
 
@@ -177,7 +176,7 @@ def test_shapes_that_do_not_fit_the_record_are_refused(saved, tmp_path, kind, ed
 
 def test_a_part_cannot_take_the_place_of_another(saved, tmp_path):
     """skops puts in what has the same number: the number of classes was checked, and another array used."""
-    files = unpacked((saved / "DecisionTreeClassifier.skops").read_bytes())
+    files = unpack_skops((saved / "DecisionTreeClassifier.skops").read_bytes())
     schema = json.loads(files["schema.json"])
     tree = schema["content"]["content"]["tree_"]
     stranger = schema["content"]["content"]["classes_"]

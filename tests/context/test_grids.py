@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from cxrhf.context.classifiers import KINDS
-from cxrhf.context.grids import candidates
+from cxrhf.context.families import candidates
+from cxrhf.context.sweep import KINDS
 from cxrhf.errors import ConfigError
 from tests.refusals import refused
 

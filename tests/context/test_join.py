@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 import pytest
 
 from cxrhf.context.join import join_notes
-from cxrhf.context.prior import of_build, of_file
+from cxrhf.context.notes import prior_notes_of_build, prior_notes_of_file
 from cxrhf.errors import TableError
 from cxrhf.metrics import auroc, calibration_line
-from cxrhf.schema import PREDICTION, check
+from cxrhf.schema import PREDICTION
+from cxrhf.tables.checks import check
 from tests.context.conftest import Hospital, without
 from tests.refusals import refused
 
@@ -115,7 +116,7 @@ def test_order_of_rows_and_notes_does_not_matter(hospital, joined):
     bare = hospital.bare.filter(keep)
     order = pa.array(np.random.default_rng(1).permutation(bare.num_rows))
     shuffled = pa.array(np.random.default_rng(2).permutation(hospital.notes.num_rows))
-    prior = of_build(hospital.images, hospital.notes.take(shuffled), predictions=bare)
+    prior = prior_notes_of_build(hospital.images, hospital.notes.take(shuffled), predictions=bare)
     first = join_notes(bare, hospital.prior, want_pretest=True, seed=0).table
     again = join_notes(bare.take(order), prior, want_pretest=True, seed=0).table
     assert again.equals(first.take(order))
@@ -157,7 +158,7 @@ def test_no_prior_note_at_all(hospital):
     who = pc.unique(edema["patient_id"])
     times = pa.table({"image_id": edema["image_id"], "patient_id": edema["patient_id"], "time": [1.0] * 40})
     notes = {"patient_id": [who[0].as_py()], "time": ["2180-01-01"], "text": ["edema"]}
-    found = join_notes(edema, of_file(notes, times=times, predictions=edema), want_pretest=True)
+    found = join_notes(edema, prior_notes_of_file(notes, times=times, predictions=edema), want_pretest=True)
     assert found.table.equals(edema)
     assert len(found.notes) == 1
     assert "none of the 40 images has a prior note" in found.notes[0]

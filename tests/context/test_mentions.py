@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 from cxrhf.context import mentions as module
-from cxrhf.context.mentions import mentions
-from cxrhf.context.phrases import PARTS, PHRASES, REMOVED, RULES, STEMS, has_phrases, pattern, places
-from cxrhf.data.synthetic import write
+from cxrhf.context.mentions import PARTS, PHRASES, REMOVED, RULES, STEMS, has_phrases, mentions, pattern, places
 from cxrhf.errors import ConfigError
 from cxrhf.findings import CHEXPERT, NIH
+from cxrhf.twin import write
 from tests.real_data import real_data
 from tests.refusals import refused
 

@@ -16,10 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cxrhf.context import cues
-from cxrhf.context.mentions import mentions
-from cxrhf.context.negation import REACH, negated, room
-from cxrhf.context.phrases import PARTS, PHRASES, places
+from cxrhf.context import mentions as cues
+from cxrhf.context.mentions import PARTS, PHRASES, REACH, line_room, mentions, negated, places
 from cxrhf.findings import finding_name
 from tests.real_data import real_data
 
@@ -201,7 +199,7 @@ def test_lines_that_stop_short_end_a_clause():
         assert not negated(text, at, at + len(finding))
     text = (full + "The film of this morning was read by the radiologist and showed no\npneumonia.").lower()
     assert negated(text, text.index("pneumonia"), text.index("pneumonia") + 9)
-    assert room(full) == 50
+    assert line_room(full) == 50
     short = (full + "Exam without any\nedema").lower()  # the line goes on
     assert negated(short, short.index("edema"), short.index("edema") + 5)
 

@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cxrhf.context.parts import Candidate
-from cxrhf.context.predict import doubtful, join_context, open_encoders
+from cxrhf.context.material import Candidate
+from cxrhf.context.predict import check_same_images, join_context, open_encoders
 from cxrhf.context.store import Bundle, StoredModel
 from cxrhf.encode import download
 from cxrhf.errors import CxrhfError, TableError
-from cxrhf.schema import PREDICTION, check
+from cxrhf.schema import PREDICTION
+from cxrhf.tables.checks import check
 from tests.refusals import refused
 
 
@@ -23,18 +24,18 @@ def rows(images: str, patients: str, dataset: str | None = "one") -> pa.Table:
 
 
 def test_the_same_images_and_new_ones_raise_no_doubt():
-    assert doubtful(rows("abz", "pqr"), rows("aabb", "ppqq")) == []
-    assert doubtful(rows("abz", "pqr", None), rows("ab", "pq", None)) == []
-    assert doubtful(rows("ab", "xy", "two"), rows("ab", "pq")) == []  # other people with like image ids
+    assert check_same_images(rows("abz", "pqr"), rows("aabb", "ppqq")) == []
+    assert check_same_images(rows("abz", "pqr", None), rows("ab", "pq", None)) == []
+    assert check_same_images(rows("ab", "xy", "two"), rows("ab", "pq")) == []  # other people with like image ids
 
 
 def test_an_image_of_the_fit_with_another_patient_is_refused():
     with refused(TableError, "1 images of the fit", fix="cxrhf context fit"):
-        doubtful(rows("abz", "pxr"), rows("ab", "pq"))
+        check_same_images(rows("abz", "pxr"), rows("ab", "pq"))
 
 
 def test_the_same_ids_under_another_name_are_told():
-    said = doubtful(rows("abz", "pqr", "two"), rows("ab", "pq"))
+    said = check_same_images(rows("abz", "pqr", "two"), rows("ab", "pq"))
     assert len(said) == 1
     assert "2 images" in said[0]
     assert "have seen their labels" in said[0]
@@ -56,7 +57,7 @@ def test_an_encoder_that_a_run_names_is_fetched_with_consent_only(name, tmp_path
     asked: list[Any] = []
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(download, "kept_folder", lambda _: None)
-    monkeypatch.setattr("cxrhf.encode.loading.hub_folder", lambda place, **_: asked.append(place) or tmp_path)
+    monkeypatch.setattr("cxrhf.encode.encoder.hub_folder", lambda place, **_: asked.append(place) or tmp_path)
     with pytest.raises(CxrhfError, match=rf"{name}.*not on this machine.*--fetch"):
         opened(reads_with(name))
     assert not asked

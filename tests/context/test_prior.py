@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from cxrhf.context.note_files import read_notes
-from cxrhf.context.prior import of_build, of_file
+from cxrhf.context.notes import prior_notes_of_build, prior_notes_of_file, read_notes
 from cxrhf.errors import LeakageError, TableError
 from cxrhf.tables.times import DAYS, NUMBERS
 from tests.refusals import refused
@@ -36,7 +35,7 @@ def images(*moments: float | None, patient: str = "7", metadata: dict[str, str] 
 
 def linked(notes, times: pa.Table) -> list[list[str]]:
     """The texts of the prior notes of each image."""
-    prior = of_file(notes, times=times, predictions=times)
+    prior = prior_notes_of_file(notes, times=times, predictions=times)
     texts = prior.notes["text"].to_pylist()
     return [sorted(texts[at] for at in row.indices) for row in prior.of(prior.images.take(pa.array(range(len(times)))))]
 
@@ -92,10 +91,10 @@ def test_each_image_has_the_notes_before_it():
     times = images(10.5, 20.5, None, 5.0)
     table = notes("1970-01-06 01:00", "1970-01-11", "1970-01-15", "1970-01-21 06:00")
     assert linked(table, times) == [["note 0"], ["note 0", "note 1", "note 2", "note 3"], [], []]
-    said = of_file(table, times=times, predictions=times).said
+    said = prior_notes_of_file(table, times=times, predictions=times).said
     assert len(said) == 1
     assert said[0].startswith("1 images have no time")
-    unknown = of_file(table, times=times, predictions=times).of(pa.array(["nobody", "i0"]))
+    unknown = prior_notes_of_file(table, times=times, predictions=times).of(pa.array(["nobody", "i0"]))
     assert np.diff(unknown.indptr).tolist() == [0, 1]
 
 
@@ -133,7 +132,7 @@ def test_copies_count_once():
     table = pa.table(
         {"patient_id": ["7", "7", "7", "8"], "charttime": ["1970-01-02"] * 4, "text": ["a", "b", "a", "a"]}
     )
-    prior = of_file(table, times=images(9.0), predictions=images(9.0))
+    prior = prior_notes_of_file(table, times=images(9.0), predictions=images(9.0))
     assert prior.links.nnz == 2
     assert prior.said == ("table: 1 notes repeat an earlier note of the same patient and count once",)
 
@@ -188,22 +187,22 @@ def test_numbers_go_with_numbers():
 )
 def test_errors_of_a_file(columns, facts):
     with refused(TableError, *facts):
-        of_file(columns, times=images(9.0), predictions=images(9.0))
+        prior_notes_of_file(columns, times=images(9.0), predictions=images(9.0))
 
 
 def test_errors_without_times():
     for times in (None, images(None, None)):
         with pytest.raises(TableError, match=r"no times of the images.*--time COLUMN"):
-            of_file(notes("2180-01-01"), times=times, predictions=images(9.0))
+            prior_notes_of_file(notes("2180-01-01"), times=times, predictions=images(9.0))
     with pytest.raises(TableError, match="no rows"):
-        of_file(notes("2180-01-01").slice(0, 0), times=images(9.0), predictions=images(9.0))
+        prior_notes_of_file(notes("2180-01-01").slice(0, 0), times=images(9.0), predictions=images(9.0))
 
 
 def test_messages_hold_no_text_and_no_ids():
     table = notes("1970-01-02", None, "1970-01-02", "1970-01-02").set_column(
         2, "text", pa.array(["secret", "secret two", " \n", None])
     )
-    prior = of_file(table, times=images(9.0), predictions=images(9.0))
+    prior = prior_notes_of_file(table, times=images(9.0), predictions=images(9.0))
     assert prior.said == (
         "table: excluded 2 notes without text",
         "table: excluded 1 notes without a time",
@@ -214,7 +213,7 @@ def test_messages_hold_no_text_and_no_ids():
 
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "jsonl", "parquet"])
 def test_formats(tmp_path, form):
-    from cxrhf.schema import write_table
+    from cxrhf.tables.files import write_table
 
     table = pa.table(
         {
@@ -225,7 +224,7 @@ def test_formats(tmp_path, form):
         }
     )
     path = write_table(table, tmp_path / f"notes.{form}")
-    prior = of_file(path, times=images(4.9, patient="0071"), predictions=images(4.9))
+    prior = prior_notes_of_file(path, times=images(4.9, patient="0071"), predictions=images(4.9))
     assert prior.notes["text"].to_pylist() == ['He said "no",\nthen left', "second"]
     assert prior.links.toarray().tolist() == [[1, 0]]  # the second ends with day 4, at 5.0
     file = read_notes(path, pa.array(["0072"]))
@@ -236,7 +235,7 @@ def test_formats(tmp_path, form):
 def test_dates_of_parquet(tmp_path):
     table = pa.table({"patient_id": [7, 7], "date": pa.array([date(1970, 1, 2), None]), "text": ["a", "b"]})
     pq.write_table(table, tmp_path / "notes.parquet")
-    prior = of_file(tmp_path / "notes.parquet", times=images(1.9, 2.0), predictions=images(1.9, 2.0))
+    prior = prior_notes_of_file(tmp_path / "notes.parquet", times=images(1.9, 2.0), predictions=images(1.9, 2.0))
     assert prior.links.toarray().tolist() == [[0], [1]]
 
 
@@ -246,14 +245,14 @@ def test_a_build_and_its_files_agree(hospital):
     times = pa.table(
         {name: hospital.images[name] for name in ("image_id", "patient_id")} | {"time": pc.divide(micro, 86_400e6)}
     )
-    by_time = of_file(hospital.notes, times=times, predictions=hospital.bare)
+    by_time = prior_notes_of_file(hospital.notes, times=times, predictions=hospital.bare)
     ids = hospital.prior.images
     built, timed = hospital.prior.of(ids), by_time.of(ids)
     assert built.nnz > 3000
     assert 0 <= built.nnz - timed.nnz <= 0.002 * built.nnz  # a note of exactly midnight waits for the day's end
     assert (timed > built).nnz == 0
     (file,) = hospital.raw.rglob("discharge.csv.gz")
-    own = of_file(file, times=times, predictions=hospital.bare)
+    own = prior_notes_of_file(file, times=times, predictions=hospital.bare)
     assert 0.95 < own.links.nnz / built.nnz <= 1
 
 
@@ -262,15 +261,17 @@ def test_a_build_is_checked_again(hospital):
     late = pc.add(hospital.notes["available_at"], pa.scalar(timedelta(days=40_000)))
     at = hospital.notes.schema.get_field_index("available_at")
     with refused(LeakageError, "a note that is not earlier", fix="--overwrite"):
-        of_build(hospital.images, hospital.notes.set_column(at, "available_at", late), predictions=hospital.bare)
+        prior_notes_of_build(
+            hospital.images, hospital.notes.set_column(at, "available_at", late), predictions=hospital.bare
+        )
     one = hospital.images.slice(0, 1)
     note = one["prior_note_ids"][0].as_py()[0]
     row = hospital.notes.filter(pc.equal(hospital.notes["note_id"], note))
     same = one.set_column(2, "study_time", row["available_at"])  # the image's very time
     with pytest.raises(LeakageError):
-        of_build(same, hospital.notes, predictions=hospital.bare)
+        prior_notes_of_build(same, hospital.notes, predictions=hospital.bare)
     with refused(TableError, "prior notes", fix="--overwrite"):
-        of_build(hospital.images, hospital.notes.slice(5), predictions=hospital.bare)
+        prior_notes_of_build(hospital.images, hospital.notes.slice(5), predictions=hospital.bare)
     other = pa.table({"image_id": ["x"], "prior_note_ids": [["y"]]})
     with refused(TableError, "image id", got="1 images in the folder"):
-        of_build(other, hospital.notes, predictions=hospital.bare)
+        prior_notes_of_build(other, hospital.notes, predictions=hospital.bare)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cxrhf.config_context import RECIPES
-from cxrhf.context.recipes import BATCH, STOP_WORDS, clean, lowered
+from cxrhf.context.settings import RECIPES
+from cxrhf.context.words import BATCH, STOP_WORDS, clean, lower_texts
 from cxrhf.errors import ConfigError
 from tests.refusals import refused
 
@@ -114,5 +114,5 @@ def test_a_recipe_that_is_not_there():
 @settings(max_examples=100, deadline=None)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4))
 def test_cleaning_by_plain_twice_changes_nothing(texts):
-    once = lowered(pa.array(texts))
-    assert lowered(once).equals(once)
+    once = lower_texts(pa.array(texts))
+    assert lower_texts(once).equals(once)

@@ -19,15 +19,22 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from cxrhf.calibrate import calibrated, fit_calibrator
-from cxrhf.context.classifiers import KINDS, fit, importance, scores
-from cxrhf.context.grids import candidates
-from cxrhf.context.model_files import foreign, load_arrays, needed, unpacked
-from cxrhf.context.parts import Candidate, Fitted, Tried
+from cxrhf.context.families import candidates
+from cxrhf.context.material import Candidate, Fitted, Tried
+from cxrhf.context.model_files import (
+    check_children,
+    checked_model,
+    find_foreign_types,
+    import_optional,
+    load_arrays,
+    read_ubj,
+    unpack_skops,
+)
 from cxrhf.context.sealed import MANIFEST, open_sealed, plain_json
 from cxrhf.context.store import Bundle, StoredModel, load_models, load_one, save_models, save_one
-from cxrhf.context.ubj import check_children, checked_model, read_ubj
+from cxrhf.context.sweep import KINDS, fit, importance, scores
 from cxrhf.errors import CxrhfError, CxrhfWarning, RunError
+from cxrhf.learn import apply_calibrator, fit_calibrator
 from tests.refusals import refused
 
 RNG = np.random.default_rng(0)
@@ -133,8 +140,8 @@ def test_every_kind_of_classifier_comes_back(kind, candidate, tmp_path):
     assert before is None or np.array_equal(before.values, after.values)
     assert found.candidate == one.candidate
     assert (found.finding, found.family, found.kind) == (one.finding, one.family, one.kind)
-    p = calibrated(one.calibrator, scores(one.model, features))
-    assert np.array_equal(calibrated(found.calibrator, scores(found.model, features)), p)
+    p = apply_calibrator(one.calibrator, scores(one.model, features))
+    assert np.array_equal(apply_calibrator(found.calibrator, scores(found.model, features)), p)
     assert found.calibrator.method == one.calibrator.method
 
 
@@ -442,7 +449,7 @@ def test_a_function_saved_by_skops_is_refused(copy):
 
     assert "posix.getcwd" in str(forged(copy, sio.dumps(FunctionTransformer(func=os.getcwd))).value)
     assert "FunctionTransformer" in str(forged(copy, sio.dumps(FunctionTransformer())).value)
-    assert foreign(unpacked(sio.dumps(os.getcwd))) == ["posix.getcwd (TypeNode)"]
+    assert find_foreign_types(unpack_skops(sio.dumps(os.getcwd))) == ["posix.getcwd (TypeNode)"]
     from sklearn.svm import LinearSVC
 
     odd = LinearSVC().fit(DENSE, Y)
@@ -595,7 +602,7 @@ def test_what_is_not_installed_is_named(copy, monkeypatch):
     with pytest.raises(CxrhfError, match=r"skops is not installed.*cxrhf\[context\]"):
         load_models(copy)
     with pytest.raises(CxrhfError, match="nowhere is not installed"):
-        needed("nowhere.at_all")
+        import_optional("nowhere.at_all")
 
 
 def test_nothing_here_can_read_a_pickle():

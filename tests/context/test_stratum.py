@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from cxrhf.config_context import ContextFitConfig
+from cxrhf.context.fit import without_notes
 from cxrhf.context.material import Material
-from cxrhf.context.stratum import without_notes
+from cxrhf.context.settings import ContextFitConfig
 from cxrhf.metrics import auroc
 
 

@@ -14,10 +14,9 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 
-from cxrhf.context import sweep as module
-from cxrhf.context.classifiers import fit, scores
-from cxrhf.context.parts import Candidate, Family, Labelled, Tried
-from cxrhf.context.sweep import best_of_each_kind, pack, spread, sweep, unpack
+from cxrhf.context import sweep_candidates as module
+from cxrhf.context.material import Candidate, Family, Labelled, Tried
+from cxrhf.context.sweep import best_of_each_kind, fit, pack, scores, spread, sweep_candidates, unpack
 from cxrhf.errors import CxrhfError, LeakageError, TableError
 from cxrhf.metrics import auroc
 from tests.refusals import refused
@@ -67,7 +66,7 @@ def same(one: list[Tried], two: list[Tried]) -> bool:
 def test_slow_twin():
     """A loop over candidates and folds, written out."""
     family, data = planted()
-    found = {each.candidate.label: each for each in sweep(family, data, seed=3, workers=1)}
+    found = {each.candidate.label: each for each in sweep_candidates(family, data, seed=3, workers=1)}
     assert len(found) == len(CANDIDATES)
     for candidate in CANDIDATES:
         expected = np.full(len(data.y), np.nan)
@@ -88,7 +87,7 @@ def test_slow_twin():
 
 def test_best_first():
     family, data = planted()
-    tried = sweep(family, data, seed=0, workers=1)
+    tried = sweep_candidates(family, data, seed=0, workers=1)
     assert [each.auroc for each in tried] == sorted((each.auroc for each in tried), reverse=True)
     assert tried[0].auroc > 0.7
     best = best_of_each_kind(tried)
@@ -99,14 +98,14 @@ def test_best_first():
 
 def test_what_is_not_learned_from_is_never_touched():
     family, data = planted()
-    before = sweep(family, data, seed=0, workers=1)
+    before = sweep_candidates(family, data, seed=0, workers=1)
     rng = np.random.default_rng(9)
     others = ~data.learn
     dense = family.features.toarray()
     dense[np.unique(data.rows[others])] = np.nan
     poisoned = Family(family.name, family.kind, sparse.csr_array(dense), family.feature_names, CANDIDATES, "platt")
     y = np.where(others, rng.integers(0, 2, len(data.y)), data.y)
-    assert same(sweep(poisoned, data._replace(y=y), seed=0, workers=1), before)
+    assert same(sweep_candidates(poisoned, data._replace(y=y), seed=0, workers=1), before)
     for each in before:
         assert np.array_equal(np.isnan(each.scores), others)
 
@@ -115,23 +114,23 @@ def test_images_without_a_label_are_scored_and_not_learned_from():
     family, data = planted()
     asked = data.learn & np.isnan(data.y)
     assert asked.sum() > 10
-    one = sweep(family, data, seed=0, workers=1)
+    one = sweep_candidates(family, data, seed=0, workers=1)
     without = data._replace(learn=data.learn & ~asked)  # as if they were not there
-    two = sweep(family, without, seed=0, workers=1)
+    two = sweep_candidates(family, without, seed=0, workers=1)
     for a, b in zip(one, two, strict=True):
         assert a.auroc == b.auroc
         assert np.isfinite(a.scores[asked]).all()
         assert np.array_equal(a.scores[~asked], b.scores[~asked], equal_nan=True)
     nowhere = data._replace(fold=np.where(asked, -1, data.fold))  # nor need they have a fold
-    assert same(sweep(family, nowhere, seed=0, workers=1), two)
+    assert same(sweep_candidates(family, nowhere, seed=0, workers=1), two)
 
 
 def test_labels_of_a_fold_play_no_part_in_its_scores():
     family, data = planted()
-    before = {each.candidate.label: each.scores for each in sweep(family, data, seed=0, workers=1)}
+    before = {each.candidate.label: each.scores for each in sweep_candidates(family, data, seed=0, workers=1)}
     mine = data.fold == 2
     flipped = data._replace(y=np.where(mine, 1 - data.y, data.y))
-    for each in sweep(family, flipped, seed=0, workers=1):
+    for each in sweep_candidates(family, flipped, seed=0, workers=1):
         known = before[each.candidate.label]
         assert np.array_equal(each.scores[mine], known[mine], equal_nan=True)
         assert not np.array_equal(each.scores[~mine], known[~mine], equal_nan=True)
@@ -139,7 +138,7 @@ def test_labels_of_a_fold_play_no_part_in_its_scores():
 
 def test_nothing_is_found_where_nothing_is():
     family, data = planted(slope=0.0, n_patients=400)
-    tried = sweep(family, data, seed=0, workers=1)
+    tried = sweep_candidates(family, data, seed=0, workers=1)
     # Under the null an AUROC's SD is at most sqrt((n + 1) / 12 n+ n-), and images of a patient share notes, not labels.
     learned = data.y[data.learn & ~np.isnan(data.y)]
     sd = np.sqrt((len(learned) + 1) / 12 / learned.sum() / (1 - learned).sum())
@@ -153,18 +152,18 @@ def test_workers_and_threads_give_the_same_numbers(dense):
             Candidate("RandomForestClassifier", {"n_estimators": 10}),
             Candidate("MLPClassifier", {"hidden_layer_sizes": (8,), "max_iter": 20}))  # fmt: skip
     family = Family("words", "words", family.features, (), (*CANDIDATES, *more), "platt")
-    alone = sweep(family, data, seed=1, workers=1)
-    assert same(sweep(family, data, seed=1), alone)
+    alone = sweep_candidates(family, data, seed=1, workers=1)
+    assert same(sweep_candidates(family, data, seed=1), alone)
     with joblib.parallel_config(backend="threading", n_jobs=2):
-        assert same(sweep(family, data, seed=1), alone)
+        assert same(sweep_candidates(family, data, seed=1), alone)
     if dense:  # processes take seconds to start: with the slow case
-        assert same(sweep(family, data, seed=1, workers=2), alone)
+        assert same(sweep_candidates(family, data, seed=1, workers=2), alone)
 
 
 def test_order_of_candidates_does_not_matter():
     family, data = planted()
     turned = Family("words", "words", family.features, (), CANDIDATES[::-1], "platt")
-    assert same(sweep(family, data, seed=1, workers=1), sweep(turned, data, seed=1, workers=1))
+    assert same(sweep_candidates(family, data, seed=1, workers=1), sweep_candidates(turned, data, seed=1, workers=1))
 
 
 def test_failed_and_unsettled():
@@ -177,7 +176,7 @@ def test_failed_and_unsettled():
     )
     twice = np.hstack([family.features, family.features])  # singular
     family = Family("minilm", "encoder", twice, (), cells, "platt")
-    tried = sweep(family, data, seed=0, workers=1)
+    tried = sweep_candidates(family, data, seed=0, workers=1)
     assert [each.candidate.kind for each in tried] == [cells[at].kind for at in (1, 0, 2, 3)]
     assert (tried[0].failed, tried[0].unsettled) == (None, 5)
     for each in tried[1:]:
@@ -190,29 +189,29 @@ def test_failed_and_unsettled():
 
 def test_scores_that_are_no_numbers_fail(monkeypatch):
     monkeypatch.setattr(module, "scores", lambda model, features: np.full(features.shape[0], np.inf))
-    tried = sweep(*planted(), seed=0, workers=1)
+    tried = sweep_candidates(*planted(), seed=0, workers=1)
     assert {each.failed for each in tried} == {"its scores are not all numbers"}
 
 
 def test_folds_of_one_class():
     family, data = planted()
     y = np.where(data.fold == 1, 0.0, data.y)
-    tried = sweep(family, data._replace(y=y), seed=0, workers=1)
+    tried = sweep_candidates(family, data._replace(y=y), seed=0, workers=1)
     areas = [auroc(y[mine], tried[0].scores[mine]) for held in (0, 2, 3, 4)
              for mine in [(data.fold == held) & ~np.isnan(y)]]  # fmt: skip
     assert tried[0].auroc == pytest.approx(np.mean(areas))
     only = np.where(data.fold == 1, 1.0, 0.0)  # without fold 1 nobody has it
-    tried = sweep(family, data._replace(y=only), seed=0, workers=1)
+    tried = sweep_candidates(family, data._replace(y=only), seed=0, workers=1)
     assert {"without one fold, no image with" in (each.failed or "") for each in tried} == {True}
     half = np.where(data.fold % 2 == 1, 1.0, 0.0)  # each fold has one class, but there is always something to learn
-    tried = sweep(family, data._replace(y=half), seed=0, workers=1)
+    tried = sweep_candidates(family, data._replace(y=half), seed=0, workers=1)
     assert {each.failed for each in tried} == {"no fold has images with and without the finding"}
 
 
 def test_progress():
     family, data = planted()
     said: list[str] = []
-    tried = sweep(family, data, seed=0, workers=1, progress=said.append)
+    tried = sweep_candidates(family, data, seed=0, workers=1, progress=said.append)
     assert len(said) == len(CANDIDATES)
     assert said[0].startswith("words 1 of 6 candidates, best so far LinearSVC(C=0.001) 0.")
     shown = f"{tried[0].auroc:.3f}"
@@ -225,11 +224,11 @@ def test_bad_input():
     mine = np.flatnonzero(data.learn & (data.patients == data.patients[data.learn][0]))
     split[mine] = np.arange(len(mine)) % 2
     with refused(LeakageError, "1 patients are in two folds"):
-        sweep(family, data._replace(fold=split, y=np.nan_to_num(data.y)), seed=0, workers=1)
+        sweep_candidates(family, data._replace(fold=split, y=np.nan_to_num(data.y)), seed=0, workers=1)
     with refused(TableError, "two or more"):
-        sweep(family, data._replace(fold=np.full(len(data.y), -1)), seed=0, workers=1)
+        sweep_candidates(family, data._replace(fold=np.full(len(data.y), -1)), seed=0, workers=1)
     with refused(TableError, "two or more"):
-        sweep(family, data._replace(y=np.full(len(data.y), np.nan)), seed=0, workers=1)
+        sweep_candidates(family, data._replace(y=np.full(len(data.y), np.nan)), seed=0, workers=1)
 
 
 def test_packed_features_come_back():

@@ -13,10 +13,9 @@ import pytest
 from scipy import sparse
 
 from cxrhf.context.bow import distinct_rows, make_bag
-from cxrhf.context.material import CARRIED, Material
-from cxrhf.context.recipes import clean
-from cxrhf.context.vocabulary import count, learn_vocabulary, vocabulary_from_json, word_features
-from cxrhf.context.words import count_all, count_words
+from cxrhf.context.families import count, learn_vocabulary, vocabulary_from_json, word_features
+from cxrhf.context.material import CARRIED_COLUMNS, Material
+from cxrhf.context.words import clean, count_all, count_words
 
 STYLES = ("default", "paper")
 ODD = [
@@ -60,7 +59,7 @@ def assembled(texts: list[str], patients: np.ndarray, rows: list[np.ndarray]) ->
     set_of = np.full(len(rows), -1)
     set_of[noted], first = distinct_rows(links[np.flatnonzero(noted)])
     sets = sparse.csr_array(links[np.flatnonzero(noted)][first])
-    images = pa.table({name: pa.nulls(len(rows), pa.string()) for name in CARRIED})
+    images = pa.table({name: pa.nulls(len(rows), pa.string()) for name in CARRIED_COLUMNS})
     notes = pa.table({"text": pa.array(texts, pa.string())})
     return Material(images, (), np.zeros((len(rows), 0)), patients, links, notes, noted, set_of, sets)
 
@@ -253,7 +252,7 @@ def test_blocks_do_not_matter(style, monkeypatch):
     material, learn = chart(9)
     counted, before = learned(material, learn, style)
     whole = word_features(before, counted, material.sets)
-    monkeypatch.setattr("cxrhf.context.vocabulary.BLOCK", 7)
+    monkeypatch.setattr("cxrhf.context.families.BLOCK", 7)
     monkeypatch.setattr("cxrhf.context.words.GROUPS", 7)
     _, after = learned(material, learn, style)
     assert_same(before, after)

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from cxrhf.context.vocabulary import vocabulary_from_json
+from cxrhf.context.families import vocabulary_from_json
 from cxrhf.errors import RunError
 from tests.refusals import refused
 

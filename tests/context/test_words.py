@@ -12,8 +12,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from cxrhf.context.recipes import BATCH
-from cxrhf.context.words import commonest, count_all, count_words, rarity, stacked, sums, weighed
+from cxrhf.context.words import (
+    BATCH,
+    commonest_words,
+    count_all,
+    count_words,
+    rarity,
+    stack_batches,
+    sums,
+    weigh_counts,
+)
 
 ORDINARY = [
     *("No", "no", "edema", "EDEMA,", "a", "3", "40", "b12", "x-ray", "___", "a_b", "_", "\x00", "\n", "\u00a0"),
@@ -110,16 +118,16 @@ def test_commonest_breaks_ties_by_the_alphabet():
     words = np.array(["d", "b", "a", "c", "e"], dtype=object)
     total = np.array([2, 2, 1, 2, 9])
     allowed = np.array([True, True, True, True, False])
-    assert words[commonest(words, total, allowed, 2)].tolist() == ["b", "c"]
-    assert words[commonest(words, total, allowed, 9)].tolist() == ["a", "b", "c", "d"]
-    assert commonest(words, total, allowed & False, 2).tolist() == []
+    assert words[commonest_words(words, total, allowed, 2)].tolist() == ["b", "c"]
+    assert words[commonest_words(words, total, allowed, 9)].tolist() == ["a", "b", "c", "d"]
+    assert commonest_words(words, total, allowed & False, 2).tolist() == []
 
 
 def test_weighed_rows():
     counts = np.array([[3, 0, 1], [0, 0, 0], [0, 2, 0]])
     weights = rarity(np.array([1, 2, 4]), 4)
     assert weights.tolist() == [1 + np.log(4), 1 + np.log(2), 1.0]
-    found = weighed(sparse.csr_array(counts), weights).toarray()
+    found = weigh_counts(sparse.csr_array(counts), weights).toarray()
     slow = np.log1p(counts) * weights
     assert found[0] == pytest.approx(slow[0] / np.linalg.norm(slow[0]))
     assert found[1].tolist() == [0, 0, 0]
@@ -128,5 +136,5 @@ def test_weighed_rows():
 
 def test_stacked():
     first, second = sparse.csr_array(np.array([[1, 0], [0, 0]])), sparse.csr_array(np.array([[0, 2, 3]]))
-    assert stacked([first, second], 3).toarray().tolist() == [[1, 0, 0], [0, 0, 0], [0, 2, 3]]
-    assert stacked([], 4).shape == (0, 4)
+    assert stack_batches([first, second], 3).toarray().tolist() == [[1, 0, 0], [0, 0, 0], [0, 2, 3]]
+    assert stack_batches([], 4).shape == (0, 4)

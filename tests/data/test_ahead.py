@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from cxrhf.data.ahead import ahead
+from cxrhf.data.notes import read_ahead
 
 
 def test_same_items_in_order():
-    assert list(ahead(range(1000))) == list(range(1000))
-    assert list(ahead([])) == []
+    assert list(read_ahead(range(1000))) == list(range(1000))
+    assert list(read_ahead([])) == []
 
 
 def test_errors_are_passed_on():
@@ -19,7 +19,7 @@ def test_errors_are_passed_on():
         yield 1
         raise KeyError("gone")
 
-    got = ahead(broken())
+    got = read_ahead(broken())
     assert next(got) == 1
     with pytest.raises(KeyError, match="gone"):
         next(got)
@@ -34,7 +34,7 @@ def test_a_caller_that_stops_stops_the_thread():
             made.append(1)
             yield 1
 
-    got = ahead(endless())
+    got = read_ahead(endless())
     next(got)
     got.close()
     assert threading.active_count() == before

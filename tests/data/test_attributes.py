@@ -5,9 +5,10 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from cxrhf.data.attributes import read_attributes
+from cxrhf.data.fields import read_attributes
 from cxrhf.errors import SourceError
-from cxrhf.schema import ATTRIBUTE, check
+from cxrhf.schema import ATTRIBUTE
+from cxrhf.tables.checks import check
 from tests.refusals import refused
 
 IMAGES = pl.DataFrame({"image_id": ["00000001_000", "00000001_001", "train/patient00001/study1/view1_frontal"]})

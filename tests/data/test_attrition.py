@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 import cxrhf.configs
-from cxrhf.config_build import BuildConfig
 from cxrhf.data.attrition import PAPERS, Steps, has_published_split, paper_of
+from cxrhf.data.build import flow
 from cxrhf.data.card import TERMS, card, front
-from cxrhf.data.fingerprint import build_print, file_print, version_of
-from cxrhf.data.flow import flow
+from cxrhf.data.folder import build_print, file_print, version_of
+from cxrhf.data.settings import BuildConfig
 from cxrhf.data.splits import NAMES
 from cxrhf.schema import ATTRITION
 

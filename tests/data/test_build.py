@@ -20,13 +20,13 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data.build import build
 from cxrhf.data.load import load_images, load_notes
-from cxrhf.data.pixels import open_shards
-from cxrhf.data.synthetic import write
+from cxrhf.data.settings import BuildConfig
+from cxrhf.data.shards import open_shards
 from cxrhf.errors import CxrhfError, LeakageError, RunError, SourceError
-from cxrhf.hub.dataset_source import opened
+from cxrhf.hub.dataset_tables import opened
+from cxrhf.twin import write
 from tests.real_data import published_tables, real_data
 from tests.refusals import refused
 
@@ -198,7 +198,7 @@ def test_a_folder_called_source_is_nobodys_but_its_owners(tmp_path):
 
 def test_of_a_twin_the_films_that_are_kept_are_drawn_and_a_stop_loses_none(tmp_path, monkeypatch):
     """Half of the images have no prior note; those of the others are what a whole twin holds, byte for byte."""
-    from cxrhf.data.synthetic import films
+    from cxrhf.twin import films
 
     write("mimic", tmp_path / "whole", n_patients=8, seed=0, size=64)
     draw, drawn = films.save, []
@@ -223,7 +223,7 @@ def test_of_a_twin_the_films_that_are_kept_are_drawn_and_a_stop_loses_none(tmp_p
     assert set(there) == kept < set(whole)
     assert all(path.read_bytes() == whole[name].read_bytes() for name, path in there.items())
     assert {path: path.stat().st_mtime_ns for path in drawn} == times  # what was drawn is not drawn again
-    assert "python -m cxrhf.data.synthetic mimic FOLDER --patients 8" in (done.folder / "source/README.md").read_text()
+    assert "python -m cxrhf.twin mimic FOLDER --patients 8" in (done.folder / "source/README.md").read_text()
 
 
 @pytest.mark.slow
@@ -540,7 +540,7 @@ def test_one_at_a_time_and_the_next_command_cleans_up(tmp_path):
     draft = out / ".build" / "staged" / ".index.parquet.1.tmp"
     hold = (
         "import sys, time; from pathlib import Path; from cxrhf.data import build as module\n"
-        "from cxrhf.config_build import BuildConfig\n"
+        "from cxrhf.data.settings import BuildConfig\n"
         "def wait(*args): print('held', flush=True); time.sleep(60)\n"
         "module.draw_films = wait\n"
         "module.build(BuildConfig('synthetic', out=sys.argv[1], n_patients=8, seed=1, no_pixels=True))\n"
@@ -622,15 +622,15 @@ def test_links_are_removed_and_what_they_point_to_stays(source, tmp_path):
 
 
 _WORKER = """
-import os, sys, time; from cxrhf.tables.workers import end_with_parent
+import os, sys, time; from cxrhf.tables.folders import end_with_parent
 end_with_parent(int(sys.argv[1])); print("works", flush=True); time.sleep(60)
 """
 _STARTED = """
-import os, subprocess, sys, time; from cxrhf.tables.workers import end_with_parent
+import os, subprocess, sys, time; from cxrhf.tables.folders import end_with_parent
 end_with_parent(os.getpid()); subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())]); time.sleep(60)
 """
 _FORKED = """
-import os, time; from cxrhf.tables.workers import forks_end_with_me
+import os, time; from cxrhf.tables.folders import forks_end_with_me
 with forks_end_with_me():
     if not os.fork():
         print("works", flush=True)

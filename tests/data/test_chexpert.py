@@ -9,13 +9,13 @@ import openpyxl
 import polars as pl
 import pytest
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import chexpert
 from cxrhf.data.attrition import Steps
+from cxrhf.data.settings import BuildConfig
 from cxrhf.data.splits import file_split
-from cxrhf.data.synthetic.chexpert_files import write_chexpert
 from cxrhf.errors import SourceError
 from cxrhf.findings import CHEXPERT
+from cxrhf.twin.chexpert import write_chexpert
 from tests.data.twin import check_planted, write_twin
 from tests.real_data import published_tables, real_data
 from tests.refusals import refused

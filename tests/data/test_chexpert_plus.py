@@ -9,13 +9,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import chexpert_plus
 from cxrhf.data.attrition import Steps
 from cxrhf.data.chexpert import LABELS
-from cxrhf.data.synthetic.chexpert_plus_files import write_chexpert_plus
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import SourceError
 from cxrhf.findings import CHEXPERT
+from cxrhf.twin.chexpert import write_chexpert_plus
 from tests.data.twin import check_planted, write_twin
 from tests.refusals import refused
 

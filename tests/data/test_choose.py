@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cxrhf.data.choose import first_of_study, frontal, one_per_patient, without_devices
+from cxrhf.data.prepare import first_of_study, frontal, one_per_patient, without_devices
 from cxrhf.errors import ConfigError, TableError
 from tests.refusals import refused
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import covid
 from cxrhf.data.attrition import Steps
-from cxrhf.data.link import link
-from cxrhf.data.synthetic.covid_files import write_covid
+from cxrhf.data.notes import link
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import SourceError
-from cxrhf.schema import ATTRIBUTE, NOTE, check
+from cxrhf.schema import ATTRIBUTE, NOTE
+from cxrhf.tables.checks import check
+from cxrhf.twin.covid import write_covid
 from tests.data.twin import check_planted, write_twin
 from tests.real_data import real_data
 from tests.refusals import refused

@@ -26,8 +26,7 @@ from pydicom.uid import (
     generate_uid,
 )
 
-from cxrhf.data.dicom import grey
-from cxrhf.data.images import BadImage, decoded, stored
+from cxrhf.data.images import BadImage, decode_picture, grey, stored
 
 RAMP = np.arange(64 * 64).reshape(64, 64)  # every 12-bit value once
 
@@ -220,8 +219,8 @@ def test_reasons() -> None:
 def test_stored(tmp_path: Path) -> None:
     path = tmp_path / "a.dcm"
     path.write_bytes(saved(dataset(RAMP, WindowCenter=2048, WindowWidth=4096)))
-    assert decoded(stored(path, 32)).shape == (32, 32)
-    assert np.abs(decoded(stored(path, 512)) - RAMP / 4095 * 255).mean() < 1.5
+    assert decode_picture(stored(path, 32)).shape == (32, 32)
+    assert np.abs(decode_picture(stored(path, 512)) - RAMP / 4095 * 255).mean() < 1.5
     bare = tmp_path / "without_ending"
     bare.write_bytes(path.read_bytes())
     assert stored(bare, 32) == stored(path, 32)

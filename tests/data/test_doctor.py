@@ -13,8 +13,8 @@ import pytest
 from cxrhf import cli
 from cxrhf.data.doctor import examine
 from cxrhf.data.layout import LAYOUTS
-from cxrhf.data.synthetic import write
 from cxrhf.errors import SourceError
+from cxrhf.twin import write
 from tests.refusals import refused
 from tests.thinned import thinned
 

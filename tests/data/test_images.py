@@ -15,7 +15,7 @@ import pytest
 from PIL import Image, ImageFile, ImageOps
 
 from cxrhf.data import images
-from cxrhf.data.images import BadImage, decoded, stored
+from cxrhf.data.images import BadImage, decode_picture, stored
 from tests.real_data import real_data
 
 SIZE = 128
@@ -111,7 +111,7 @@ def test_16_bits_of_one_value_and_1_bit(tmp_path: Path) -> None:
     values = chest() > 128
     result = shown(stored(save(tmp_path / "bits.png", Image.fromarray(values)), SIZE))
     assert np.abs(result - straight(255 * values)).mean() < 2.5  # JPEG of hard edges
-    assert {*np.unique(decoded(stored(save(tmp_path / "b.png", Image.new("1", (9, 9), 1)), SIZE)))} == {255}
+    assert {*np.unique(decode_picture(stored(save(tmp_path / "b.png", Image.new("1", (9, 9), 1)), SIZE)))} == {255}
 
 
 def test_never_enlarged_and_small_grey_jpegs_are_kept(tmp_path: Path) -> None:
@@ -211,11 +211,11 @@ def test_too_large_is_an_error_and_large_no_warning(tmp_path: Path) -> None:
 
 def test_decoded(tmp_path: Path) -> None:
     data = stored(save(tmp_path / "a.jpg", chest()), SIZE)
-    assert (decoded(data) == shown(data)).all()
+    assert (decode_picture(data) == shown(data)).all()
     resized = np.asarray(Image.open(io.BytesIO(data)).resize((48, 48), Image.Resampling.BILINEAR))
-    assert (decoded(data, 48) == resized).all()
+    assert (decode_picture(data, 48) == resized).all()
     with pytest.raises(BadImage, match="truncated"):
-        decoded(data[:-200])
+        decode_picture(data[:-200])
 
 
 def test_the_reason_survives_a_process() -> None:
@@ -243,4 +243,4 @@ def test_a_kept_picture_carries_nothing_but_itself(tmp_path):
     kept = stored(path, 512)
     assert b"Doe" in path.read_bytes()
     assert all(word not in kept for word in (b"Doe", b"Roe", b"behind"))
-    assert np.array_equal(decoded(kept), np.asarray(Image.open(io.BytesIO(plain.getvalue()))))
+    assert np.array_equal(decode_picture(kept), np.asarray(Image.open(io.BytesIO(plain.getvalue()))))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from cxrhf.config_build import LABEL_POLICIES
-from cxrhf.data.labels import POLICIES, apply_policy, label_counts
+from cxrhf.data.fields import POLICIES, apply_policy, label_counts
+from cxrhf.data.settings import LABEL_POLICIES
 from cxrhf.errors import ConfigError, TableError
 from tests.refusals import refused
 

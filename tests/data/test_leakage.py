@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from cxrhf.data.leakage import guard, own_report_pairs
+from cxrhf.data.leakage import check_leakage, own_report_pairs
 from cxrhf.errors import LeakageError
 from cxrhf.schema import NOTE
 
@@ -48,7 +48,7 @@ def notes(texts=("old news", "later news", "other news"), hours=(-5, 24, -2), ow
 
 def leak(frame, index, texts, tmp_path):
     with pytest.raises(LeakageError) as caught:
-        guard(frame, index, texts, tmp_path / "leakage.csv")
+        check_leakage(frame, index, texts, tmp_path / "leakage.csv")
     assert "i1" not in str(caught.value)  # ids stay in the file
     return caught.value, pl.read_csv(tmp_path / "leakage.csv")
 
@@ -56,9 +56,9 @@ def leak(frame, index, texts, tmp_path):
 def test_nothing_leaks(tmp_path):
     index, texts = notes()
     (tmp_path / "leakage.csv").write_text("of an earlier try")
-    assert guard(images(), index, texts, tmp_path / "leakage.csv") == {"patients": 2, "pairs": 4, "reports": 1}
+    assert check_leakage(images(), index, texts, tmp_path / "leakage.csv") == {"patients": 2, "pairs": 4, "reports": 1}
     bare = images(findings=[None] * 3)  # nothing to look for: nothing is said of it
-    assert guard(bare, *notes(), tmp_path / "leakage.csv") == {"patients": 2, "pairs": 4}
+    assert check_leakage(bare, *notes(), tmp_path / "leakage.csv") == {"patients": 2, "pairs": 4}
     assert not (tmp_path / "leakage.csv").exists()
 
 

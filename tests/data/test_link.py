@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cxrhf.data.link import available_at, link, without_pairs
+from cxrhf.data.notes import add_available_at, link, remove_pairs
 
 START = datetime(2150, 1, 1)
 TIMES = st.one_of(st.none(), st.integers(0, 6).map(lambda hours: START + timedelta(hours=hours)))
@@ -60,16 +60,16 @@ def test_the_rule_is_the_brute_force_rule(images, notes, stored, order):
     columns = ("dischtime", "charttime", "storetime") if stored else ("dischtime", "charttime")
     pictures, texts = frames(images, notes)
     shuffled = texts[order.sample(range(texts.height), texts.height)] if texts.height else texts
-    got = link(pictures, available_at(shuffled, columns))
+    got = link(pictures, add_available_at(shuffled, columns))
     assert got.to_list() == brute(images, notes, columns)
     assert got.dtype == pl.List(pl.String)
 
 
 def test_equal_times_are_not_prior():
     pictures, texts = frames([("a", START)], [("a", START, START - timedelta(hours=1), None, 0)])
-    assert link(pictures, available_at(texts)).to_list() == [[]]
+    assert link(pictures, add_available_at(texts)).to_list() == [[]]
     later = pictures.with_columns(study_time=pl.lit(START + timedelta(microseconds=1)))
-    assert link(later, available_at(texts)).to_list() == [["n00"]]
+    assert link(later, add_available_at(texts)).to_list() == [["n00"]]
 
 
 def moments(rng, n):
@@ -106,13 +106,13 @@ def test_pairs_can_be_taken_out():
         schema_overrides={"prior_note_ids": pl.List(pl.String)},
     )
     pairs = pl.DataFrame({"image_id": ["i", "j"], "note_id": ["b", "a"]})
-    out = without_pairs(images, pairs)
+    out = remove_pairs(images, pairs)
     assert out.get_column("prior_note_ids").to_list() == [["a", "c"], [], []]
     assert out.get_column("image_id").to_list() == ["i", "j", "k"]
-    assert without_pairs(images, pairs.clear()).equals(images)
+    assert remove_pairs(images, pairs.clear()).equals(images)
 
 
 @pytest.mark.parametrize("rows", [0, 3])
 def test_no_notes_at_all(rows):
     pictures, texts = frames([("a", START)] * rows, [])
-    assert link(pictures, available_at(texts)).to_list() == [[]] * rows
+    assert link(pictures, add_available_at(texts)).to_list() == [[]] * rows

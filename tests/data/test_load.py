@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cxrhf.data.load import build_record, load_images, load_notes, splits_of
+from cxrhf.data.load import build_record, list_splits, load_images, load_notes
 from cxrhf.errors import ConfigError, RunError, TableError
-from cxrhf.schema import IMAGE, NOTE, check, image_schema
+from cxrhf.schema import IMAGE, NOTE, image_schema
+from cxrhf.tables.checks import check
 from tests.refusals import refused
 
 FINDINGS = ["no_finding", "edema", "support_devices"]
@@ -69,7 +70,7 @@ def test_all_images_come_without_pictures_under_the_recorded_policy(folder: Path
 
 def test_a_split_reads_its_shards_in_order(folder: Path) -> None:
     assert load_images(folder, split="train")["image_id"].to_pylist() == ["train0", "train1", "train2"]
-    assert splits_of(folder) == ["train", "validate", "test"]
+    assert list_splits(folder) == ["train", "validate", "test"]
 
 
 @pytest.mark.parametrize(

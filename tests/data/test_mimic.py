@@ -11,12 +11,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import mimic
 from cxrhf.data.attrition import Steps
 from cxrhf.data.prepare import prepare
-from cxrhf.data.synthetic.mimic_files import write_mimic
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import SourceError
+from cxrhf.twin.mimic import write_mimic
 from tests.data.twin import check_planted, small_twin
 
 

@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 import cxrhf.configs
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import nih
 from cxrhf.data.attrition import Steps
 from cxrhf.data.prepare import prepare
-from cxrhf.data.synthetic import write
-from cxrhf.data.synthetic.nih_files import write_nih
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import ConfigError, SourceError
+from cxrhf.twin import write
+from cxrhf.twin.nih import write_nih
 from tests.data.twin import check_planted, write_twin
 from tests.real_data import published_tables, real_data
 from tests.refusals import refused

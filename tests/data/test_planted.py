@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from cxrhf.data import planted
 from cxrhf.metrics import auroc
+from cxrhf.twin import planted
 
 
 def rank_auroc(y, p):
@@ -283,7 +283,8 @@ def test_calibrated_samples(h):
 
 class TestDemo:
     def test_it_is_a_prediction_table(self):
-        from cxrhf.schema import PREDICTION, check
+        from cxrhf.schema import PREDICTION
+        from cxrhf.tables.checks import check
 
         table = planted.demo_predictions(200, seed=1)
         assert table.schema.equals(PREDICTION)

@@ -14,12 +14,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import chexpert as chexpert_reader
 from cxrhf.data import nih as nih_reader
 from cxrhf.data.attrition import Steps
-from cxrhf.data.choose import frontal, one_per_patient, without_devices
-from cxrhf.data.labels import apply_policy
+from cxrhf.data.fields import apply_policy
+from cxrhf.data.prepare import frontal, one_per_patient, without_devices
+from cxrhf.data.settings import BuildConfig
 from cxrhf.findings import CHEXPERT, NIH
 from tests.real_data import published_tables
 

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cxrhf.data.quotes import closed, new_watch, record_count, watch_block
-from cxrhf.data.raw import header, numbers, read_csv, stream_csv, times
+from cxrhf.data.raw import header, is_closed, new_watch, numbers, read_csv, record_count, stream_csv, times, watch_block
 from cxrhf.errors import SourceError
 from tests.refusals import refused
 
@@ -160,7 +159,7 @@ def test_quotation_marks_against_pythons_strict_reader(text, cuts):
     data = text.encode()
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     watch = new_watch()
-    good = all(watch_block(data[a:b], watch) for a, b in itertools.pairwise(edges) if b > a) and closed(watch)
+    good = all(watch_block(data[a:b], watch) for a, b in itertools.pairwise(edges) if b > a) and is_closed(watch)
     try:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
     except csv.Error:

@@ -9,11 +9,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data import rexgradient
 from cxrhf.data.attrition import Steps
-from cxrhf.data.synthetic.rexgradient_files import write_rexgradient
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import SourceError
+from cxrhf.twin.rexgradient import write_rexgradient
 from tests.data.twin import check_planted, write_twin
 from tests.refusals import refused
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cxrhf.data.sections import read_reports, sections
+from cxrhf.data.mimic import read_reports, sections
 
 REPORT = """                                 FINAL REPORT
  EXAMINATION:  CHEST (PA AND LAT)

@@ -18,18 +18,19 @@ import pytest
 from PIL import Image
 
 from cxrhf.data import shards
-from cxrhf.data.images import decoded, stored
-from cxrhf.data.pixels import Pixels, open_shards
+from cxrhf.data.images import decode_picture, stored
+from cxrhf.data.notes import from_stored, stored_schema
 from cxrhf.data.shards import (
     QUARANTINE,
+    Pixels,
     ShardPlan,
     features,
-    finished,
+    is_finished_shard,
+    open_shards,
     shown_name,
     write_shard,
     write_shards,
 )
-from cxrhf.data.stored_times import from_stored, stored_schema
 from cxrhf.errors import TableError
 from cxrhf.schema import image_schema
 from tests.refusals import refused
@@ -174,14 +175,14 @@ def test_resume(rows: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_finished(rows: pa.Table, tmp_path: Path) -> None:
     target = tmp_path / "a.parquet"
-    assert not finished(target, "one")
+    assert not is_finished_shard(target, "one")
     write_shard(rows.slice(0, 3), target, size=SIZE, metadata={"fingerprint": "one", "more": 1})
-    assert finished(target, "one")
-    assert not finished(target, "two")
+    assert is_finished_shard(target, "one")
+    assert not is_finished_shard(target, "two")
     pq.write_table(pa.table({"a": [1]}), target)
-    assert not finished(target, "one")
+    assert not is_finished_shard(target, "one")
     target.write_bytes(b"PAR1")
-    assert not finished(target, "one")
+    assert not is_finished_shard(target, "one")
 
 
 def test_a_failure_leaves_nothing(rows: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +235,7 @@ def test_datasets_read_them(rows: pa.Table, source: Path, tmp_path: Path) -> Non
     assert whole.num_rows == ROWS - len(BAD)
     for row in (whole[2], list(stream)[2]):
         assert isinstance(row["image"], Image.Image)
-        assert (np.asarray(row["image"]) == decoded(stored(Path(_paths(source)[2]), SIZE))).all()
+        assert (np.asarray(row["image"]) == decode_picture(stored(Path(_paths(source)[2]), SIZE))).all()
         assert (row["image_id"], row["edema"], row["prior_note_ids"]) == ("image2", -1, ["note0", "note1"])
         assert row["study_time"] == "2180-05-06T21:30:14.531000"
     assert from_stored(whole.with_format("arrow")[:])["study_time"][2].as_py() == TIME
@@ -258,7 +259,7 @@ def test_pixels(rows: pa.Table, tmp_path: Path, compression: str | None) -> None
     assert len(pixels._groups) == (1 if compression else 0)
     stacked = np.stack(pixels.batch([3, 0, 3], side=24))
     assert stacked.shape == (3, 24, 24)
-    assert (stacked[0] == decoded(pictures[3], 24)).all()
+    assert (stacked[0] == decode_picture(pictures[3], 24)).all()
     assert [each.shape for each in pixels.batch([1])] == [pixels[1].shape]
     assert pickle.loads(pickle.dumps(pixels)).encoded(5) == pictures[5]
     for outside in (len(pixels), -len(pixels) - 1):

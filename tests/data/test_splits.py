@@ -11,14 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cxrhf.data.splits import (
-    file_split,
-    ratio_split,
-    sex_sample,
-    sizes,
-    take,
-    validate_from_train,
-)
+from cxrhf.data.splits import file_split, ratio_split, sex_sample, sizes, take, validate_from_train
 from cxrhf.errors import ConfigError, SourceError, TableError
 from tests.refusals import refused
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cxrhf.config_build import BuildConfig
-from cxrhf.data import fingerprint
+from cxrhf.data import folder as fingerprint
 from cxrhf.data.build import build
-from cxrhf.data.fingerprint import build_print, version_of
+from cxrhf.data.folder import build_print, version_of
 from cxrhf.data.load import build_record
-from cxrhf.data.synthetic import write
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import RunError
+from cxrhf.twin import write
 from tests.refusals import refused
 
 # (version, digest of all rows but pictures) of a build of seven made-up patients.
@@ -54,7 +54,7 @@ def test_rows_change_with_the_version_only(name, tmp_path):
     assert done.record["version"] == version_of(name)
     assert (version_of(name), digest(done.folder)) == GOLDEN[name], (
         "a build has other rows than before. If that is so for files that users have, raise READERS (one dataset) or "
-        "FORMAT (all) in cxrhf/data/fingerprint.py, so that finished builds are not taken for the same; then write the "
+        "FORMAT (all) in cxrhf/data/folder.py, so that finished builds are not taken for the same; then write the "
         "new version and digest here. If only the made-up files of these tests changed, write the new digest here; for "
         "`synthetic` that is a new version too"
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import polars as pl
 
-from cxrhf.data.source import Source
-from cxrhf.data.synthetic.people import People, people
+from cxrhf.data.prepare import Source
+from cxrhf.twin.people import People, people
 
 
 @lru_cache(maxsize=1)

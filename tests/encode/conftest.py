@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from cxrhf.encode import reading
+from cxrhf.encode import notes as reading
 from tests.encode.tiny import save_tiny
 
 KINDS = ("bert", "roberta", "mistral")

@@ -15,14 +15,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from cxrhf.config import from_mapping, load_mapping
-from cxrhf.config_context import ContextFitConfig, EncodeConfig
-from cxrhf.encode import bin_weights, encode_texts
+from cxrhf.context.run import fit_run
+from cxrhf.context.settings import ContextFitConfig, EncodeConfig
+from cxrhf.encode import download as bin_weights
+from cxrhf.encode import encode_texts
 from cxrhf.encode.download import check_kept
-from cxrhf.encode.loading import open_encoder
-from cxrhf.encode.presets import HUB_IDS
+from cxrhf.encode.encoder import open_encoder
+from cxrhf.encode.files import HUB_IDS
 from cxrhf.errors import CxrhfError
-from cxrhf.pretesting import fit_run
+from cxrhf.settings import from_mapping, load_mapping
 from tests.encode.tiny import BIN, ONLY_BIN, notes, save_bin, save_stand_in
 from tests.refusals import refused
 
@@ -117,7 +118,7 @@ def test_whatever_is_wrong_with_the_last_encoder_is_said_before_the_first_note_i
     def read(*_: Any) -> None:
         raise CxrhfError("notes are read")
 
-    monkeypatch.setattr("cxrhf.pretesting.read_build", read)
+    monkeypatch.setattr("cxrhf.context.run.read_build", read)
     with refused(CxrhfError, *facts):
         fit_run(replace(config, encoders=(*names, encoder) if encoder else config.encoders), lambda _: None)
     assert not out.exists()

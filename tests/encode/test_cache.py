@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cxrhf.config_context import EncodeConfig
+from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import cache as cache_module
 from cxrhf.encode import encode_texts
 from cxrhf.encode import notes as notes_module
@@ -215,7 +215,7 @@ def test_many_writers_at_once(tmp_path: Path) -> None:
 
 SLOW_JOB = """
 import sys, time
-from cxrhf.config_context import EncodeConfig
+from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import cache, encode_texts, reading
 from tests.encode.tiny import notes
 cache.SHARD_SECONDS = 0.0

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from cxrhf.config_context import EncodeConfig
-from cxrhf.encode.download import no_hub, reachable
-from cxrhf.encode.loading import open_encoder
+from cxrhf.context.settings import EncodeConfig
+from cxrhf.encode.download import explain_no_hub, reachable
+from cxrhf.encode.encoder import open_encoder
 from cxrhf.errors import CxrhfError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ OFFLINE = "/offline-from-here"
 # a case that says so on, the client is told to stay offline, and the Hub hears where that began.
 ASK = f"""
 import contextlib, json, os, sys, time, urllib.request
-from cxrhf.config_context import EncodeConfig
+from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import encode_texts, identity
 from cxrhf.errors import CxrhfError
 from huggingface_hub import constants
@@ -197,8 +197,8 @@ def test_models_are_fetched_without_code_and_bin_then_kept(
 @pytest.mark.slow
 def test_the_paper_s_six_encoders_are_fetched_from_a_hub(tmp_path: Path) -> None:
     """Under the ids of the recipe, with the files that their repositories hold: weights in other formats stay there."""
-    from cxrhf.config import load_mapping
-    from cxrhf.encode.presets import HUB_IDS
+    from cxrhf.encode.files import HUB_IDS
+    from cxrhf.settings import load_mapping
     from tests.encode.tiny import BIN, ONLY_BIN, save_stand_in
 
     others = ("flax_model.msgpack", "tf_model.h5", "rust_model.ot", "README.md", "modeling_own.py")
@@ -245,6 +245,6 @@ def test_a_proxy_is_asked_instead(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_endpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.utils.hub.is_offline_mode", lambda: False)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    assert no_hub() == "the Hub cannot be reached at http://127.0.0.1:9 (set by HF_ENDPOINT)"
+    assert explain_no_hub() == "the Hub cannot be reached at http://127.0.0.1:9 (set by HF_ENDPOINT)"
     monkeypatch.setattr("transformers.utils.hub.is_offline_mode", lambda: True)
-    assert no_hub() == "HF_HUB_OFFLINE is set"
+    assert explain_no_hub() == "HF_HUB_OFFLINE is set"

@@ -6,12 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cxrhf.config_context import EncodeConfig
+from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import encode_texts
-from cxrhf.encode import progress as progress_module
-from cxrhf.encode.batches import batched, blocks, padded, windows_of
-from cxrhf.encode.texts import reader
-from cxrhf.encode.windows import Frame
+from cxrhf.encode import processes as progress_module
+from cxrhf.encode.cache import reader
+from cxrhf.encode.windows import Frame, batch_windows, blocks, pad_batch, windows_of
 from cxrhf.errors import CxrhfWarning, TableError
 from tests.encode.tiny import notes
 from tests.refusals import refused
@@ -37,7 +36,7 @@ def test_padding_is_small(bert: str, passes: list[tuple[int, int]]) -> None:
     texts = notes(200, longest=40)
     encode_texts(texts, EncodeConfig(bert, overlap=10, batch_tokens=512), cache="off")
     frame = Frame(62, 10, (1,), (2,))
-    from cxrhf.encode.loading import open_encoder, token_ids
+    from cxrhf.encode.encoder import open_encoder, token_ids
 
     lengths = [len(ids) for ids in token_ids(open_encoder(EncodeConfig(bert, overlap=10)).tokenizer, texts)]
     needed = sum(each.end - each.start + 2 for each in windows_of(lengths, frame))
@@ -103,10 +102,10 @@ def test_a_batch_by_hand() -> None:
     frame = Frame(4, 1, (101,), (102,))
     windows = windows_of([5, 0, 2], frame)
     assert [tuple(each) for each in windows] == [(0, 0, 4), (0, 3, 5), (2, 0, 2)]
-    first, second = batched(windows, frame, 10)
+    first, second = batch_windows(windows, frame, 10)
     assert (len(first), len(second)) == (1, 2)
     tokens = [np.array([11, 12, 13, 14, 15]), np.array([], dtype=np.int64), np.array([21, 22])]
-    ids, mask = padded(tokens, windows, frame, 0)
+    ids, mask = pad_batch(tokens, windows, frame, 0)
     assert ids.tolist() == [[101, 11, 12, 13, 14, 102], [101, 14, 15, 102, 0, 0], [101, 21, 22, 102, 0, 0]]
     assert mask.tolist() == [[1] * 6, [1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 0, 0]]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cxrhf.config_context import EncodeConfig
+from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import encode_texts, main_process
-from cxrhf.encode.processes import barrier, first, n_processes, one_writer_of_all, rank, share
+from cxrhf.encode.processes import barrier, broadcast_bytes, call_first, n_processes, one_writer_of_all, rank
 from cxrhf.tables.folders import one_writer
 from tests.encode.tiny import notes
 
@@ -23,7 +23,7 @@ JOB = """
 import json, os, sys, warnings
 from pathlib import Path
 import numpy as np
-from cxrhf.config_context import EncodeConfig
+from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import encode_texts, main_process, reading
 from cxrhf.errors import CxrhfError
 from tests.encode.tiny import notes
@@ -108,8 +108,8 @@ def test_one_process_needs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     assert main_process()
     assert (n_processes(), rank()) == (1, 0)
-    assert share(b"x") == b"x"
-    assert first(lambda: 3) == 3
+    assert broadcast_bytes(b"x") == b"x"
+    assert call_first(lambda: 3) == 3
     barrier()
     monkeypatch.setenv("WORLD_SIZE", "2")  # of a cluster, without a launcher of torch
     assert n_processes() == 1

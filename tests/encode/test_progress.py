@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cxrhf.encode import progress
-from cxrhf.encode.progress import Clock
+from cxrhf.encode import processes as progress
+from cxrhf.encode.processes import Clock
 
 
 def test_speed_does_not_jump_when_a_block_is_done(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from cxrhf.cli.flags import parse
-from cxrhf.config import from_mapping, to_mapping
-from cxrhf.config_context import ContextFitConfig, EncodeConfig
+from cxrhf.context.settings import ContextFitConfig, EncodeConfig
 from cxrhf.encode import encode_texts, identity, same_encoder, saved_settings
-from cxrhf.encode.loading import open_encoder
+from cxrhf.encode.encoder import open_encoder
 from cxrhf.encode.windows import Frame, cut, position_limit, special_tokens
 from cxrhf.errors import ConfigError
+from cxrhf.settings import from_mapping, to_mapping
 from tests.encode.tiny import notes, save_tiny
 from tests.refusals import refused
 

@@ -4,7 +4,7 @@ Rows (RESULT, CURVE, WORD, SLICE) must be equal: the same rows with the same tex
 relative 1e-9 (processors round the last digits differently). Pages and cards must be equal block for block: the text
 under each heading is kept as a digest. A change that is meant to alter a number or a sentence says so in its commit and
 renews only that: `make golden RENEW=audit/results`, or `RENEW=all`. The inputs in `inputs/` are simulated models,
-embeddings, annotations and reports of `python -m cxrhf.data.synthetic mimic OUT --models --seed 3`.
+embeddings, annotations and reports of `python -m cxrhf.twin mimic OUT --models --seed 3`.
 """
 
 from __future__ import annotations

@@ -79,14 +79,6 @@ def main() -> None:
     sys.dont_write_bytecode = True
     import pyarrow.parquet  # noqa: F401
 
-    import cxrhf.hub.dataset
-    import cxrhf.hub.metric
-    import cxrhf.hub.model
-    import cxrhf.hub.scan
-    import cxrhf.hub.upload
-    import cxrhf.report.card
-    import cxrhf.tables.temporary  # noqa: F401
-
     print("ready", flush=True)
     for line in sys.stdin:
         print(json.dumps(run(json.loads(line))), flush=True)

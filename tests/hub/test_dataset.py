@@ -23,22 +23,21 @@ from huggingface_hub import DatasetCard, HfApi
 from PIL import Image
 
 from cxrhf.cli.flags import parse
-from cxrhf.config_build import BuildConfig
 from cxrhf.data.build import build
 from cxrhf.data.card import TERMS, published_split
 from cxrhf.data.load import load_images, load_notes
-from cxrhf.data.pixels import open_shards
-from cxrhf.data.stored_times import from_stored
-from cxrhf.data.synthetic import write
+from cxrhf.data.notes import from_stored
+from cxrhf.data.settings import BuildConfig
+from cxrhf.data.shards import open_shards
 from cxrhf.errors import CxrhfError, RunError, TableError
 from cxrhf.hub.artefact import Artefact
 from cxrhf.hub.connection import Hub, HubError
 from cxrhf.hub.dataset import dataset_artefact
-from cxrhf.hub.dataset_recipe import compare, main
-from cxrhf.hub.dataset_recipe_card import command
+from cxrhf.hub.dataset_recipe import command, compare_recipe, main
 from cxrhf.hub.scan import check
 from cxrhf.hub.upload import push
-from cxrhf.terms import standing
+from cxrhf.run import standing
+from cxrhf.twin import write
 from tests.hub.loopback_cards import complaints
 from tests.real_data import real_data
 from tests.refusals import refused
@@ -372,12 +371,12 @@ def test_a_recipe_loads_with_its_splits_and_builds_the_same(mimic, twin, tmp_pat
     config = parse(BuildConfig, [*words[2:], "--out", str(tmp_path / "again")], verb="build", about="")
     again = build(config)
     assert again.record["fingerprint"] == json.loads((recipe / "recipe.json").read_text())["fingerprint"]
-    found = compare(recipe, again.folder)
+    found = compare_recipe(recipe, again.folder)
     assert found == (sum(splits.values()), 0, 0, 0)
     assert main([str(recipe), str(again.folder)]) == 0
     other = build(BuildConfig("mimic_cxr_context", root=config.root, out=str(tmp_path / "other"), size=64, seed=9,
                               no_pixels=True)).folder  # fmt: skip
-    assert compare(recipe, other).moved > 0
+    assert compare_recipe(recipe, other).moved > 0
     assert main([str(recipe), str(other)]) == 1
     assert "differ: seed" in capsys.readouterr().out
     assert main([str(twin), str(other)]) == 2
@@ -401,7 +400,7 @@ def test_a_split_from_a_file_goes_as_a_file(mimic, twin, tmp_path):
     assert "johns" not in json.dumps(said)
     words = shlex.split(said["command"].replace("FOLDER", str(twin / "source")).replace("recipe/", f"{recipe}/"))
     again = build(parse(BuildConfig, [*words[2:], "--out", str(tmp_path / "again")], verb="build", about="")).folder
-    assert compare(recipe, again)[1:] == (0, 0, 0)
+    assert compare_recipe(recipe, again)[1:] == (0, 0, 0)
 
 
 def test_a_choice_by_label_is_told(twin, tmp_path):

@@ -14,13 +14,12 @@ import pytest
 from huggingface_hub import HfApi
 
 from cxrhf import cli
-from cxrhf.config_push import PushDatasetConfig, PushMetricConfig, PushModelConfig
 from cxrhf.errors import ConfigError
 from cxrhf.hub.artefact import Artefact
 from cxrhf.hub.connection import Hub, HubError
-from cxrhf.hub.model import find, model_artefact
+from cxrhf.hub.model import TrainingSources, check_allowed, find_weights, model_artefact, seen
 from cxrhf.hub.scan import check, scan
-from cxrhf.hub.seen import Seen, check_allowed, seen
+from cxrhf.hub.settings import PushDatasetConfig, PushMetricConfig, PushModelConfig
 from cxrhf.hub.upload import push
 from tests.hub.loopback import LoopbackHub
 from tests.refusals import refused
@@ -127,7 +126,7 @@ def test_a_model_of_notes_is_a_run_again(published: LoopbackHub, demo: Path, tmp
     for path, content in published.files("model", CONTEXT).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(content)
-    from cxrhf.pretesting import load_context
+    from cxrhf.context.run import load_context
 
     theirs = load_context(tmp_path).predict(demo / "data")
     ours = load_context(demo / "context")
@@ -147,7 +146,8 @@ def test_the_second_push_changes_nothing(published: LoopbackHub, demo: Path) -> 
 
 
 def test_the_whole_results_go_along(made: dict[str, Artefact], demo: Path) -> None:
-    from cxrhf.schema import RESULT, read_table
+    from cxrhf.schema import RESULT
+    from cxrhf.tables.files import read_table
 
     whole = next(piece for piece in made[NETWORK].pieces if piece.path == "results.json").read()
     rows = read_table(demo / "results.parquet", RESULT).to_pylist()
@@ -209,8 +209,8 @@ def test_vocabularies_from_credentialed_notes_are_refused(demo: Path, tmp_path: 
 
 
 def test_what_is_said_nowhere_is_looked_for_around_a_run(demo: Path, tmp_path: Path) -> None:
-    assert seen(demo / "network", {}) == Seen(("synthetic",), "open")
-    assert seen(tmp_path, {}) == Seen((), "unknown")
+    assert seen(demo / "network", {}) == TrainingSources(("synthetic",), "open")
+    assert seen(tmp_path, {}) == TrainingSources((), "unknown")
     (tmp_path / "run.json").write_text(json.dumps({"config": {"build": "data/mimic"}}))
     assert seen(tmp_path, {}).standing == "credentialed"
     assert seen(tmp_path, {"dataset": "nih"}).standing == "open"
@@ -218,7 +218,7 @@ def test_what_is_said_nowhere_is_looked_for_around_a_run(demo: Path, tmp_path: P
     with pytest.raises(HubError, match=r"run\.json is damaged"):
         seen(tmp_path, {})
     with refused(HubError, "not recorded", fix="--data-agreement-allows"):
-        check_allowed(Seen((), "unknown"), words=False, allows=False, allows_words=False)
+        check_allowed(TrainingSources((), "unknown"), words=False, allows=False, allows_words=False)
 
 
 # --- wrong input ---------------------------------------------------------------------------------------------------
@@ -226,9 +226,9 @@ def test_what_is_said_nowhere_is_looked_for_around_a_run(demo: Path, tmp_path: P
 
 def test_runs_that_cannot_be_published(demo: Path, tmp_path: Path) -> None:
     with refused(HubError, "has no weights", fix="runs/demo/network"):
-        find(demo)
+        find_weights(demo)
     with pytest.raises(HubError, match="is not a folder"):
-        find(tmp_path / "none")
+        find_weights(tmp_path / "none")
     alone = tmp_path / "alone"
     shutil.copytree(demo / "network", alone)
     with refused(HubError, "has no results", fix="--results"):

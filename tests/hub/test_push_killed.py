@@ -18,8 +18,7 @@ import pytest
 
 from cxrhf.cli import main
 from cxrhf.errors import RunError
-from cxrhf.tables.folders import one_writer
-from cxrhf.tables.temporary import temporary_folder
+from cxrhf.tables.folders import one_writer, temporary_folder
 from tests.hub.loopback import LoopbackHub
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,7 +104,7 @@ def test_what_a_killed_process_left_is_removed_and_what_others_hold_stays(
     (tmp_path / ".cxrhf-push-early.lock").write_text("")
     (tmp_path / "cxrhf-selfcheck-other").mkdir()
     held = subprocess.Popen(
-        [sys.executable, "-c", "import sys, time\nfrom cxrhf.tables.temporary import temporary_folder\n"
+        [sys.executable, "-c", "import sys, time\nfrom cxrhf.tables.folders import temporary_folder\n"
          "with temporary_folder('push') as folder:\n print(folder, flush=True)\n time.sleep(60)"],
         env={"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip

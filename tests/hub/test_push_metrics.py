@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cxrhf.hub.stage_files import contents
-from cxrhf.hub.widget_result import plain
+from cxrhf.hub.metric import contents
+from cxrhf.hub.widget import plain
 from cxrhf.paths import metric_path, shipped
 from tests.browser import serve
 from tests.hub import metric_values

@@ -21,15 +21,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cxrhf.hub import scan_paths
+from cxrhf.hub import scan as scan_paths
 from cxrhf.hub.artefact import Artefact, Kind, Known, Piece
 from cxrhf.hub.metric import metric_artefact
 from cxrhf.hub.scan import ScanError, check, scan
-from cxrhf.hub.scan_known import NOTE, known_of
 from cxrhf.hub.scan_notes import passages
-from cxrhf.hub.scan_people import ID, ROWS
-from cxrhf.hub.scan_pictures import ARCHIVE, PICTURE
-from cxrhf.hub.scan_text import UNREADABLE, Structure
+from cxrhf.hub.scan_people import ID, NOTE, ROWS, known_of
+from cxrhf.hub.scan_text import ARCHIVE, PICTURE, UNREADABLE, Structure
 from cxrhf.hub.scan_weights import skops_views
 from tests.real_data import real_data
 from tests.refusals import refused

@@ -15,9 +15,8 @@ import pytest
 
 from cxrhf import __version__
 from cxrhf.errors import CxrhfError
-from cxrhf.hub import stage_files
-from cxrhf.hub.stage import find_folder, main, stage
-from cxrhf.hub.stage_imports import StageError, relative_imports, seen_by_evaluate, widget_imports
+from cxrhf.hub import metric as stage_files
+from cxrhf.hub.metric import StageError, find_folder, main, relative_imports, seen_by_evaluate, stage, widget_imports
 from cxrhf.paths import metric_path, shipped
 from tests.refusals import refused
 

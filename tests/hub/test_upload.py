@@ -14,9 +14,8 @@ from huggingface_hub import HfApi, constants
 from huggingface_hub.utils import _http
 
 from cxrhf.hub.artefact import Artefact, Piece
-from cxrhf.hub.connection import Hub, HubError, again, connect, shown_endpoint, without_query
-from cxrhf.hub.listing import listing
-from cxrhf.hub.upload import MANIFEST, Pushed, push
+from cxrhf.hub.connection import Hub, HubError, call_with_retries, connect, shown_endpoint, without_query
+from cxrhf.hub.upload import MANIFEST, Pushed, listing, push
 from tests.hub.loopback import Answer, Drop, LoopbackHub
 from tests.refusals import refused
 from tests.thinned import thinned
@@ -327,7 +326,7 @@ def test_waits_grow_and_end() -> None:
         patch.setattr("cxrhf.hub.connection.time.sleep", waited.append)
         api: Any = None
         with pytest.raises(Down):
-            again(Hub(api, "x", (1, 2, 4)), "x", call, lambda line: None)
+            call_with_retries(Hub(api, "x", (1, 2, 4)), "x", call, lambda line: None)
     assert waited == [1, 2, 4]
 
 

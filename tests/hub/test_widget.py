@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cxrhf.hub import widget
-from cxrhf.hub.stage_imports import widget_imports
+from cxrhf.hub.metric import widget_imports
 from cxrhf.metrics import auroc
 from tests.browser import ROOT, Seen, chromium, page, serve
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cxrhf.hub.widget_inputs import (
+from cxrhf.hub.widget import (
     MAX_BYTES,
     MAX_ROWS,
     Choice,

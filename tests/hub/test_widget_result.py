@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cxrhf.hub.widget_inputs import Column
-from cxrhf.hub.widget_result import CODE_ROWS, SHOWN_ROWS, code, explain, headline, plain, read_card, tables
+from cxrhf.hub.widget import CODE_ROWS, SHOWN_ROWS, Column, code, explain, headline, plain, read_card, tables
 from cxrhf.metrics import auroc
 
 SCORE, LABEL = Column("predictions", False, True), Column("references", False, True)

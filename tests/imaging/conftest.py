@@ -9,8 +9,8 @@ import pytest
 import torch
 from filelock import FileLock
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data.build import build
+from cxrhf.data.settings import BuildConfig
 
 
 @pytest.fixture(autouse=True, scope="session")

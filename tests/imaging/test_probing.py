@@ -13,21 +13,19 @@ import pytest
 import torch
 
 from cxrhf import cli
-from cxrhf.config_models import ProbeConfig
 from cxrhf.data.load import load_images
 from cxrhf.errors import ConfigError, CxrhfError, RunError
-from cxrhf.imaging.opened import open_images
-from cxrhf.imaging.probing import probe_run
-from cxrhf.imaging.sources import find_sources
 from cxrhf.models.backbone import make_model
-from cxrhf.models.forward import look_at
-from cxrhf.models.loader import open_squares
-from cxrhf.models.pictures import Look, look_facts
-from cxrhf.models.probe_backbone import saved_backbone
-from cxrhf.models.probe_files import load_probe
+from cxrhf.models.data import Look, look_facts, open_squares
+from cxrhf.models.probe import load_probe, saved_backbone
+from cxrhf.models.probe_run import find_sources, probe_run
 from cxrhf.models.processes import make_accelerator
 from cxrhf.models.saved import save_model
-from cxrhf.schema import EMBEDDING, PREDICTION, RESULT, read_table
+from cxrhf.models.settings import ProbeConfig
+from cxrhf.models.step import look_at
+from cxrhf.models.train_run import open_images
+from cxrhf.schema import EMBEDDING, PREDICTION, RESULT
+from cxrhf.tables.files import read_table
 from tests.refusals import refused
 
 LOOK = Look(size=32, fit="squash", pixels="half", channels=1)

@@ -11,11 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cxrhf.config_models import ProbeConfig
-from cxrhf.imaging.probing import probe_sources, study_of
-from cxrhf.imaging.sources import find_sources
-from cxrhf.models.images import Images
+from cxrhf.models.data import Images
+from cxrhf.models.probe_run import find_sources, make_study, probe_sources
 from cxrhf.models.processes import make_accelerator
+from cxrhf.models.settings import ProbeConfig
 from tests.real_data import real_data
 
 
@@ -58,7 +57,7 @@ def test_sex_and_view_are_read_from_a_network_of_photographs() -> None:
         "nih", ("imagenet",), targets=("sex", "view", "race"), folds=5, architecture="tf_efficientnet_lite0", size=80,
         n_resamples=500,
     )  # fmt: skip
-    study = study_of(nih(), [], config)
+    study = make_study(nih(), [], config)
     assert any(note.startswith("race is excluded") for note in study.notes)
     (found,) = probe_sources(study, find_sources(config), config, make_accelerator(device="cpu"), lambda _: None)
     rows = {(row["metric"], row["finding"]): row for row in found.results}

@@ -26,7 +26,9 @@ from cxrhf import cli
 from cxrhf.data.load import load_images
 from cxrhf.errors import CxrhfError
 from cxrhf.models.saved import load_saved
-from cxrhf.schema import PREDICTION, RESULT, load_predictions, read_table
+from cxrhf.schema import PREDICTION, RESULT
+from cxrhf.tables.files import read_table
+from cxrhf.tables.predictions import load_predictions
 from tests.locked import held
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,9 +109,9 @@ def test_predicting_twice_changes_nothing_and_more_splits_add(trained: Path, twi
 
 @pytest.mark.slow
 def test_another_build_gets_a_run_of_its_own(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cxrhf.config_build import BuildConfig
     from cxrhf.data.build import build
-    from cxrhf.data.synthetic import write
+    from cxrhf.data.settings import BuildConfig
+    from cxrhf.twin import write
 
     write("nih", tmp_path / "raw", n_patients=12, seed=5, size=64)
     build(BuildConfig("nih_chestxray14", root=(str(tmp_path / "raw"),), out=str(tmp_path / "nih"), size=64))
@@ -333,7 +335,7 @@ def test_the_same_command_goes_on_and_then_leaves_it(
 # A process that has imported everything; for every line it is given, the command in a new process of its own.
 TRAININGS = """
 import os, runpy, sys
-import cxrhf.imaging.training, cxrhf.models.train, cxrhf.models.weights
+import cxrhf.models.train_run, cxrhf.models.train, cxrhf.models.weights
 for _ in sys.stdin:
     child = os.fork()
     if not child:
@@ -521,8 +523,8 @@ def test_a_calibration_that_was_stopped_is_never_taken_for_one(
     trained: Path, twin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped before each of its writes: a card says raw, or is refused, and the same command ends with the same."""
-    from cxrhf.imaging import calibrating
-    from cxrhf.report.card_calibration import calibration_facts
+    from cxrhf.models import calibration as calibrating
+    from cxrhf.report.card_facts import calibration_facts
 
     class Killed(BaseException):
         pass
@@ -603,7 +605,7 @@ def test_a_run_that_is_being_written_is_refused(
 # Imports everything once, and starts a process for each command that it is given, all at the same time.
 AT_ONCE = """
 import json, os, sys
-import cxrhf.imaging.training, cxrhf.models.train, cxrhf.models.weights
+import cxrhf.models.train_run, cxrhf.models.train, cxrhf.models.weights
 from cxrhf.cli import main
 waiting, start = os.pipe()
 children = []

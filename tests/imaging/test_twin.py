@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from cxrhf import cli
-from cxrhf.config_build import BuildConfig
 from cxrhf.data.build import build
-from cxrhf.data.synthetic import layout_ids
-from cxrhf.data.synthetic.models import predictions
-from cxrhf.data.synthetic.people import people
+from cxrhf.data.settings import BuildConfig
 from cxrhf.metrics import auroc
+from cxrhf.twin import layout_ids
+from cxrhf.twin.models import predictions
+from cxrhf.twin.people import people
 
 COMMON = 0.08  # share of positives from which a finding can be learned in minutes
 MARGIN = 0.15

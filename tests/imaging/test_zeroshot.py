@@ -13,7 +13,8 @@ import pytest
 from cxrhf import cli
 from cxrhf.data.load import load_images
 from cxrhf.models.clip import load_clip
-from cxrhf.schema import PREDICTION, read_table
+from cxrhf.schema import PREDICTION
+from cxrhf.tables.files import read_table
 from tests.models.clip_tiny import save_clip
 
 

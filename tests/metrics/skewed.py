@@ -38,8 +38,8 @@ from cxrhf.metrics import (
     models_permutation_test,
 )
 from cxrhf.metrics.calibration import balanced_brier, brier, brier_negative, brier_positive, brier_skill_score
-from cxrhf.metrics.cluster_means import permuted_gap
 from cxrhf.metrics.draws import threads
+from cxrhf.metrics.enrichment import permuted_gap
 from tests.metrics import coverage
 from tests.real_data import real_data
 

@@ -20,9 +20,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.stats import binomtest, norm
 
-from cxrhf.metrics.association import (
+from cxrhf.metrics.checks import InputError
+from cxrhf.metrics.language import STOP_WORDS, tokenize
+from cxrhf.metrics.words import (
+    STATISTICS,
     Displacement,
     association,
+    bootstrap_words,
     cad,
     cad_corpora,
     cad_each,
@@ -32,16 +36,14 @@ from cxrhf.metrics.association import (
     delta_dir,
     delta_wae,
     omitted_mass,
+    permute_groups,
+    split_half,
     summary,
+    swap_corpora,
     sweep,
     wae,
 )
-from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.language import tokenize
-from cxrhf.metrics.stopwords import STOP_WORDS
 from cxrhf.metrics.words_corpora import Corpora
-from cxrhf.metrics.words_patients import STATISTICS
-from cxrhf.metrics.words_resample import bootstrap_words, permute_groups, split_half, swap_corpora
 from tests.real_data import real_data
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())

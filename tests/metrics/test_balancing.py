@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from cxrhf.data.planted_subgroups import AGE, PREVALENCE, SHARE, diseases, diseases_truth, subgroups
 from cxrhf.metrics import age_bins, auroc, balancing_weights, disease_groups, rates_at, threshold_at_fpr
 from cxrhf.metrics.balancing import AGE_BINS
+from cxrhf.twin.planted_groups import AGE, PREVALENCE, SHARE, diseases, diseases_truth, subgroups
 from tests.metrics import twins
 
 

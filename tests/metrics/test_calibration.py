@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cxrhf import metrics
-from cxrhf.data.planted import calibrated
 from cxrhf.metrics.calibration import expected_ece
+from cxrhf.twin.planted import calibrated
 from tests.metrics import twins
 
 FAST = settings(max_examples=120, deadline=None, derandomize=True)
@@ -199,7 +199,7 @@ def test_reliability_table_brackets_the_truth():
 @pytest.mark.parametrize("ties", [0, 1, 2])
 def test_expected_ace_is_the_mean_of_simulated_errors(bins, ties):
     """Twin: the same random numbers turned into labels row by row, and the error function itself on them."""
-    from cxrhf.metrics.streams import advanced, mixed, stream_key, stream_start, uniform
+    from cxrhf.metrics.draws import advanced, mixed, stream_key, stream_start, uniform
 
     rng = np.random.default_rng(ties)
     p = np.sort(rng.random(57) if ties == 0 else rng.random(57).round(ties))

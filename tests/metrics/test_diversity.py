@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from cxrhf.metrics import diversity_parts
+from cxrhf.metrics import diversity as diversity_parts
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.diversity import MEASURES, measure_diversity, measure_diversity_pair
-from cxrhf.metrics.diversity_compared import compare_diversity
+from cxrhf.metrics.diversity import MEASURES, compare_diversity, measure_diversity, measure_diversity_pair
 from cxrhf.metrics.language import lexical_diversity, self_bleu, vocabulary_shift
 from tests.real_data import real_data
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.drawn_means import mean_replicates, patients_behind
 from cxrhf.metrics.draws import draw
+from cxrhf.metrics.intervals import count_patients, mean_replicates
 
 
 def test_drawn_means_are_means_of_drawn_rows() -> None:
@@ -21,7 +21,7 @@ def test_drawn_means_are_means_of_drawn_rows() -> None:
     for at in range(30):
         rows = np.repeat(np.arange(40), times[draws.unit, at])
         assert found[at] == pytest.approx(np.nanmean(values[rows], axis=0))
-    units = patients_behind(values[:, 0], draws)
+    units = count_patients(values[:, 0], draws)
     assert units.total == len(np.unique(patient[~np.isnan(values[:, 0])]))
     assert 1 < units.effective_total <= units.total
     with pytest.raises(InputError, match="expected 40 rows"):

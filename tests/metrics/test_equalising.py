@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cxrhf.metrics.equalising import equalising_weights
+from cxrhf.metrics.balancing import equalising_weights
 
 
 def sample(seed=0, n=400, groups=2):

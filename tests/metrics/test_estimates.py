@@ -7,9 +7,7 @@ import pytest
 
 from cxrhf import metrics
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.estimates import study
-from cxrhf.metrics.labels import labels_of, reweighted, thin_classes
-from cxrhf.metrics.results import described, flat, mean_of
+from cxrhf.metrics.estimates import description_as_keys, flat, labels_of, mean_of, reweight_labels, study, thin_classes
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def test_replicates_are_those_of_the_engine(wide):
 def test_weights_of_each_label_are_used(wide):
     y, p, patients = wide
     q = np.clip(p, 0.1, 0.9)
-    rows = reweighted(labels_of(y, p, None, np.where(np.isnan(q), 0.5, q)), "att")
+    rows = reweight_labels(labels_of(y, p, None, np.where(np.isnan(q), 0.5, q)), "att")
     found = study(["auroc"], rows, clusters=patients, n_resamples=40)["auroc"]
     draws = metrics.draw(patients, y=y, n_resamples=40)
     for k in range(3):
@@ -49,7 +47,7 @@ def test_ipw_auroc_does_not_depend_on_the_prevalence(wide):
     valid = ~np.isnan(y[:, 0])
     one, score = y[valid, 0], p[valid, 0]
     q = np.clip(score, 0.05, 0.95)
-    found = study(["auroc"], reweighted(labels_of(one, score, None, q), "ipw"))["auroc"]
+    found = study(["auroc"], reweight_labels(labels_of(one, score, None, q), "ipw"))["auroc"]
     for prevalence in (0.02, 0.5):
         expected = metrics.auroc(one, score, metrics.ipw_weights(one, q, prevalence))
         assert found.values[0] == pytest.approx(expected, abs=1e-12)
@@ -128,10 +126,10 @@ def test_shapes_and_names_are_checked(wide):
     with pytest.raises(InputError, match=r"label_names: .*got 2"):
         flat("x", study(["auroc"], rows)["auroc"], label_names=["a", "b"])
     with pytest.raises(InputError, match=r"label_names: .*got 3 \(2 distinct\)"):
-        described("x", [1, 2, 3], rows, ["a", "a", "b"])
+        description_as_keys("x", [1, 2, 3], rows, ["a", "a", "b"])
     assert mean_of("x", [1.0, np.nan, 3.0], rows)["x"] == 2.0
     with pytest.raises(InputError, match=r"weighting: expected 'att' or 'ipw'.*got 'odds'"):
-        reweighted(labels_of(y, p, None, np.full(240, 0.5)), "odds")
+        reweight_labels(labels_of(y, p, None, np.full(240, 0.5)), "odds")
     with pytest.raises(InputError, match=r"clusters: expected 240 rows .*got 2"):
         study(["auroc"], rows, clusters=[1, 2])
 
@@ -153,7 +151,7 @@ def test_weights_of_each_label_are_checked_like_those_of_rows(wide):
 def test_a_label_without_rows_is_undefined_whatever_the_weights(wide, weighting):
     y, p, _ = wide
     y[:, 1] = np.nan
-    even = reweighted(labels_of(y, p, None, np.full(240, 0.4)), weighting)
+    even = reweight_labels(labels_of(y, p, None, np.full(240, 0.4)), weighting)
     out = flat("x", study(["auroc"], even, n_resamples=10)["auroc"])
     assert np.isnan(out["x_per_label"][1])
     assert out["x_note"] == "mean of 2 of 3 labels; undefined for label 1: no rows"

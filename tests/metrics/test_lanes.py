@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cxrhf.metrics import draw
-from cxrhf.metrics.blocks import draw_lanes
 from cxrhf.metrics.catalogue import ACE, MAX_F1, PR_STEPS, PR_TRAPEZOID, SENSITIVITY, YOUDEN, evaluate_sorted
+from cxrhf.metrics.draws import stream_key
 from cxrhf.metrics.lanes import (
     STRETCH,
     ace_lanes,
@@ -20,7 +20,7 @@ from cxrhf.metrics.lanes import (
     stretches,
     sum_lanes,
 )
-from cxrhf.metrics.streams import stream_key
+from cxrhf.metrics.resample import draw_lanes
 
 LANES = 16
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cxrhf.metrics.checks import InputError
 from cxrhf.metrics.language import (
+    STOP_WORDS,
     document_terms,
     lexical_diversity,
     self_bleu,
@@ -21,7 +22,6 @@ from cxrhf.metrics.language import (
     type_token_ratio,
     vocabulary_shift,
 )
-from cxrhf.metrics.stopwords import STOP_WORDS
 
 WORDS = ("lung", "heart", "no", "effusion", "clear", "normal")
 corpora = st.lists(st.lists(st.sampled_from(WORDS), max_size=9), max_size=7)

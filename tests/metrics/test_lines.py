@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit, logit
 
 from cxrhf.metrics import bootstrap_many, calibration_line, draw
-from cxrhf.metrics.lines import POINTS, _gather, cut_cells
+from cxrhf.metrics.lanes import POINTS, _gather, cut_cells
 
 NAMES = ("calibration_slope", "calibration_intercept", "calibration_in_the_large")
 RESAMPLES = 24

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cxrhf import metrics
-from cxrhf.data.planted import context
+from cxrhf.twin.planted import context
 from tests.metrics import twins
 
 

@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 from scipy.stats import binom
 
-from cxrhf.metrics.cluster_means import mean_gap, permuted_gap
-from cxrhf.metrics.odds import enrichment, fisher_more
+from cxrhf.metrics.enrichment import enrichment, fisher_more, mean_gap, permuted_gap
 from tests.real_data import real_data
 
 

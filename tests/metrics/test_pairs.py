@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cxrhf.metrics import auroc, draw
-from cxrhf.metrics.equalising import equalising_scales, equalising_weights
-from cxrhf.metrics.pairs import cells_auroc, drawn_tallies, rank_cells, sample_tally
+from cxrhf.metrics.balancing import equalising_scales, equalising_weights
+from cxrhf.metrics.subgroup_blocks import cells_auroc, drawn_tallies, rank_cells, sample_tally
 
 PARTS = ([0, 1], [0], [1])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cxrhf.metrics import bootstrap_many, draw, interval, pav_decomposition
-from cxrhf.metrics.pav import kept_by_pools, pav_groups, pav_sorted
+from cxrhf.metrics.reliability import kept_by_pools, pav_groups, pav_sorted
 
 NAMES = ("pav_calibration", "pav_refinement")
 

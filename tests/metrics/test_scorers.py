@@ -17,7 +17,7 @@ from sklearn.svm import LinearSVC
 import cxrhf.metrics as m
 from cxrhf.metrics.catalogue import METRICS
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.scorers import _FUNCTIONS
+from cxrhf.metrics.module import _FUNCTIONS
 
 RNG = np.random.default_rng(3)
 N = 300

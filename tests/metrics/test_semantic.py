@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cxrhf import metrics
-from cxrhf.metrics.semantic import semantic_spread
+from cxrhf.metrics.diversity import semantic_spread
 
 
 def test_semantic_spread_is_a_jackknife_over_patients() -> None:

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from cxrhf.data.planted_subgroups import subgroups
 from cxrhf.metrics import (
     auroc,
     average_precision,
@@ -23,6 +22,7 @@ from cxrhf.metrics.calibration import NO_INTERVAL, expected_ece
 from cxrhf.metrics.checks import InputError
 from cxrhf.metrics.operating import rates_at
 from cxrhf.metrics.subgroups import BY_PREVALENCE, CALIBRATION, NO_PROBABILITIES, NUMBERS, RATES
+from cxrhf.twin.planted_groups import subgroups
 from tests.metrics import twins
 
 RULES = ("nearest", "nearest_all", "conservative")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cxrhf import metrics
-from cxrhf.data.planted import context
+from cxrhf.twin.planted import context
 from tests.metrics import twins
 
 FAST = settings(max_examples=150, deadline=None, derandomize=True)

@@ -9,8 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.word_embedding import weat
-from cxrhf.metrics.word_vectors import cooccurrence_vectors
+from cxrhf.metrics.weat import cooccurrence_vectors, weat
 
 
 def test_weat_against_its_definition() -> None:

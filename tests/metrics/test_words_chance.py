@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cxrhf.data.planted_words import word_reports
-from cxrhf.metrics.association import cad_corpora, categories
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.words_chance import category_chance
+from cxrhf.metrics.words import cad_corpora, categories, category_chance
 from cxrhf.metrics.words_corpora import corpora
+from cxrhf.twin.planted_groups import word_reports
 
 
 @pytest.mark.parametrize("chosen", ["either", "score", "exact"])

@@ -35,8 +35,8 @@ from transformers import (
 )
 
 from cxrhf.models.clip import Clip, load_clip
-from cxrhf.models.images import Images
-from cxrhf.models.prompts import PROMPTED, shipped_pair
+from cxrhf.models.data import Images
+from cxrhf.models.zeroshot import PROMPTED, shipped_pair
 
 SIDE = 32
 DIM = 32

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from cxrhf.models.augment import Augment, augmented
-from cxrhf.models.loader import Plan, looking, open_squares, read_batches
+from cxrhf.models.data import Augment, Plan, augmented, open_squares, plan_reading, read_batches
 from tests.models.tiny import LOOK, images
 
 ALL = Augment(flip=0.5, rotation=20, translate=0.2, scale=0.2)
@@ -59,5 +58,5 @@ def test_epochs_differ_and_repeat_and_validation_is_untouched() -> None:
     assert torch.equal(epochs[0], epochs[2])
     assert all(not torch.equal(a, b) for a, b in pairwise(epochs))
     # The plan of validation and prediction has no numbers to draw by, so an augmentation would change nothing.
-    held = torch.cat(list(read_batches(looking(24, 7), squares, ALL, workers=0)))
+    held = torch.cat(list(read_batches(plan_reading(24, 7), squares, ALL, workers=0)))
     assert torch.equal(held, squares(np.arange(24)))

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from cxrhf.errors import CxrhfError
-from cxrhf.models.backbone import kaiming, last_layer, last_layer_name, make_model, new_head, penultimate
+from cxrhf.models.backbone import draw_kaiming, last_layer, last_layer_name, make_model, new_head, penultimate_vectors
 from tests.refusals import refused
 from tests.thinned import thinned
 
@@ -35,7 +35,7 @@ def test_the_last_layer_of_what_goes_into_it_is_the_output(name: str, channels: 
     model = make_model(name, 3, channels=channels, size=64).eval()
     given = pixels(channels=channels)
     with torch.no_grad():
-        features = penultimate(model, given)
+        features = penultimate_vectors(model, given)
         assert features.shape == (2, last_layer(model).in_features)
         assert torch.equal(last_layer(model)(features), model(given))
         twin = model.forward_head(model.forward_features(given), pre_logits=True)
@@ -169,14 +169,14 @@ def test_checkpointing_that_is_not_there_is_said() -> None:
 def test_kaiming_is_normal_with_two_over_the_inputs() -> None:
     model, twin = make_model("resnet18", 1, size=64), make_model("resnet18", 1, size=64)
     before = torch.get_rng_state()
-    kaiming(model, 4)
-    kaiming(twin, 4)
+    draw_kaiming(model, 4)
+    draw_kaiming(twin, 4)
     assert torch.equal(torch.get_rng_state(), before)
     assert same(model, twin)
     for each in model.modules():
         if isinstance(each, nn.Conv2d) and each.weight.numel() > 30_000:
             wanted = math.sqrt(2 / (each.in_channels * math.prod(each.kernel_size)))
             assert float(each.weight.detach().std()) == pytest.approx(wanted, rel=0.02)
-    kaiming(twin, 5)
+    draw_kaiming(twin, 5)
     assert not same(model, twin)
     assert torch.equal(last_layer(model).weight, last_layer(twin).weight)

@@ -14,9 +14,15 @@ from scipy.special import expit, log_softmax, softmax
 
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning, TableError
 from cxrhf.metrics import auroc
-from cxrhf.models.calibration import apply_calibration, calibration_lines, fit_calibration
-from cxrhf.models.calibration_files import read_calibration, write_calibration
-from cxrhf.schema import PREDICTION, check
+from cxrhf.models.calibration import (
+    apply_calibration,
+    calibration_lines,
+    fit_calibration,
+    read_calibration,
+    write_calibration,
+)
+from cxrhf.schema import PREDICTION
+from cxrhf.tables.checks import check
 from tests.refusals import refused
 
 SHA = "a" * 64

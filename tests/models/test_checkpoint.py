@@ -12,18 +12,18 @@ import pytest
 import torch
 
 from cxrhf.errors import CxrhfError
-from cxrhf.models import checkpoint as module
-from cxrhf.models.checkpoint import (
+from cxrhf.models import loop as module
+from cxrhf.models.loop import (
     Checkpoint,
     DamagedCheckpoint,
     checkpoints,
-    flat,
-    nested,
-    newest,
-    prune,
+    flatten_state,
+    nest_state,
+    newest_checkpoint,
+    prune_checkpoints,
     read_checkpoint,
     write_checkpoint,
-)  # fmt: skip
+)
 from tests.refusals import refused
 
 
@@ -60,7 +60,7 @@ def test_a_damaged_one_is_noticed_and_the_one_before_is_taken(tmp_path: Path, ho
         file.write_bytes(data)
     with pytest.raises(DamagedCheckpoint):
         read_checkpoint(path)
-    found, said = newest(tmp_path)
+    found, said = newest_checkpoint(tmp_path)
     assert found is not None
     assert found.step == 5
     assert len(said) == 1
@@ -68,17 +68,17 @@ def test_a_damaged_one_is_noticed_and_the_one_before_is_taken(tmp_path: Path, ho
 
 
 def test_none_intact_is_an_error_and_none_at_all_is_a_start(tmp_path: Path) -> None:
-    assert newest(tmp_path) == (None, [])
+    assert newest_checkpoint(tmp_path) == (None, [])
     (write_checkpoint(tmp_path, "step", made(5)) / "model.safetensors").write_bytes(b"")
     with refused(CxrhfError, str(tmp_path), "step-00000005", fix="--overwrite"):
-        newest(tmp_path)
+        newest_checkpoint(tmp_path)
 
 
 def test_the_best_weights_must_be_there_too(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, "best", made(5))
     write_checkpoint(tmp_path, "step", made(5, best_step=5))
     write_checkpoint(tmp_path, "step", made(10, best_step=10))  # its best one was never written
-    found, said = newest(tmp_path)
+    found, said = newest_checkpoint(tmp_path)
     assert found is not None
     assert found.step == 5
     assert said
@@ -90,12 +90,12 @@ def test_prune_keeps_what_is_needed(tmp_path: Path) -> None:
             write_checkpoint(tmp_path, "best", made(step))
         write_checkpoint(tmp_path, "step", made(step, best_step=best))
     (tmp_path / ".step-00000020.1.tmp").mkdir()
-    prune(tmp_path)
+    prune_checkpoints(tmp_path)
     assert [path.name for path in checkpoints(tmp_path)] == ["step-00000015", "step-00000010"]
     assert [path.name for path in checkpoints(tmp_path, "best")] == ["best-00000015", "best-00000005"]
     assert not list(tmp_path.glob(".*"))
     write_checkpoint(tmp_path, "step", made(20, best_step=15))
-    prune(tmp_path)
+    prune_checkpoints(tmp_path)
     assert [path.name for path in checkpoints(tmp_path, "best")] == ["best-00000015"]
 
 
@@ -133,10 +133,10 @@ def test_states_of_optimizers_come_back() -> None:
         0: {"step": torch.tensor(3.0), "exp_avg": torch.ones(2), "flag": True, "none": None},
         1: {"step": torch.tensor(1.0)},
     }
-    tensors, plain = flat(state)
+    tensors, plain = flatten_state(state)
     assert sorted(tensors) == ["0/exp_avg", "0/step", "1/step"]
-    back = nested(tensors, plain, numbered=True)
+    back = nest_state(tensors, plain, numbered=True)
     assert back[0]["flag"] is True
     assert torch.equal(back[0]["exp_avg"], torch.ones(2))
-    named = nested({"layer.weight/step": torch.tensor(1.0)}, {}, numbered=False)
+    named = nest_state({"layer.weight/step": torch.tensor(1.0)}, {}, numbered=False)
     assert list(named) == ["layer.weight"]

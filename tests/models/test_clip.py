@@ -26,9 +26,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoProcessor
 
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning
-from cxrhf.models.clip import Clip, load_clip
-from cxrhf.models.clip_files import PRESETS, locate_clip
-from cxrhf.models.clip_open import _published, _shorter
+from cxrhf.models.clip import PRESETS, Clip, _published, _trim_padding, load_clip, locate_clip
 from tests.encode.test_download import Hub
 from tests.encode.tiny import save_tiny
 from tests.models.clip_tiny import SAVED, SIDE, TEXTS, films, save_biomed_like, save_clip, save_open_clip, seen_by
@@ -113,10 +111,10 @@ def test_what_fills_up_is_left_out_only_where_nobody_looks() -> None:
     """BiomedCLIP's prompts are filled up to 256 tokens. open_clip's own text tower counts on its length."""
     bert = SimpleNamespace(text=SimpleNamespace(config=SimpleNamespace(pad_token_id=0)))
     tokens = torch.tensor([[2, 5, 6, 3, 0, 0], [2, 7, 3, 0, 0, 0]])
-    assert _shorter(tokens, bert).tolist() == [[2, 5, 6, 3], [2, 7, 3, 0]]
-    assert _shorter(tokens, SimpleNamespace()) is tokens
+    assert _trim_padding(tokens, bert).tolist() == [[2, 5, 6, 3], [2, 7, 3, 0]]
+    assert _trim_padding(tokens, SimpleNamespace()) is tokens
     last = torch.tensor([[2, 5, 3, 0, 0, 9]])  # a class token at the end
-    assert _shorter(last, bert) is last
+    assert _trim_padding(last, bert) is last
 
 
 def test_open_clip_leaves_the_log_alone(folders: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
@@ -358,7 +356,7 @@ ASK = """
 import json, os, sys
 from pathlib import Path
 from cxrhf.errors import CxrhfError
-from cxrhf.models.clip_files import locate_clip, source_folder, tokenizer_folder, tower_folder
+from cxrhf.models.clip import locate_clip, source_folder, tokenizer_folder, tower_folder
 for address, call, name in json.loads(sys.argv[1]):
     os.environ["HF_ENDPOINT"] = address
     try:

@@ -13,17 +13,15 @@ import pyarrow as pa
 import pytest
 import torch
 
-from cxrhf.config_finetune import FinetuneConfig
 from cxrhf.errors import ConfigError, CxrhfError
+from cxrhf.models.data import Images
 from cxrhf.models.finetune import Finetuned, answer_loss, fit, whole_weights
-from cxrhf.models.history import read_history
-from cxrhf.models.images import Images
+from cxrhf.models.loop import read_history
+from cxrhf.models.lora import add_lora, tiny_qwen3_vl
 from cxrhf.models.processes import make_accelerator
+from cxrhf.models.report_settings import FinetuneConfig
 from cxrhf.models.vlm import Vlm, load_vlm
-from cxrhf.models.vlm_batches import question_batch
-from cxrhf.models.vlm_examples import Examples, LengthPlan, make_examples, read_examples
-from cxrhf.models.vlm_lora import add_lora
-from cxrhf.models.vlm_tiny import tiny_qwen3_vl
+from cxrhf.models.vlm_data import Examples, LengthPlan, make_examples, question_batch, read_examples
 from tests.refusals import refused
 
 SIDE, PROMPT = 32, "Write."

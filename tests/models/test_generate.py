@@ -16,15 +16,26 @@ import torch
 from scipy import stats
 
 from cxrhf.errors import CxrhfError, RunError
-from cxrhf.models import generate, meter
-from cxrhf.models.generate import Ask, batches, decode, plan_asks, write_reports
-from cxrhf.models.generate_journal import Journal, Report, read_journal, report_key
-from cxrhf.models.generate_sampling import gumbel, processors
+from cxrhf.models import generate
+from cxrhf.models import seeding as meter
+from cxrhf.models.generate import (
+    Journal,
+    Report,
+    ReportRequest,
+    batches,
+    decode,
+    gumbel,
+    plan_asks,
+    processors,
+    read_journal,
+    report_key,
+    write_reports,
+)
+from cxrhf.models.lora import tiny_qwen3_vl
 from cxrhf.models.seeding import number
 from cxrhf.models.strategies import BUILT_IN, Strategy, find_strategies
 from cxrhf.models.vlm import Vlm, load_vlm
-from cxrhf.models.vlm_batches import question_batch, stop_tokens
-from cxrhf.models.vlm_tiny import tiny_qwen3_vl
+from cxrhf.models.vlm_data import question_batch, stop_tokens
 from tests.refusals import refused
 
 TEXTS = [
@@ -53,7 +64,7 @@ def pictures() -> list[np.ndarray]:
     return [rng.integers(0, 255, (SIZE, SIZE), dtype=np.uint8) for _ in PROMPTS]
 
 
-def planned(vlm: Vlm, *strategies: Strategy, seed: int = 0, prompts: list[str] = PROMPTS) -> list[Ask]:
+def planned(vlm: Vlm, *strategies: Strategy, seed: int = 0, prompts: list[str] = PROMPTS) -> list[ReportRequest]:
     ids = [f"image {at}" for at in range(len(prompts))]
     return plan_asks(vlm, ids, prompts, strategies, seed=seed, model="m", images="b")
 
@@ -62,7 +73,7 @@ def short(name: str, tokens: int = 12) -> Strategy:
     return replace(BUILT_IN[name], max_new_tokens=tokens)
 
 
-def texts(vlm: Vlm, pictures: list[np.ndarray], asks: list[Ask], size: int) -> list[str]:
+def texts(vlm: Vlm, pictures: list[np.ndarray], asks: list[ReportRequest], size: int) -> list[str]:
     """Reports of the asks in their order, `size` at a time."""
     found = []
     for at in range(0, len(asks), size):
@@ -218,7 +229,7 @@ def test_an_empty_report_and_one_that_is_cut(tiny: Path, pictures: list[np.ndarr
 
 def test_batches_hold_like_lengths_and_beams_count() -> None:
     asks = [
-        Ask(at, "x" * (at % 7), each, f"{at:02d}{each.name}", 0)
+        ReportRequest(at, "x" * (at % 7), each, f"{at:02d}{each.name}", 0)
         for each in (BUILT_IN["greedy"], BUILT_IN["beam"])
         for at in range(20)
     ]

@@ -7,9 +7,7 @@ import pytest
 import torch
 
 from cxrhf.errors import ConfigError, CxrhfError, TableError
-from cxrhf.models.augment import Augment
-from cxrhf.models.images import Images
-from cxrhf.models.loader import Plan, looking, n_workers, open_squares, read_batches
+from cxrhf.models.data import Augment, Images, Plan, n_workers, open_squares, plan_reading, read_batches
 from tests.models.tiny import LOOK, images
 from tests.refusals import refused
 
@@ -75,11 +73,11 @@ def test_too_few_images_for_the_pieces() -> None:
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_looking_sees_everything_once(processes: int) -> None:
-    asks = [looking(50, 8, processes, each) for each in range(processes)]
+    asks = [plan_reading(50, 8, processes, each) for each in range(processes)]
     rows = [row for each in asks for ask in each if ask.counts for row in ask.rows.tolist()]
     assert sorted(rows) == list(range(50))
     assert len({len(each) for each in asks}) == 1  # all look equally often
-    assert looking(0, 8) == []
+    assert plan_reading(0, 8) == []
 
 
 @pytest.mark.parametrize("memory", [0, 1])
@@ -114,7 +112,7 @@ def test_a_bad_picture_is_named_without_its_id(workers: int) -> None:
     broken = Images(images(9).table, Broken())
     squares = open_squares(broken, LOOK, memory=0, progress=quiet)
     with refused(CxrhfError, "row 6", "test-00000-of-00001.parquet", "Build the dataset again") as refusal:
-        list(read_batches(looking(9, 4), squares, workers=workers))
+        list(read_batches(plan_reading(9, 4), squares, workers=workers))
     said = str(refusal.error)
     assert "train5" not in said
     assert "\n" not in said

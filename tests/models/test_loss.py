@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from cxrhf.models.loss import LARGEST, class_weights, known, loss_sums, total
-from cxrhf.models.tasks import Task
-from cxrhf.models.validation import mean_auroc, validation_loss
+from cxrhf.models.data import Task
+from cxrhf.models.step import (
+    LARGEST,
+    class_weights,
+    count_known_labels,
+    loss_sums,
+    mean_auroc,
+    total_loss,
+    validation_loss,
+)
 
 TASKS = [Task("findings", "labels", ("a", "b")), Task("race", "classes", ("x", "y", "z"))]
 
@@ -46,14 +53,14 @@ def test_slow_twin(seed: int) -> None:
     logits, target = drawn(seed=seed)
     weight = np.linspace(0.5, 2.5, 5).astype(np.float32)
     for given, used in ((None, np.ones(5)), (torch.from_numpy(weight), weight)):
-        got = total(loss_sums(logits, torch.from_numpy(target), TASKS, given), known(target, TASKS))
+        got = total_loss(loss_sums(logits, torch.from_numpy(target), TASKS, given), count_known_labels(target, TASKS))
         assert float(got) == pytest.approx(slow(logits, target, used), rel=1e-5)
 
 
 def test_masked_labels_have_no_gradient_at_all() -> None:
     logits, target = drawn(40)
     logits.requires_grad_(True)
-    total(loss_sums(logits, torch.from_numpy(target), TASKS), known(target, TASKS)).backward()
+    total_loss(loss_sums(logits, torch.from_numpy(target), TASKS), count_known_labels(target, TASKS)).backward()
     grad = logits.grad
     assert grad is not None
     assert (grad[torch.from_numpy(target) < 0] == 0).all()  # exactly 0
@@ -62,7 +69,9 @@ def test_masked_labels_have_no_gradient_at_all() -> None:
     layer = torch.nn.Linear(4, 5)
     blank = target.copy()
     blank[:, 1] = -1
-    total(loss_sums(layer(torch.randn(40, 4)), torch.from_numpy(blank), TASKS), known(blank, TASKS)).backward()
+    total_loss(
+        loss_sums(layer(torch.randn(40, 4)), torch.from_numpy(blank), TASKS), count_known_labels(blank, TASKS)
+    ).backward()
     assert layer.weight.grad is not None
     assert (layer.weight.grad[1] == 0).all()
     assert (layer.weight.grad[0] != 0).any()
@@ -73,22 +82,29 @@ def test_unknown_labels_do_not_count() -> None:
     other = target.copy()
     moved = logits.clone()
     moved[torch.from_numpy(other) < 0] += 100
-    both = [total(loss_sums(each, torch.from_numpy(target), TASKS), known(target, TASKS)) for each in (logits, moved)]
+    both = [
+        total_loss(loss_sums(each, torch.from_numpy(target), TASKS), count_known_labels(target, TASKS))
+        for each in (logits, moved)
+    ]
     assert float(both[0]) == float(both[1])
 
 
 def test_pieces_add_up_to_the_batch() -> None:
     logits, target = drawn(21)
-    counts = known(target, TASKS)
-    whole = total(loss_sums(logits, torch.from_numpy(target), TASKS), counts)
+    counts = count_known_labels(target, TASKS)
+    whole = total_loss(loss_sums(logits, torch.from_numpy(target), TASKS), counts)
     parts = [
-        total(loss_sums(logits[rows], torch.from_numpy(target[rows]), TASKS), counts)
+        total_loss(loss_sums(logits[rows], torch.from_numpy(target[rows]), TASKS), counts)
         for rows in np.array_split(np.arange(21), 4)
     ]
     assert float(sum(parts)) == pytest.approx(float(whole), rel=1e-6)
     # A mean of the pieces' means would be another number, because labels are missing unevenly.
     means = [
-        float(total(loss_sums(logits[rows], torch.from_numpy(target[rows]), TASKS), known(target[rows], TASKS)))
+        float(
+            total_loss(
+                loss_sums(logits[rows], torch.from_numpy(target[rows]), TASKS), count_known_labels(target[rows], TASKS)
+            )
+        )
         for rows in np.array_split(np.arange(21), 4)
     ]
     assert abs(np.mean(means) - float(whole)) > 1e-3
@@ -97,7 +113,7 @@ def test_pieces_add_up_to_the_batch() -> None:
 def test_nothing_known_is_zero_and_has_no_gradient() -> None:
     logits = torch.zeros((3, 5), requires_grad=True)
     target = np.full((3, 5), -1, dtype=np.int8)
-    loss = total(loss_sums(logits, torch.from_numpy(target), TASKS), known(target, TASKS))
+    loss = total_loss(loss_sums(logits, torch.from_numpy(target), TASKS), count_known_labels(target, TASKS))
     loss.backward()
     assert float(loss.detach()) == 0
     assert logits.grad is not None

@@ -8,16 +8,16 @@ import torch
 from PIL import Image
 
 from cxrhf.errors import ConfigError
-from cxrhf.models.pictures import Look, look_facts, look_of, numbers_of, square
+from cxrhf.models.data import Look, look_facts, look_from_facts, to_pixels, to_square
 
 GREY = np.random.default_rng(0).integers(0, 256, (60, 40), dtype=np.uint8)
 
 
 def test_crop_keeps_the_middle() -> None:
     ramp = np.tile(np.arange(100, dtype=np.uint8)[:, None], (1, 50))
-    seen = square(ramp, Look(50, "crop", "unit", 1))
+    seen = to_square(ramp, Look(50, "crop", "unit", 1))
     np.testing.assert_array_equal(seen, ramp[25:75])
-    wide = square(ramp.T, Look(25, "crop", "unit", 1))
+    wide = to_square(ramp.T, Look(25, "crop", "unit", 1))
     twin = Image.fromarray(np.ascontiguousarray(ramp.T)).resize((50, 25), Image.Resampling.BILINEAR)
     np.testing.assert_array_equal(wide, np.asarray(twin)[:, 12:37])
 
@@ -30,13 +30,13 @@ def test_crop_is_what_torchvision_does(height: int, width: int, size: int) -> No
 
     grey = np.random.default_rng(0).integers(0, 256, (height, width), dtype=np.uint8)
     theirs = v2.CenterCrop(size)(v2.Resize(size, v2.InterpolationMode.BILINEAR)(Image.fromarray(grey)))
-    np.testing.assert_array_equal(square(grey, Look(size, "crop", "unit", 1)), np.asarray(theirs))
+    np.testing.assert_array_equal(to_square(grey, Look(size, "crop", "unit", 1)), np.asarray(theirs))
 
 
 def test_squash_keeps_everything() -> None:
     twin = Image.fromarray(GREY).resize((32, 32), Image.Resampling.BILINEAR)
-    np.testing.assert_array_equal(square(GREY, Look(32, "squash", "unit", 1)), np.asarray(twin))
-    same = square(GREY[:40], Look(40, "crop", "unit", 1))
+    np.testing.assert_array_equal(to_square(GREY, Look(32, "squash", "unit", 1)), np.asarray(twin))
+    same = to_square(GREY[:40], Look(40, "crop", "unit", 1))
     np.testing.assert_array_equal(same, GREY[:40])
 
 
@@ -47,7 +47,7 @@ def test_squash_keeps_everything() -> None:
 def test_numbers(pixels: str, low: float, high: float, channels: int) -> None:
     look = Look(8, "crop", pixels, channels)
     grey = torch.arange(256, dtype=torch.uint8).view(4, 1, 8, 8)
-    got = numbers_of(grey, look)
+    got = to_pixels(grey, look)
     assert got.shape == (4, channels, 8, 8)
     assert got.dtype == torch.float32
     mean, std = look.mean_std()
@@ -62,7 +62,7 @@ def test_numbers(pixels: str, low: float, high: float, channels: int) -> None:
 def test_looks_survive_json() -> None:
     look = Look(96, "squash", "imagenet", 1)
     facts = look_facts(look)
-    assert look_of(facts) == look
+    assert look_from_facts(facts) == look
     assert len(facts["mean"]) == 1
     with pytest.raises(ConfigError):
         Look(pixels="auto")

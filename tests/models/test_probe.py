@@ -10,20 +10,29 @@ import pyarrow as pa
 import pytest
 import torch
 
-from cxrhf.config_models import ProbeConfig
 from cxrhf.errors import ConfigError, CxrhfError, LeakageError, RunError
 from cxrhf.metrics.operating import youden_threshold
 from cxrhf.metrics.ranking import auroc
-from cxrhf.models.forward import look_at
-from cxrhf.models.images import Images
-from cxrhf.models.loader import open_squares
-from cxrhf.models.probe import Probed, fit_layer, probabilities, probe, scale_of
-from cxrhf.models.probe_backbone import new_backbone
-from cxrhf.models.probe_files import load_probe, save_probe
-from cxrhf.models.probe_parts import Part, deal, enough, fold_parts, split_parts
-from cxrhf.models.probe_results import measure
+from cxrhf.models.data import Images, Task, open_squares, targets
+from cxrhf.models.probe import (
+    Part,
+    Probed,
+    deal,
+    fit_layer,
+    fit_probe,
+    fold_parts,
+    keep_learnable_tasks,
+    load_probe,
+    new_backbone,
+    probabilities,
+    save_probe,
+    scale_of,
+    split_parts,
+)
+from cxrhf.models.probe_run import measure_outputs
 from cxrhf.models.processes import make_accelerator
-from cxrhf.models.tasks import Task, targets
+from cxrhf.models.settings import ProbeConfig
+from cxrhf.models.step import look_at
 from tests.refusals import refused
 
 SEX = Task("sex", "classes", ("F", "M"))
@@ -69,7 +78,7 @@ def asked(table: pa.Table, tasks: list[Task], vectors: np.ndarray, config: Probe
     goal = targets(table, tasks)
     parts = fold_parts(table, goal, config.folds, config.seed) if config.folds else split_parts(table, goal, 0)[0]
     ids = table["image_id"].to_pylist()
-    return probe(vectors, ids, goal, tasks, parts, config, **more)
+    return fit_probe(vectors, ids, goal, tasks, parts, config, **more)
 
 
 def value(table: pa.Table, probed: Probed, output: int = 0) -> float:
@@ -134,7 +143,7 @@ def test_nothing_is_read_from_nothing() -> None:
     half = np.arange(450) % 2 == 0
     leaky = Part(np.flatnonzero(half), np.flatnonzero(half), np.flatnonzero(~half))
     goal = targets(table, [SEX])
-    seen = probe(faces, table["image_id"].to_pylist(), goal, [SEX], [leaky], CONFIG)
+    seen = fit_probe(faces, table["image_id"].to_pylist(), goal, [SEX], [leaky], CONFIG)
     assert auroc(goal[~half, 0].astype(float), seen.logits[~half, 0] - seen.logits[~half, 1]) > 0.9
 
 
@@ -297,13 +306,13 @@ def test_scarce_classes_are_left_out() -> None:
     edema = pa.array(np.r_[np.ones(4, np.int8), np.zeros(196, np.int8)])
     table = table.set_column(5, "race", pa.array(race)).set_column(6, "edema", edema)
     tasks = [SEX, RACE, EDEMA]
-    kept, notes = enough(table, tasks, targets(table, tasks), np.arange(200))
+    kept, notes = keep_learnable_tasks(table, tasks, targets(table, tasks), np.arange(200))
     assert [each.name for each in kept] == ["sex", "race"]
     assert kept[1].outputs == ("Black", "White")
     assert any(note.startswith("race=Asian is excluded") for note in notes)
     assert any(note.startswith("edema is excluded: 2 training patients with it") for note in notes)
     with refused(ConfigError, "edema", fix="--targets"):
-        enough(table, [EDEMA], targets(table, [EDEMA]), np.arange(200))
+        keep_learnable_tasks(table, [EDEMA], targets(table, [EDEMA]), np.arange(200))
 
 
 def test_results_are_those_of_the_test_images() -> None:
@@ -312,7 +321,7 @@ def test_results_are_those_of_the_test_images() -> None:
     tasks = [SEX, RACE, EDEMA]
     goal = targets(table, tasks)
     found = asked(table, tasks, vectors)
-    done = measure(table, found, goal, model="m", n_resamples=200, seed=0, how="linear layer")
+    done = measure_outputs(table, found, goal, model="m", n_resamples=200, seed=0, how="linear layer")
     rows = {(row["metric"], row["finding"]): row for row in done.rows}
     split = np.array(table["split"].to_pylist())
     test = split == "test"
@@ -343,7 +352,7 @@ def test_results_are_those_of_the_test_images() -> None:
     # Nobody of a class in test: said, not guessed.
     sex = np.where(test, "M", np.array(table["sex"].to_pylist()))
     table = table.set_column(4, "sex", pa.array(sex))
-    done = measure(table, found, targets(table, tasks), model="m", n_resamples=200, seed=0, how="x")
+    done = measure_outputs(table, found, targets(table, tasks), model="m", n_resamples=200, seed=0, how="x")
     row = next(row for row in done.rows if row["finding"] == "sex=F" and row["metric"] == "auroc")
     assert np.isnan(row["value"])
     assert row["note"] == "auroc is undefined: no test image with it"

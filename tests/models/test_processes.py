@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from cxrhf.models.backbone import make_model
-from cxrhf.models.forward import look_at
-from cxrhf.models.history import read_history
-from cxrhf.models.loader import open_squares
-from cxrhf.models.processes import clear_curves, how_to_look, make_accelerator
+from cxrhf.models.data import open_squares
+from cxrhf.models.loop import read_history
+from cxrhf.models.processes import clear_curves, make_accelerator, tracker_command
+from cxrhf.models.step import look_at
 from tests.models.tiny import LOOK, config, images, material, trained
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,8 +31,8 @@ from pathlib import Path
 import numpy as np, torch
 from cxrhf.models import train as module
 from cxrhf.models.backbone import make_model
-from cxrhf.models.forward import look_at
-from cxrhf.models.loader import open_squares
+from cxrhf.models.step import look_at
+from cxrhf.models.data import open_squares
 from cxrhf.models.processes import make_accelerator, same_buffers
 from tests.models.tiny import LOOK, config, images, material, trained
 
@@ -154,8 +154,8 @@ def test_accelerate_launch_sets_these_variables(tmp_path: Path) -> None:
 
 def test_the_command_that_shows_curves_names_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "my run"
-    assert how_to_look("tensorboard", folder) == f"tensorboard --logdir '{folder / 'cxrhf'}'"
-    assert how_to_look("trackio", folder) == f"TRACKIO_DIR='{folder / 'trackio'}' trackio show --project cxrhf"
+    assert tracker_command("tensorboard", folder) == f"tensorboard --logdir '{folder / 'cxrhf'}'"
+    assert tracker_command("trackio", folder) == f"TRACKIO_DIR='{folder / 'trackio'}' trackio show --project cxrhf"
     (folder / "cxrhf").mkdir(parents=True)
     (folder / "trackio").symlink_to(tmp_path)
     clear_curves(folder)

@@ -8,7 +8,7 @@ import pytest
 
 from cxrhf.errors import ConfigError
 from cxrhf.findings import CHEXPERT, MIMIC, NIH, NIH_LONG_TAIL
-from cxrhf.models.prompts import PROMPTED, Pair, as_mapping, prompts_for, read_prompts, shipped_pair
+from cxrhf.models.zeroshot import PROMPTED, Pair, as_mapping, prompts_for, read_prompts, shipped_pair
 from tests.refusals import refused
 
 

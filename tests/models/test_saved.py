@@ -19,10 +19,9 @@ from transformers import AutoConfig, AutoImageProcessor, AutoModelForImageClassi
 
 from cxrhf.errors import CxrhfError, RunError
 from cxrhf.models.backbone import last_layer, last_layer_name, make_model
-from cxrhf.models.pictures import Look, look_facts, numbers_of, square
-from cxrhf.models.saved import load_saved, read_about, save_model
-from cxrhf.models.tensor_files import write_tensors
-from cxrhf.report.card_load import load_lines
+from cxrhf.models.data import Look, look_facts, to_pixels, to_square
+from cxrhf.models.saved import load_saved, read_about, save_model, write_tensors
+from cxrhf.report.card_text import load_lines
 from tests.refusals import refused
 from tests.thinned import thinned
 
@@ -169,7 +168,7 @@ def test_the_image_processor_makes_our_numbers(
     processor = AutoImageProcessor.from_pretrained(tmp_path / "a")
     spread = 255 * min(look.mean_std()[1])
     for grey in faces:
-        ours = numbers_of(torch.from_numpy(square(grey, look).copy())[None, None], look)
+        ours = to_pixels(torch.from_numpy(to_square(grey, look).copy())[None, None], look)
         theirs = processor(Image.fromarray(grey).convert("L" if channels == 1 else "RGB"))["pixel_values"]
         assert theirs.shape == ours.shape
         apart = (ours - theirs).abs() * spread  # in grey levels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from cxrhf.models.seeding import drawing, number, numbers
+from cxrhf.models.seeding import number, numbers, seeded_torch
 
 
 def test_many_are_one_by_one() -> None:
@@ -28,8 +28,8 @@ def test_drawing_leaves_the_generator_alone() -> None:
     torch.manual_seed(5)
     first = torch.rand(3)
     torch.manual_seed(5)
-    with drawing(2**64 - 1):
+    with seeded_torch(2**64 - 1):
         inside = torch.rand(3)
     assert torch.equal(torch.rand(3), first)
-    with drawing(2**64 - 1):
+    with seeded_torch(2**64 - 1):
         assert torch.equal(torch.rand(3), inside)

@@ -6,17 +6,17 @@ import numpy as np
 import pyarrow as pa
 
 from cxrhf.errors import ConfigError
-from cxrhf.models.tasks import (
+from cxrhf.models.data import (
     Task,
     check_findings,
-    columns,
     from_json,
     make_tasks,
     names,
     shuffled,
     targets,
+    task_columns,
     to_json,
-)  # fmt: skip
+)
 from tests.refusals import refused
 
 TABLE = pa.table(
@@ -49,7 +49,7 @@ def test_tasks_and_targets() -> None:
         [-1, 0, 1, -1, -1, -1, -1, -1],
         [1, -1, -1, 1, 0, 0, 1, 0],
     ]
-    assert [at for _, at in columns(tasks)] == [slice(0, 1), slice(1, 3), slice(3, 5), slice(5, 8)]
+    assert [at for _, at in task_columns(tasks)] == [slice(0, 1), slice(1, 3), slice(3, 5), slice(5, 8)]
     assert from_json(to_json(tasks)) == tasks
 
 

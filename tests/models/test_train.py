@@ -12,18 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from cxrhf.config_train import TrainConfig
 from cxrhf.errors import CxrhfError
 from cxrhf.models import train as module
 from cxrhf.models.backbone import last_layer, make_model
-from cxrhf.models.checkpoint import checkpoints, read_checkpoint
-from cxrhf.models.forward import look_at
-from cxrhf.models.history import read_history
+from cxrhf.models.data import Task, shuffled
+from cxrhf.models.loop import checkpoints, read_checkpoint, read_history, resume_checkpoint
 from cxrhf.models.processes import make_accelerator
-from cxrhf.models.resume import earlier
-from cxrhf.models.tasks import Task, shuffled
+from cxrhf.models.settings import TrainConfig
+from cxrhf.models.step import accuracy, look_at, mean_auroc, validation_loss
 from cxrhf.models.train import Material
-from cxrhf.models.validation import accuracy, mean_auroc, validation_loss
 from tests.models.tiny import config, material, trained
 from tests.refusals import refused
 from tests.thinned import thinned
@@ -161,7 +158,7 @@ def test_drafts_of_a_killed_training_go_with_the_next(tmp_path: Path) -> None:
     draft = tmp_path / ".step-00000009.1.tmp"
     draft.mkdir()
     (draft / "model.safetensors").write_bytes(b"half")
-    assert earlier(tmp_path, "key", make_accelerator(device="cpu")) == (None, [])
+    assert resume_checkpoint(tmp_path, "key", make_accelerator(device="cpu")) == (None, [])
     assert not draft.exists()
 
 

@@ -12,11 +12,9 @@ import pytest
 import torch
 
 from cxrhf.errors import ConfigError, CxrhfError
-from cxrhf.models.vlm import Vlm, load_vlm
-from cxrhf.models.vlm_batches import IGNORED, answer_batch, question_batch, question_lengths
-from cxrhf.models.vlm_pictures import rgb
-from cxrhf.models.vlm_prompts import DEFAULT_PROMPT, prompt_for, report_of
-from cxrhf.models.vlm_tiny import tiny_qwen3_vl
+from cxrhf.models.lora import tiny_qwen3_vl
+from cxrhf.models.vlm import DEFAULT_PROMPT, Vlm, load_vlm, prompt_for, report_of, rgb
+from cxrhf.models.vlm_data import IGNORED, answer_batch, question_batch, question_lengths
 from tests.models.tiny_vlms import KINDS, llava
 from tests.refusals import refused
 

@@ -10,9 +10,7 @@ import pytest
 import torch
 
 from cxrhf.errors import CxrhfError
-from cxrhf.models.vlm import load_vlm
-from cxrhf.models.vlm_batches import question_batch
-from cxrhf.models.vlm_lora import (
+from cxrhf.models.lora import (
     adapter_weights,
     add_lora,
     language_layers,
@@ -20,9 +18,11 @@ from cxrhf.models.vlm_lora import (
     save_adapter,
     save_merged,
     set_adapter_weights,
+    tiny_qwen3_vl,
     vision_tower,
-)  # fmt: skip
-from cxrhf.models.vlm_tiny import tiny_qwen3_vl
+)
+from cxrhf.models.vlm import load_vlm
+from cxrhf.models.vlm_data import question_batch
 from tests.models.test_vlm import SIDE, TEXTS, film
 from tests.models.tiny_vlms import llava
 from tests.refusals import refused

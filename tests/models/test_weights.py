@@ -17,9 +17,9 @@ from torch import nn
 from transformers import AutoModelForImageClassification
 
 from cxrhf.errors import ConfigError, CxrhfError
-from cxrhf.models import lite0
+from cxrhf.models import weights as lite0
 from cxrhf.models.backbone import last_layer, make_model
-from cxrhf.models.pictures import Look, look_facts
+from cxrhf.models.data import Look, look_facts
 from cxrhf.models.saved import save_model
 from cxrhf.models.weights import check_start, expected_pixels, load_weights
 from tests.refusals import refused

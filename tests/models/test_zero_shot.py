@@ -12,10 +12,9 @@ from scipy.special import expit, softmax
 
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning
 from cxrhf.metrics import auroc
-from cxrhf.models import meter
+from cxrhf.models import seeding as meter
 from cxrhf.models.clip import Clip, load_clip
-from cxrhf.models.prompts import Pair, prompts_for
-from cxrhf.models.zero_shot import directions, zero_shot
+from cxrhf.models.zeroshot import Pair, directions, prompts_for, zero_shot
 from tests.models.clip_tiny import SAVED, bright_and_dark, films, plant, save_clip, save_open_clip, seen_by, some
 from tests.refusals import refused
 from tests.thinned import thinned

@@ -8,13 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from cxrhf.config_train import TrainConfig
 from cxrhf.models.backbone import make_model
-from cxrhf.models.images import Images
-from cxrhf.models.loader import open_squares
-from cxrhf.models.pictures import Look
+from cxrhf.models.data import Images, Look, Task, make_tasks, names, open_squares, targets
 from cxrhf.models.processes import make_accelerator
-from cxrhf.models.tasks import Task, make_tasks, names, targets
+from cxrhf.models.settings import TrainConfig
 from cxrhf.models.train import Material, Trained, fit
 
 LOOK = Look(size=32, fit="squash", pixels="half", channels=1)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import transformers
 
-from cxrhf.models.vlm_tiny import tiny_qwen3_vl
+from cxrhf.models.lora import tiny_qwen3_vl
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz.,:?-ĠĊ"
 TEXTS = ["The lungs are clear. No acute cardiopulmonary process.", "There is cardiomegaly. No pleural effusion."]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.metrics.association import cad
 from cxrhf.metrics.displacement import Displacement, categories
+from cxrhf.metrics.words import cad
 from tests.report.made import RECORD
 
 ODD = 'my "hot" <b>T=1.3</b> & co; 温度'

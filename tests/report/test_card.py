@@ -19,7 +19,7 @@ from huggingface_hub import ModelCard, parse_eval_result_entries
 from huggingface_hub.repocard_data import eval_results_to_model_index, model_index_to_eval_results
 
 from cxrhf.cli import main
-from cxrhf.data.labels import POLICIES, apply_policy
+from cxrhf.data.fields import POLICIES, apply_policy
 from cxrhf.errors import RunError
 from cxrhf.report.card import (
     card_files,
@@ -33,13 +33,14 @@ from cxrhf.report.card import (
     slug,
     write_cards,
 )
-from cxrhf.report.card_commands import command, commands
-from cxrhf.report.card_load import label_lines
-from cxrhf.report.card_markdown import escaped
-from cxrhf.report.card_rows import models_of, own_rows, shown
-from cxrhf.report.numbers import number, percent
+from cxrhf.report.card_facts import card_rows, command, commands, model_rows, models_of
+from cxrhf.report.card_sections import escape_markdown
+from cxrhf.report.card_text import label_lines
+from cxrhf.report.numbers import format_number, format_percent
 from cxrhf.run import open_run
-from cxrhf.schema import PREDICTION, RESULT, WORD, table_of, write_table
+from cxrhf.schema import PREDICTION, RESULT, WORD
+from cxrhf.tables.checks import table_of
+from cxrhf.tables.files import write_table
 from tests.refusals import refused
 from tests.report import made_reports, made_representations
 from tests.report.made import RECORD, everything, several_runs
@@ -99,7 +100,9 @@ def shown_as(row: Row) -> set[str]:
         if value is None or not math.isfinite(value):
             continue
         for each in (value, -value):
-            out |= {number(each, digits) for digits in range(5)} | {percent(each, digits) for digits in range(3)}
+            out |= {format_number(each, digits) for digits in range(5)} | {
+                format_percent(each, digits) for digits in range(3)
+            }
             out |= {f"{each:,.0f}", f"{each:.0f}"}
         out |= {"0.001"} if name == "p_value" and value < 0.001 else set()
         out |= {"1,000"} if abs(value) > 1000 else set()  # "over 1,000"
@@ -139,8 +142,8 @@ def check_findings(text: str, rows: Sequence[Row], model: str) -> None:
             found = [row for audit in first for row in own
                      if (row["audit"], row["finding"], row["metric"]) == (audit, finding, metric)]  # fmt: skip
             row = found[0]
-            ends = f"({number(row['ci_low'])} to {number(row['ci_high'])})"
-            assert cell.replace("\u00a0", " ").startswith(f"{number(row['value'])}<br>{ends}")
+            ends = f"({format_number(row['ci_low'])} to {format_number(row['ci_high'])})"
+            assert cell.replace("\u00a0", " ").startswith(f"{format_number(row['value'])}<br>{ends}")
 
 
 def check_metadata(text: str, evaluated: str, rows: Sequence[Row], facts: Mapping[str, Any]) -> None:
@@ -173,7 +176,7 @@ def test_a_card_of_a_network(network) -> None:
     text = made["README.md"].decode()
     assert set(made) == {"README.md", "results.json", ".eval_results/cxrhf.yaml", "figures/waterfall.svg",
                          "figures/waterfall.png"}  # fmt: skip
-    own = own_rows(rows, "net")
+    own = model_rows(rows, "net")
     assert check_cells(text, own) > 200
     check_findings(text, own, "net")
     check_metadata(text, made[".eval_results/cxrhf.yaml"].decode(), own, facts)
@@ -240,7 +243,7 @@ def test_a_card_of_prior_notes(tmp_path: Path) -> None:
 def test_rows_that_change_change_the_card(network, every: int) -> None:
     rows, facts = network
     before = card_text(rows, facts)
-    stand = shown(own_rows(rows, "net"))
+    stand = card_rows(model_rows(rows, "net"))
     picked = [row for row in stand if row["value"] is not None and row["metric"] not in FLAGS]
     by_kind = {(row["audit"], row["metric"], bool(row["versus"])): row for row in picked}
     assert len(by_kind) > 20
@@ -252,10 +255,10 @@ def test_rows_that_change_change_the_card(network, every: int) -> None:
 @pytest.mark.parametrize("kind", ["network", "writer"])
 def test_a_card_stands_on_few_rows(kind, request: pytest.FixtureRequest) -> None:
     rows, facts = request.getfixturevalue(kind)
-    own = own_rows(rows, facts["model"])
-    stand = shown(own)
+    own = model_rows(rows, facts["model"])
+    stand = card_rows(own)
     assert len(stand) < 0.7 * len(own)
-    assert shown(stand) == stand
+    assert card_rows(stand) == stand
     assert card_text(stand, facts) == card_text(rows, facts)
     small = json.loads(card_files(rows, facts, every=False)["results.json"])
     whole = json.loads(card_files(rows, facts)["results.json"])
@@ -273,7 +276,7 @@ def test_runs_and_datasets(tmp_path: Path) -> None:
     assert '(rows.model == "net") & (rows.finding == "edema") & (rows.seed == 0)]' in text
     assert "SD between them" in text
     assert check_cells(text, rows)
-    assert [each["value"] for each in model_index(shown(rows), facts)[0]["results"][0]["metrics"]] == [0.8] * 3
+    assert [each["value"] for each in model_index(card_rows(rows), facts)[0]["results"][0]["metrics"]] == [0.8] * 3
     two = [*everything(("edema",), dataset="here").rows, *everything(("edema",), dataset="there", seed=1).rows]
     facts = facts_of(run_of(tmp_path / "two", two), "net", None)
     made = card_files(two, facts)
@@ -321,7 +324,7 @@ def test_names_are_no_markup(tmp_path: Path) -> None:
     assert "<b>M" not in outside
     assert all(len(row) == len(titles) for titles, body in tables(text) for row in body)
     ModelCard(card_text(rows, facts))
-    assert escaped("p < 0.001, a & b") == "p < 0.001, a & b"
+    assert escape_markdown("p < 0.001, a & b") == "p < 0.001, a & b"
 
 
 def test_the_dataset_on_the_hub(network) -> None:

@@ -13,14 +13,29 @@ import pytest
 
 import cxrhf
 from cxrhf import cli
-from cxrhf.cli.report_diff import difference
-from cxrhf.data.planted import context
+from cxrhf.cli.report import print_difference
 from cxrhf.errors import RunError
-from cxrhf.report.diff import BEYOND, PLAIN, SAME, UNDEFINED, WITHIN, diff_rows
-from cxrhf.report.diff_page import diff_html
-from cxrhf.report.diff_records import diff_records, same_inputs
-from cxrhf.report.diff_words import Compared, as_mapping, counts, diff_lines, only_in, parts, sentences
-from cxrhf.schema import RESULT, read_table
+from cxrhf.report.diff import (
+    BEYOND_NOISE,
+    NO_INTERVAL,
+    SAME,
+    UNDEFINED,
+    WITHIN_NOISE,
+    ComparedRuns,
+    as_mapping,
+    counts,
+    diff_html,
+    diff_lines,
+    diff_records,
+    diff_rows,
+    only_in,
+    parts,
+    same_inputs,
+    sentences,
+)
+from cxrhf.schema import RESULT
+from cxrhf.tables.files import read_table
+from cxrhf.twin.planted import context
 from tests.report.made import RECORD, everything
 from tests.report.parsing import Page
 
@@ -36,9 +51,9 @@ def row(metric: str = "auroc", value: float | None = 0.8, width: float | None = 
     }  # fmt: skip
 
 
-def both(first: list[dict[str, Any]], second: list[dict[str, Any]], **record: Any) -> Compared:
+def both(first: list[dict[str, Any]], second: list[dict[str, Any]], **record: Any) -> ComparedRuns:
     records = ({"tables": {"predictions": 3}, **RECORD}, {"tables": {"predictions": 3}, **RECORD, **record})
-    return Compared(("runs/one", "runs/two"), records, diff_rows(first, second))
+    return ComparedRuns(("runs/one", "runs/two"), records, diff_rows(first, second))
 
 
 # ---------------------------------------------------------------- rows
@@ -67,7 +82,7 @@ def test_a_change_is_judged_beside_its_noise() -> None:
     ]
     found = diff_rows(first, second)
     assert [(each.metric, each.verdict) for each in found.changes] == [
-        ("auroc", BEYOND), ("brier", WITHIN), ("threshold", PLAIN), ("n_pairs", PLAIN), ("tpr", SAME),
+        ("auroc", BEYOND_NOISE), ("brier", WITHIN_NOISE), ("threshold", NO_INTERVAL), ("n_pairs", NO_INTERVAL), ("tpr", SAME),
     ]  # fmt: skip
     moved = found.changes[0]
     half = 0.05 * math.sqrt(2)
@@ -130,7 +145,7 @@ def test_gaps_that_point_the_other_way_are_turned_and_numbered_slices_left_out()
     assert (gap.slice, gap.versus) == ("sex=F", "sex=M")
     assert gap.second.value == pytest.approx(-0.04)
     assert (gap.second.low, gap.second.high) == pytest.approx((-0.06, -0.02))
-    assert gap.verdict == BEYOND
+    assert gap.verdict == BEYOND_NOISE
     assert found.left_out == 2
 
 
@@ -215,22 +230,22 @@ def audited(folder: Path, shift: float) -> Path:
 def test_two_runs_from_end_to_end(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     one, two = audited(Path("runs/one"), 0.0), audited(Path("runs/two"), 0.2)
-    assert difference(str(one), str(two)) == 0
+    assert print_difference(str(one), str(two)) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[-1] == "runs/two/diff.html"
     assert "overview  brier" in out
     assert "beyond noise" in out
     assert (two / "diff.html").is_file()
-    assert difference(str(one), str(two), out="diffs", as_json=True) == 0
+    assert print_difference(str(one), str(two), out="diffs", as_json=True) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["page"] == "diffs/diff.html"
     assert found["counts"]["same"] > 0
     brier = next(each for each in found["changes"] if each["metric"] == "brier" and each["finding"] != "macro")
     assert brier["difference"]["value"] == pytest.approx(brier["second"]["value"] - brier["first"]["value"])
-    assert difference(str(one), str(one), out="diffs") == 0
+    assert print_difference(str(one), str(one), out="diffs") == 0
     assert "are the same." in capsys.readouterr().out
     with pytest.raises(RunError, match="not a folder"):
-        difference("nowhere", str(one))
+        print_difference("nowhere", str(one))
 
 
 # ---------------------------------------------------------------- the command that goes on

@@ -32,8 +32,8 @@ from cxrhf.report.figures import (
     ticks,
     waterfall,
 )
-from cxrhf.report.figures.sheet import Group, sheet
-from cxrhf.report.numbers import letters
+from cxrhf.report.numbers import text_width
+from cxrhf.report.sheet import Group, sheet
 
 NAN = math.nan
 ROWS = [
@@ -85,7 +85,7 @@ def test_a_long_name_stays_inside_the_waterfall_and_off_its_drop(name) -> None:
         picture = waterfall([row], width=width, ident="w", title="t", about="a")
         (label,) = tags(picture, "text", "name")
         (drop,) = [each for each in tags(picture, "text") if (each.text or "").startswith("drop")]
-        wide = 9 * letters(label.text or "")
+        wide = 9 * text_width(label.text or "")
         if width == 960:
             assert float(label.get("x") or 0) - wide >= 0
         else:
@@ -98,7 +98,7 @@ def test_a_long_name_stays_inside_the_waterfall_and_off_its_drop(name) -> None:
 def test_a_long_name_stays_inside_a_dot_plot() -> None:
     picture = dots([DotRow("N" * 200, ROW.lanes)], Axis("AUROC"), ident="d", title="t")
     (label,) = tags(picture, "text", "name")
-    assert float(label.get("x") or 0) + 9 * letters(label.text or "") <= 350
+    assert float(label.get("x") or 0) + 9 * text_width(label.text or "") <= 350
 
 
 def test_waterfall_without_context_shows_one_mark_a_finding() -> None:

@@ -13,11 +13,12 @@ import pytest
 from PIL import Image
 
 from cxrhf.report import summary_html, write_report
-from cxrhf.report.assets import figure_style, palette
 from cxrhf.report.files import figures, png, results_json, write_figures
 from cxrhf.report.page import make_page
-from cxrhf.run import made_up, open_run
-from cxrhf.schema import CURVE, RESULT, table_of
+from cxrhf.report.sheet import figure_style, palette
+from cxrhf.run import fingerprint_settings, open_run
+from cxrhf.schema import CURVE, RESULT
+from cxrhf.tables.checks import table_of
 from tests.report.made import RECORD, everything, several_runs
 from tests.report.parsing import Page
 
@@ -28,7 +29,9 @@ BAD = "<script>alert(1)</script>"
 def run(tmp_path_factory):
     made = everything(("edema", BAD), second="other")
     made.rows[0]["value"] = math.nan
-    opened = open_run(tmp_path_factory.mktemp("files") / "run", verb="audit", config={"seed": 3}, inputs=[made_up("x")])
+    opened = open_run(
+        tmp_path_factory.mktemp("files") / "run", verb="audit", config={"seed": 3}, inputs=[fingerprint_settings("x")]
+    )
     opened.add("results", table_of(made.rows, RESULT))
     opened.add("curves", table_of(made.curves, CURVE))
     opened.finish(notes=["a note"])

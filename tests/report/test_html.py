@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cxrhf.config import to_mapping
-from cxrhf.data.planted import context
 from cxrhf.errors import RunError
 from cxrhf.report import write_report
 from cxrhf.report.book import Cell
 from cxrhf.report.html import render
-from cxrhf.report.words import judgement
-from cxrhf.run import made_up, open_run
+from cxrhf.report.sections.view import drop_judgement
+from cxrhf.run import fingerprint_settings, open_run
+from cxrhf.settings import to_mapping
+from cxrhf.twin.planted import context
 from tests.audits.tables import Found, audited, block, settings
 from tests.report.parsing import Page
 
@@ -28,7 +28,9 @@ BAD = "<script>alert(1)</script>"
 def written(folder: Path, *blocks, n_resamples: int = 60, **options) -> Path:
     output = audited(*blocks, n_resamples=n_resamples, **options)
     config = settings(n_resamples, **options)
-    run = open_run(folder, verb="audit", config=to_mapping(config), inputs=[made_up("<b>made</b>", seed=0)])
+    run = open_run(
+        folder, verb="audit", config=to_mapping(config), inputs=[fingerprint_settings("<b>made</b>", seed=0)]
+    )
     run.add("results", output.results)
     run.add("curves", output.curves)
     run.finish(notes=output.notes, reading=[f"findings: {BAD}"])
@@ -164,10 +166,10 @@ def test_no_clear_drop(tmp_path) -> None:
 
 def test_an_interval_that_does_not_survive_correction_is_called_unclear() -> None:
     drop = Cell(value=0.02, low=0.001, high=0.04, p_value=0.2)
-    assert judgement(drop, False, "holm")[0] == "unclear"
-    assert "p = 0.20" in judgement(drop, False, "holm")[2]
-    assert judgement(drop._replace(p_value=0.01), False, "holm")[0] == "part goes with context"
-    assert judgement(drop._replace(value=-0.02, p_value=0.01), False, "holm")[0] == "higher with context equal"
+    assert drop_judgement(drop, False, "holm")[0] == "unclear"
+    assert "p = 0.20" in drop_judgement(drop, False, "holm")[2]
+    assert drop_judgement(drop._replace(p_value=0.01), False, "holm")[0] == "part goes with context"
+    assert drop_judgement(drop._replace(value=-0.02, p_value=0.01), False, "holm")[0] == "higher with context equal"
 
 
 def test_without_context_the_page_says_how_to_get_it(tmp_path) -> None:

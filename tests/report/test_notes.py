@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import cxrhf
-from cxrhf.report.notes import note_lines, printable
-from cxrhf.report.numbers import letters, short
-from cxrhf.report.sections.warnings import grouped
+from cxrhf.report.lines import note_lines, printable
+from cxrhf.report.numbers import shorten, text_width
+from cxrhf.report.sections.methods import group_warnings
 
 ROWS = [{"model": "net", "finding": finding} for finding in ("mass", "edema", "macro")]
 
@@ -27,12 +27,12 @@ def test_notes_that_differ_in_numbers_are_one_line() -> None:
 def test_what_every_dataset_and_run_says_is_said_once() -> None:
     notes = [f"net: no groups by race (dataset {name})" for name in ("A", "B")]
     assert note_lines(notes, ROWS) == ["Subgroups:", "  - No groups by race"]
-    ((_, (first, second)),) = grouped([*notes, "net: no groups by age (dataset A)"], ["net"], [])
+    ((_, (first, second)),) = group_warnings([*notes, "net: no groups by age (dataset A)"], ["net"], [])
     assert (first.who, second.who) == ("", "A")
     runs = ["net (seed 0)", "net (seed 1)", "net"]
-    ((_, (warned,)),) = grouped([f"{run}: no groups by race" for run in runs[:2]], runs, [])
+    ((_, (warned,)),) = group_warnings([f"{run}: no groups by race" for run in runs[:2]], runs, [])
     assert warned.who == ""
-    ((_, (warned,)),) = grouped(["net (seed 1): no groups by race"], runs, [])
+    ((_, (warned,)),) = group_warnings(["net (seed 1): no groups by race"], runs, [])
     assert warned.who == "net (seed 1)"
 
 
@@ -44,11 +44,11 @@ def test_nothing_steers_the_terminal() -> None:
 
 
 def test_letters_count_what_is_seen() -> None:
-    assert letters("abc") == letters("a\u0301bc") == 3
-    assert letters("肺水腫") == 6
-    assert short("肺水腫と胸水", 6) == "肺水…"
-    assert short("edema", 5) == "edema"
-    assert len(short("x" * 10_000, 20)) == 20
+    assert text_width("abc") == text_width("a\u0301bc") == 3
+    assert text_width("肺水腫") == 6
+    assert shorten("肺水腫と胸水", 6) == "肺水…"
+    assert shorten("edema", 5) == "edema"
+    assert len(shorten("x" * 10_000, 20)) == 20
 
 
 def test_a_negative_drop_is_a_rise_and_percentages_are_asked_after() -> None:

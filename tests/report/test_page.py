@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from cxrhf.report import page_html
-from cxrhf.report.assets import palette
+from cxrhf.report.sheet import palette
 from tests.browser import Seen, page
 from tests.report.made import RECORD, everything
 from tests.report.serving import opened, serving

@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from cxrhf.pretest_tables import pretest_results
+from cxrhf.context.tables import pretest_results
 from cxrhf.report import page_html, summary_html, write_report
-from cxrhf.report.assets import palette
 from cxrhf.report.book import open_books
-from cxrhf.report.figures.words import Word, words
+from cxrhf.report.figures.dots import Word, words
 from cxrhf.report.files import figures
 from cxrhf.report.page import make_page
-from cxrhf.report.sections.pretest_words import words_of
-from cxrhf.run import made_up, open_run
-from cxrhf.schema import CURVE, RESULT, table_of
+from cxrhf.report.sections.pretest import words_of
+from cxrhf.report.sheet import palette
+from cxrhf.run import fingerprint_settings, open_run
+from cxrhf.schema import CURVE, RESULT
+from cxrhf.tables.checks import table_of
 from tests.browser import page
 from tests.pretest_made import FAMILIES, FINDINGS, WORDS, made_choices, scored_rows
 from tests.report.made import RECORD, everything
@@ -177,7 +178,7 @@ def test_several_datasets() -> None:
 
 def test_figures_and_files(rows, tmp_path) -> None:
     assert set(figures(make_page(*rows, RECORD))) == {"pretest", "pretest-words"}
-    run = open_run(tmp_path / "run", verb="context fit", config={"seed": 0}, inputs=[made_up("x")])
+    run = open_run(tmp_path / "run", verb="context fit", config={"seed": 0}, inputs=[fingerprint_settings("x")])
     run.add("results", table_of(rows[0], RESULT))
     run.add("curves", table_of(rows[1], CURVE))
     run.finish(notes=["only the split test is evaluated; 9 rows of train are not"])

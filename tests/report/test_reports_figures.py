@@ -8,8 +8,8 @@ import math
 import pytest
 
 from cxrhf.report.figures import Line, Placed, Swept, Tally, Trade, displacement, sweep, tally, tradeoff
-from cxrhf.report.figures.displacement import axis, reach
-from cxrhf.report.figures.labels import Box, count_ticks, overlap, spot
+from cxrhf.report.figures.ink import Box, count_ticks, overlap, spot
+from cxrhf.report.figures.scatter import axis, reach
 from tests.report.made_reports import BAD_WORD
 
 

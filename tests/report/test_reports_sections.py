@@ -12,10 +12,11 @@ import pytest
 from cxrhf.report import page_html, summary_html, write_report
 from cxrhf.report.book import REPORTS, open_books, open_lines, subjects
 from cxrhf.report.lines import summary_lines
-from cxrhf.report.sections.reports_shelf import Pair, writers
-from cxrhf.report.sections.reports_words import MOST, chosen
-from cxrhf.run import made_up, open_run
-from cxrhf.schema import CURVE, RESULT, WORD, table_of
+from cxrhf.report.sections.reports_table import Pair, writers
+from cxrhf.report.sections.reports_words import MOST, choose_words
+from cxrhf.run import fingerprint_settings, open_run
+from cxrhf.schema import CURVE, RESULT, WORD
+from cxrhf.tables.checks import table_of
 from tests.report import made_reports
 from tests.report.made import RECORD, everything
 from tests.report.made_reports import BAD_WORD, ODD, RARE, SEX, SHOWN, TEMPLATE, Written
@@ -166,7 +167,7 @@ def test_large_vocabularies_are_cut_to_what_moved_and_is_frequent() -> None:
     plain = next(row for row in made.words if row["category"] == "stable")
     many = [{**plain, "word": f"more{k}", "n_ref_group": k} for k in range(2000)]
     (model,) = writers(open_books(made.rows, apart=REPORTS), [], [*many, *made.words])
-    (found,) = chosen([model], False)
+    (found,) = choose_words([model], False)
     assert len(found.rows) == MOST
     kept = {row["word"] for row in found.rows}
     moved = {row["word"] for row in made.words if row["category"] != "stable"}
@@ -255,7 +256,9 @@ def test_groups_as_people_read_them(pair, name, people) -> None:
 
 def test_a_run_with_words_has_its_figures(tmp_path) -> None:
     rows = made_reports.whole(("greedy", "rich"), pairs=(SEX,))
-    opened = open_run(tmp_path / "run", verb="audit", config={"seed": 0, "level": 0.95}, inputs=[made_up("x")])
+    opened = open_run(
+        tmp_path / "run", verb="audit", config={"seed": 0, "level": 0.95}, inputs=[fingerprint_settings("x")]
+    )
     opened.add("results", table_of(rows.rows, RESULT))
     opened.add("curves", table_of(rows.curves, CURVE))
     opened.add("words", table_of(rows.words, WORD))

@@ -11,9 +11,8 @@ import pytest
 from cxrhf.report import page_html
 from cxrhf.report.book import open_books, subjects
 from cxrhf.report.page import make_page, pictures
-from cxrhf.report.sections.checklist import LISTS, checklists
-from cxrhf.report.sections.simulator import predictive
-from cxrhf.report.sections.warnings import grouped
+from cxrhf.report.sections.imbalance import predictive
+from cxrhf.report.sections.methods import LISTS, checklists, group_warnings
 from tests.report.made import GROUPS, RECORD, Rows, everything, overview, several_runs
 from tests.report.parsing import Page
 from tests.thinned import thinned
@@ -256,7 +255,7 @@ def test_warnings_are_grouped() -> None:
         "net: age: no gaps for edema: fewer than two groups",
         "something else",
     ]
-    found = dict(grouped(notes, ["net"], ["mass", "edema"]))
+    found = dict(group_warnings(notes, ["net"], ["mass", "edema"]))
     assert set(found) == {"Data", "Patient context", "Subgroups"}
     few, other = found["Data"]
     assert few.who == "Mass and Edema"
@@ -268,7 +267,7 @@ def test_warnings_are_grouped() -> None:
     (gaps,) = found["Subgroups"]
     assert gaps.who == "Sex and Age"
     assert len(gaps.each) == 2
-    assert grouped([], [], []) == []
+    assert group_warnings([], [], []) == []
 
 
 def test_a_checklist_item_is_answered_only_by_an_audit_that_was_run() -> None:

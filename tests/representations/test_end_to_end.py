@@ -16,11 +16,11 @@ from PIL import Image
 
 from cxrhf import cli
 from cxrhf.audits import features
-from cxrhf.data.synthetic.embeddings import embeddings
-from cxrhf.data.synthetic.models import attributes, predictions
-from cxrhf.data.synthetic.people import people
-from cxrhf.representations.sheets import EMPTY
-from cxrhf.schema import IMAGE, read_table, write_table
+from cxrhf.audits.representations import EMPTY
+from cxrhf.schema import IMAGE
+from cxrhf.tables.files import read_table, write_table
+from cxrhf.twin.models import attributes, embeddings, predictions
+from cxrhf.twin.people import people
 
 PATIENTS = 500
 FLAGS = ["--n-resamples", "40", "--findings", "atelectasis,cardiomegaly"]

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from cxrhf import cli
-from cxrhf.models.forward import look_at
-from cxrhf.models.loader import open_squares
-from cxrhf.models.probe_backbone import new_backbone
+from cxrhf.models.data import open_squares
+from cxrhf.models.predict import embedding_rows
+from cxrhf.models.probe import new_backbone
 from cxrhf.models.processes import make_accelerator
-from cxrhf.models.rows import embedding_rows
-from cxrhf.schema import read_table, write_table
+from cxrhf.models.step import look_at
+from cxrhf.tables.files import read_table, write_table
 from tests.imaging.test_probing_real import nih
 from tests.real_data import real_data
 

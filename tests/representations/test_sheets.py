@@ -8,9 +8,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from cxrhf.audits.representations import (
+    EMPTY,
+    IMAGES_PER_SHEET_SLICE,
+    is_blank,
+    merge_attributes,
+    read_sheet,
+    write_sheets,
+)
 from cxrhf.errors import TableError
-from cxrhf.representations.sheets import EACH, EMPTY, is_blank, merged, read_sheet, write_sheets
-from cxrhf.schema import ATTRIBUTE, RESULT, SLICE, table_of
+from cxrhf.schema import ATTRIBUTE, RESULT, SLICE
+from cxrhf.tables.checks import table_of
 from tests.refusals import refused
 
 
@@ -42,10 +50,10 @@ def test_a_sheet_holds_both_ends_and_both_halves_and_does_not_tell_them(tmp_path
     rows = rows_of(path)
     assert path.name == "net-edema-mixture-positive.csv"
     assert set(rows[0]) == {"image_id", "finding", "label", EMPTY}
-    assert len(rows) == 4 * EACH
+    assert len(rows) == 4 * IMAGES_PER_SHEET_SLICE
     ids = [row["image_id"] for row in rows]
     for k, parity in ((1, 0), (1, 1), (3, 0), (3, 1)):
-        assert sum(each.startswith(f"i{k}-") and int(each[3:]) % 2 == parity for each in ids) == EACH
+        assert sum(each.startswith(f"i{k}-") and int(each[3:]) % 2 == parity for each in ids) == IMAGES_PER_SHEET_SLICE
     assert ids != sorted(ids)
     first = [each[1] for each in ids[:40]]
     assert 5 < first.count("1") < 35  # slices are mixed
@@ -115,7 +123,7 @@ def test_sheets_win_over_what_was_known_and_say_how_often() -> None:
         return table_of([dict(zip(("image_id", "name", "value"), row, strict=True)) for row in rows], ATTRIBUTE)
 
     earlier = table(("a", "wires", "1"), ("b", "wires", "0"), ("a", "drain", "1"))
-    whole, changed = merged(earlier, [table(("a", "wires", "0"), ("c", "wires", "1"))])
+    whole, changed = merge_attributes(earlier, [table(("a", "wires", "0"), ("c", "wires", "1"))])
     assert changed == 1
     values = {(row["image_id"], row["name"]): row["value"] for row in whole.to_pylist()}
     assert values == {("a", "wires"): "0", ("b", "wires"): "0", ("a", "drain"): "1", ("c", "wires"): "1"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cxrhf.audits.representations import terms
 from cxrhf.errors import ConfigError
-from cxrhf.representations.terms import terms
 from tests.refusals import refused
 
 

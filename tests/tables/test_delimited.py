@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cxrhf.errors import TableError
-from cxrhf.schema import read_predictions, read_table
-from cxrhf.tables.delimited import open_csv
+from cxrhf.tables.files import open_csv, read_table
+from cxrhf.tables.predictions import read_predictions
 from tests.refusals import refused
 
 

@@ -14,8 +14,9 @@ import pytest
 
 from cxrhf import schema
 from cxrhf.errors import TableError
-from cxrhf.schema import PREDICTION, RESULT, check, read_table, write_table
-from cxrhf.tables.files import ENDINGS, file_format, write_atomically
+from cxrhf.schema import PREDICTION, RESULT
+from cxrhf.tables.checks import check
+from cxrhf.tables.files import ENDINGS, file_format, read_table, write_atomically, write_table
 from tests.refusals import refused
 
 

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cxrhf.errors import TableError
-from cxrhf.schema import GENERATION, write_table
+from cxrhf.schema import GENERATION
+from cxrhf.tables.files import write_table
 from cxrhf.tables.generations import LoadedGenerations, is_generations, load_generations
 from tests.real_data import real_data
 from tests.refusals import refused

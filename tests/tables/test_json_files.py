@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cxrhf.errors import RunError, TableError
-from cxrhf.tables.json_files import finite, read_object
+from cxrhf.tables.files import finite, read_object
 from tests.refusals import refused
 
 

@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 
 from cxrhf.errors import TableError
-from cxrhf.schema import PREDICTION, arrays, check, load_predictions, read_predictions
+from cxrhf.schema import PREDICTION
+from cxrhf.tables.checks import arrays, check
+from cxrhf.tables.predictions import load_predictions, read_predictions
 from tests.refusals import refused
 
 WIDE = {

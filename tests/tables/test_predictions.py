@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from cxrhf.errors import CxrhfError, CxrhfWarning, TableError
 from cxrhf.findings import CHEXPERT, NIH
-from cxrhf.schema import PREDICTION, arrays, check, load_predictions, read_predictions, write_table
-from cxrhf.tables.sources import run_seeds
+from cxrhf.schema import PREDICTION
+from cxrhf.tables.checks import arrays, check
+from cxrhf.tables.files import write_table
+from cxrhf.tables.predictions import load_predictions, read_predictions, run_seeds
 from tests.real_data import real_data
 from tests.refusals import refused
 

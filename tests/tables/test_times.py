@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 from cxrhf.errors import TableError
-from cxrhf.schema import PREDICTION, Loaded, load_predictions, write_table
+from cxrhf.schema import PREDICTION
+from cxrhf.tables.files import write_table
+from cxrhf.tables.predictions import Loaded, load_predictions
 from cxrhf.tables.times import calendar_days
 from tests.refusals import refused
 

@@ -20,13 +20,13 @@ import pytest
 import torch
 
 from cxrhf.cli import main
-from cxrhf.config import from_mapping, load_mapping
-from cxrhf.config_build import BuildConfig
-from cxrhf.config_finetune import FinetuneConfig
 from cxrhf.data.build import build
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import ConfigError, CxrhfError, RunError
-from cxrhf.writing.finetuning import finetune_run
-from cxrhf.writing.reports import open_reports
+from cxrhf.models.report_data import open_reports
+from cxrhf.models.report_run import finetune_run
+from cxrhf.models.report_settings import FinetuneConfig
+from cxrhf.settings import from_mapping, load_mapping
 from tests.locked import held
 from tests.refusals import refused
 
@@ -68,7 +68,7 @@ def test_a_run(twin: Path, done: Path) -> None:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     from cxrhf.models.vlm import load_vlm
-    from cxrhf.models.vlm_batches import question_batch
+    from cxrhf.models.vlm_data import question_batch
 
     found = losses(done)
     assert len(found) == 12

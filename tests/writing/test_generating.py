@@ -18,16 +18,16 @@ import pytest
 import torch
 
 from cxrhf.cli import main
-from cxrhf.config_build import BuildConfig
-from cxrhf.config_generate import GenerateConfig
 from cxrhf.data.build import build
 from cxrhf.data.load import load_images
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import ConfigError, RunError, TableError
-from cxrhf.models.vlm_prompts import report_of
-from cxrhf.models.vlm_tiny import tiny_qwen3_vl
+from cxrhf.models.lora import tiny_qwen3_vl
+from cxrhf.models.report_data import sample_images
+from cxrhf.models.report_run import generate_run
+from cxrhf.models.report_settings import GenerateConfig
+from cxrhf.models.vlm import report_of
 from cxrhf.schema import GENERATION
-from cxrhf.writing.generating import generate_run
-from cxrhf.writing.sampled import sample_images
 from tests.refusals import refused
 
 PROMPT = "Write the report. Indication: {indication}"

@@ -14,15 +14,16 @@ import pytest
 import torch
 
 from cxrhf.cli import main
-from cxrhf.config_context import EncodeConfig
-from cxrhf.config_score import ScoreConfig
+from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import encode_texts
 from cxrhf.encode.bertscore import bertscore
 from cxrhf.errors import ConfigError, CxrhfError
-from cxrhf.run import made_up, open_run, read_run, record_of
-from cxrhf.schema import GENERATION, check
-from cxrhf.writing import plugins
-from cxrhf.writing.scoring import score_run
+from cxrhf.models import scoring as plugins
+from cxrhf.models.report_settings import ScoreConfig
+from cxrhf.models.scoring import score_run
+from cxrhf.run import fingerprint_settings, open_run, read_run, record_of
+from cxrhf.schema import GENERATION
+from cxrhf.tables.checks import check
 from tests.encode.tiny import notes, plain, save_tiny
 from tests.refusals import refused
 
@@ -77,7 +78,7 @@ def reports(n: int = 6, **changed: list[str]) -> pa.Table:
 
 
 def make_run(folder: Path, table: pa.Table | None = None) -> Path:
-    run = open_run(folder, verb="generate", config={"seed": 3}, inputs=[made_up("reports")])
+    run = open_run(folder, verb="generate", config={"seed": 3}, inputs=[fingerprint_settings("reports")])
     run.add("generations", reports() if table is None else table)
     run.finish()
     return folder

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from cxrhf import cli
-from cxrhf.config_build import BuildConfig
 from cxrhf.data.build import build
-from cxrhf.schema import RESULT, read_table
+from cxrhf.data.settings import BuildConfig
+from cxrhf.schema import RESULT
+from cxrhf.tables.files import read_table
 
 pytestmark = pytest.mark.slow
 

@@ -11,25 +11,50 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from cxrhf.audits import AuditOutput
-from cxrhf.audits.one_thread import one_thread
+from cxrhf.audits.plan import AuditOutput
 from cxrhf.audits.reports import AUDITS
-from cxrhf.audits.reports.association_test import association_test, own_words, word_sets
-from cxrhf.audits.reports.decoding import Decoded, check_baseline, decoding
-from cxrhf.audits.reports.diversity import diversity, studies
-from cxrhf.audits.reports.pairs import Pair, pairs_of
-from cxrhf.audits.reports.report_rows import RowMaker, correct_together
-from cxrhf.audits.reports.similarity import measure, similarity
-from cxrhf.audits.reports.words import Associations, Counted, associations, count_words, joined, left_out
-from cxrhf.audits.reports.written import REFERENCE, Progress, Tables, WordSettings, Written, written
-from cxrhf.audits.rows import Row, plain
+from cxrhf.audits.reports.likeness import (
+    AuditedDecoding,
+    check_baseline,
+    compare_strategies,
+    decoding,
+    diversity,
+    score_reports,
+    similarity,
+)
+from cxrhf.audits.reports.words import (
+    Associations,
+    CountedCorpora,
+    association_test,
+    associations,
+    choose_own_words,
+    count_words,
+    join_word_tables,
+    omitted_mass_rows,
+    word_sets,
+)
+from cxrhf.audits.reports.written import (
+    REFERENCE,
+    GeneratedReports,
+    Pair,
+    Progress,
+    RowMaker,
+    Tables,
+    WordSettings,
+    correct_together,
+    generated_reports,
+    pairs_of,
+)
+from cxrhf.audits.rows import Row, to_result_rows
+from cxrhf.audits.sample import one_thread
 from cxrhf.errors import TableError
-from cxrhf.metrics.diversity_compared import Compared
-from cxrhf.metrics.words_resample import WordBootstrap
-from cxrhf.schema import CURVE, GENERATION, RESULT, check, table_of
+from cxrhf.metrics.diversity import Compared
+from cxrhf.metrics.words import WordBootstrap
+from cxrhf.schema import CURVE, GENERATION, RESULT
+from cxrhf.tables.checks import check, table_of
 
 # Reports a patient from which on words of one patient may look like words of a group.
-REPEATED = 1.2
+MANY_REPORTS_PER_PATIENT = 1.2
 MOST_THREADS = 8
 
 
@@ -51,11 +76,11 @@ def audit_reports(
     rows, curves, notes = list[Row](), list[Row](), list[str]()
     words = list[pa.Table]()
     wanted = only or AUDITS
-    for _, same in groupby(written(tables), key=lambda each: (each.dataset, each.model)):
-        several, decoded = list(same), list[Decoded]()
+    for _, same in groupby(generated_reports(tables), key=lambda each: (each.dataset, each.model)):
+        several, decoded = list(same), list[AuditedDecoding]()
         with one_thread():
             say(f"{several[0].model}: variety of its reports")
-            together = studies(several, settings)
+            together = compare_strategies(several, settings)
             for at, each in enumerate(several, start=1):
                 # A line a strategy: it has dozens of pairs of groups, and a minute is long enough to say no more.
                 which = f"{each.strategy} ({at} of {len(several)})" if len(several) > 1 else each.strategy
@@ -72,23 +97,23 @@ def audit_reports(
     rows = [row for row in rows if row["audit"] in wanted]
     correct_together(rows)
     return AuditOutput(
-        table_of(plain(rows), RESULT, source="results"),
+        table_of(to_result_rows(rows), RESULT, source="results"),
         table_of(curves, CURVE, source="curves"),
         list(dict.fromkeys(notes)),
-        words=joined(words),
+        words=join_word_tables(words),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _One:
-    decoded: Decoded
+    decoded: AuditedDecoding
     rows: list[Row]
     curves: list[Row]
     words: list[pa.Table]
 
 
 def _audit_one(
-    each: Written, study: Compared, settings: WordSettings, *, first: bool, may_show: bool, notes: list[str]
+    each: GeneratedReports, study: Compared, settings: WordSettings, *, first: bool, may_show: bool, notes: list[str]
 ) -> _One:  # fmt: skip
     """All but the comparison of strategies; the references are told of once, with the first."""
     make = RowMaker("reports", each, settings)
@@ -102,11 +127,11 @@ def _audit_one(
             f"{each.model}: no two patient groups to compare, so words are not compared between groups. "
             "Add a column sex, age or race"
         )
-    measured = measure(each)
+    measured = score_reports(each)
     rows = similarity(each, measured, groups, settings)
     rows += diversity(each, study, settings, reference=first, may_show=may_show)
     counted = count_words(each)
-    rows += left_out(counted, make)
+    rows += omitted_mass_rows(counted, make)
     curves, words = list[Row](), list[pa.Table]()
     drawn: dict[str, tuple[Pair, WordBootstrap]] = {}
     pairs = [pair for group in groups for pair in pairs_of(group)]
@@ -120,26 +145,26 @@ def _audit_one(
             sets = word_sets(settings.weat_words)
             table = found.words
             holders = dict(zip(table["word"].to_pylist(), table["n_patients"].to_pylist(), strict=True))
-            own = own_words(found.found, holders, sets)
+            own = choose_own_words(found.found, holders, sets)
             if first:
                 rows += association_test(each.reference, sets, own, pair, make, REFERENCE)
             rows += association_test(each.generated, sets, own, pair, make)
     notes += _warnings(each, who, first)
-    return _One(Decoded(each, measured, study, drawn), rows, curves, words)
+    return _One(AuditedDecoding(each, measured, study, drawn), rows, curves, words)
 
 
-def _in_turn(counted: Counted, pairs: Sequence[Pair], make: RowMaker) -> Iterator[Associations]:
+def _in_turn(counted: CountedCorpora, pairs: Sequence[Pair], make: RowMaker) -> Iterator[Associations]:
     """The associations of all pairs, a thread a core: counting is done outside of Python's lock."""
     with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as threads:
         yield from threads.map(lambda pair: associations(counted, pair, make), pairs)
 
 
-def _warnings(each: Written, who: str, first: bool) -> list[str]:
+def _warnings(each: GeneratedReports, who: str, first: bool) -> list[str]:
     notes = []
     empty = sum(not text.strip() for text in each.generated)
     if empty:
         notes.append(f"{who}: {empty:,} of {len(each.generated):,} generated reports are empty; they score 0")
-    if first and len(each.images) / each.n_patients > REPEATED:
+    if first and len(each.images) / each.n_patients > MANY_REPORTS_PER_PATIENT:
         notes.append(
             f"{each.model}: {len(each.images):,} reports of {each.n_patients:,} patients. Tests of words treat every "
             "token as independent, so words repeated in the reports of one patient may look like words of a group. "

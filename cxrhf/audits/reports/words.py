@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,36 +16,39 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from cxrhf.audits.reports.pairs import Pair
-from cxrhf.audits.reports.report_rows import NAN, Ends, RowMaker
-from cxrhf.audits.reports.written import Floats, Written
+from cxrhf.audits.reports.written import NAN, Floats, GeneratedReports, Pair, ReportInterval, RowMaker
 from cxrhf.audits.rows import Row
-from cxrhf.metrics.association import cad_corpora, omitted_mass, sweep
-from cxrhf.metrics.displacement import Displacement, categories
-from cxrhf.metrics.words_category import DEFAULT_CATEGORIES, PAPER_CATEGORIES, counted
-from cxrhf.metrics.words_chance import category_chance
-from cxrhf.metrics.words_corpora import Corpora, corpora
-from cxrhf.metrics.words_resample import (
+from cxrhf.errors import ConfigError
+from cxrhf.metrics.displacement import DEFAULT_CATEGORIES, PAPER_CATEGORIES, Displacement, categories, count_categories
+from cxrhf.metrics.weat import DIM, cooccurrence_vectors, weat
+from cxrhf.metrics.words import (
     WordBootstrap,
     WordTest,
     bootstrap_words,
+    cad_corpora,
+    category_chance,
+    omitted_mass,
     permute_groups,
     split_half,
     swap_corpora,
+    sweep,
 )
-from cxrhf.schema import WORD, check
+from cxrhf.metrics.words_corpora import Corpora, corpora
+from cxrhf.schema import WORD
+from cxrhf.settings import read_yaml
+from cxrhf.tables.checks import check
 
 MAIN, SEVERAL, CROSSED = 1000, 300, 200
 # Shuffles of the groups; more where no shuffle has as many words: the p values of six strategies are corrected
 # together, and the smallest of 108 must be able to pass .05.
 CHANCE, MOST_CHANCE = 500, 5000
-RULE = "either"  # sees words that only one group has, too: see cxrhf.metrics.words_category
+RULE = "either"  # sees words that only one group has, too: see cxrhf.metrics.displacement
 STATISTICS = ("wae_prediction", "wae_reference", "delta_wae_prediction", "delta_wae_reference", "delta_dir")
 # Categories that are counted in RESULT, and those whose level by chance is told.
-OURS = ("omitted", "neutralised", "erasure", "new", "flip", "amplified", "weakened", "preserved")
-PRINTED = ("erasure", "new", "flip", "preserved")
+RULE_CATEGORIES = ("omitted", "neutralised", "erasure", "new", "flip", "amplified", "weakened", "preserved")
+PRINTED_CATEGORIES = ("erasure", "new", "flip", "preserved")
 BY_CHANCE = ("erasure", "new", "flip")
-SWEPT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+P_STAR_GRID = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +62,22 @@ class Associations:
     drawn: WordBootstrap | None
 
 
-class Counted(NamedTuple):
+class CountedCorpora(NamedTuple):
     """Word counts of both corpora over one vocabulary, whoever the reports are of."""
 
     corpora: Corpora
     patients: NDArray[np.int64]
 
 
-def count_words(written: Written) -> Counted:
+def count_words(written: GeneratedReports) -> CountedCorpora:
     """Counted once for all groups."""
     everybody = ["all"] * len(written.images)
-    return Counted(
+    return CountedCorpora(
         corpora(written.reference, written.generated, everybody, written.patients.tolist()), written.patients
     )
 
 
-def left_out(counted_words: Counted, make: RowMaker) -> list[Row]:
+def omitted_mass_rows(counted_words: CountedCorpora, make: RowMaker) -> list[Row]:
     """The share of the reference tokens in words that the model leaves out, of all reports together."""
     texts = counted_words.corpora
     everybody = np.zeros(len(texts.group), dtype=np.int64)
@@ -86,7 +90,7 @@ def left_out(counted_words: Counted, make: RowMaker) -> list[Row]:
     return [make.row("omitted_mass", value, note=why, method=method)]
 
 
-def associations(counted_words: Counted, pair: Pair, make: RowMaker) -> Associations:
+def associations(counted_words: CountedCorpora, pair: Pair, make: RowMaker) -> Associations:
     """Categories, WAE, tests and words of one pair of groups."""
     settings = make.settings
     two = counted_words.corpora.split(pair.code, (pair.first, pair.second))
@@ -95,9 +99,9 @@ def associations(counted_words: Counted, pair: Pair, make: RowMaker) -> Associat
     here: dict[str, Any] = {"slice": pair.first, "versus": pair.second, "n": n, "n_patients": n_patients}
     silent = _silent(two)
     if silent:
-        rows = [make.row(name, NAN, note=f"undefined: {silent}", **here) for name in (*OURS, *STATISTICS)]
+        rows = [make.row(name, NAN, note=f"undefined: {silent}", **here) for name in (*RULE_CATEGORIES, *STATISTICS)]
         return Associations(rows, [], _words(two, found, pair, make.of), found, None)
-    shared = _in_both(two)
+    shared = _n_patients_in_both(two)
     rows = _counts(two, found, pair, make, here, shared)
     rows_wae, drawn = _wae(two, pair, make, here, shared)
     curves = [] if pair.crossed else _sweep(found, pair, make.of)
@@ -113,7 +117,7 @@ def _silent(two: Corpora) -> str | None:
     return None
 
 
-def _in_both(two: Corpora) -> int:
+def _n_patients_in_both(two: Corpora) -> int:
     """Patients with reports in both groups (of other ages): their labels cannot be permuted."""
     pairs = np.unique(two.patient * 2 + two.group)
     return len(pairs) - len(np.unique(two.patient))
@@ -125,9 +129,9 @@ def _counts(
     """How many words each rule puts where, and how many it would by chance."""
     ours = categories(found, rule=RULE)
     counts = {
-        "": counted(ours.category, DEFAULT_CATEGORIES),
-        ".exact": counted(categories(found, rule="exact").category, DEFAULT_CATEGORIES),
-        ".paper": counted(categories(found, rule="paper").category, PAPER_CATEGORIES),
+        "": count_categories(ours.category, DEFAULT_CATEGORIES),
+        ".exact": count_categories(categories(found, rule="exact").category, DEFAULT_CATEGORIES),
+        ".paper": count_categories(categories(found, rule="paper").category, PAPER_CATEGORIES),
     }
     chance = None
     if pair.by_sex and not shared:
@@ -141,7 +145,7 @@ def _counts(
     rows.append(
         make.row("cad", share, higher=False, note=why, method=f"erased words as a share of those; {_RULES['']}", **here)
     )
-    for suffix, names in (("", OURS), (".exact", ("erasure",)), (".paper", PRINTED)):
+    for suffix, names in (("", RULE_CATEGORIES), (".exact", ("erasure",)), (".paper", PRINTED_CATEGORIES)):
         for name in names:
             value = counts[suffix][name]
             known = chance is not None and suffix != ".exact" and name in BY_CHANCE
@@ -153,7 +157,7 @@ def _counts(
             for name in BY_CHANCE:
                 drawn = chance.counts[rule][name]
                 low, high = np.quantile(drawn, [0.025, 0.975])
-                ends = Ends(float(low), float(high), f"quantiles of {len(drawn)} shuffles")
+                ends = ReportInterval(float(low), float(high), f"quantiles of {len(drawn)} shuffles")
                 method = f"{_RULES[suffix]}; mean with groups shuffled between patients"
                 rows.append(make.row(f"{name}{suffix}.chance", float(drawn.mean()), ends=ends, method=method, **here))
     return rows
@@ -185,7 +189,7 @@ def _wae(
         ends = None
         if drawn is not None and why is None:
             got = drawn.interval(name, settings.level)
-            ends = Ends(got.low, got.high, f"{got.method}, patients resampled")
+            ends = ReportInterval(got.low, got.high, f"{got.method}, patients resampled")
         rows.append(make.row(name, value, ends=ends, p_value=_p(swapped, name), note=why,
                              method=f"{_ABOUT[name]}; p: {swapped.null}", **here))  # fmt: skip
         if name == "delta_dir":
@@ -230,7 +234,7 @@ def _null(make: RowMaker, name: str, values: Floats, here: Mapping[str, Any]) ->
         return make.row(f"{name}.null", NAN, method=method, note="undefined: too few references", **here)
     tail = (1 - make.settings.level) / 2
     low, high = np.quantile(known, [tail, 1 - tail])
-    ends = Ends(float(low), float(high), f"quantiles of {len(known)} halvings")
+    ends = ReportInterval(float(low), float(high), f"quantiles of {len(known)} halvings")
     return make.row(f"{name}.null", float(known.mean()), ends=ends, method=method, **here)
 
 
@@ -247,18 +251,18 @@ def _wae_of_groups(observed: Mapping[str, float], pair: Pair, make: RowMaker, he
     return rows
 
 
-def _sweep(found: Displacement, pair: Pair, of: Written) -> list[Row]:
+def _sweep(found: Displacement, pair: Pair, of: GeneratedReports) -> list[Row]:
     """Counts at other levels p*."""
     curves = []
     for rule, suffix in ((RULE, ""), ("paper", ".paper")):
-        for step in sweep(found, SWEPT, rule):
+        for step in sweep(found, P_STAR_GRID, rule):
             for kind, y in (("erasure", step["erasure"]), ("emergent", step["new"] + step["flip"])):
                 curves.append({"model": of.label, "strategy": of.strategy, "kind": f"p_star.{kind}{suffix}",
                                "slice": pair.first, "x": step["p_star"], "y": float(y)})  # fmt: skip
     return curves
 
 
-def _words(two: Corpora, found: Displacement, pair: Pair, of: Written) -> pa.Table:
+def _words(two: Corpora, found: Displacement, pair: Pair, of: GeneratedReports) -> pa.Table:
     """WORD rows: all words, of crossings only those that moved or went with a group."""
     exact, paper = (categories(found, rule=rule).category for rule in ("exact", "paper"))
     place = {word: at for at, word in enumerate(two.vocabulary)}
@@ -301,6 +305,82 @@ def _holders(two: Corpora) -> NDArray[np.int64]:
     return np.asarray(((owner @ (two.reference + two.prediction)) > 0).sum(axis=0)).ravel().astype(np.int64)
 
 
-def joined(tables: Sequence[pa.Table]) -> pa.Table:
+def join_word_tables(tables: Sequence[pa.Table]) -> pa.Table:
     """WORD rows of all pairs and strategies."""
     return pa.concat_tables(tables) if tables else WORD.empty_table()
+
+
+# Written reports and two groups -> WEAT: do words of normal and abnormal findings lie nearer to one group's words?
+#
+# A baseline that the paper reports beside its own measures. Targets are words of normal and of abnormal findings,
+# attributes the references' own words of either group (the eight with the largest |z_ref| and at least five
+# patients), or whatever the user names. Vectors come from the corpus itself: which words stand together in a report.
+# The paper names neither its word sets nor its vectors.
+
+NORMAL = ("normal", "clear", "unremarkable", "intact", "stable", "unchanged", "limits", "negative")
+ABNORMAL = ("effusion", "opacity", "consolidation", "atelectasis", "edema", "pneumonia", "cardiomegaly", "enlarged")
+OWN_WORDS, LEAST_PATIENTS, LEAST_WORDS = 8, 5, 2
+_SETS = ("targets_first", "targets_second", "attributes_first", "attributes_second")
+
+
+class WordSets(NamedTuple):
+    """Two sets of targets and two of attributes; empty attributes: the references' own words."""
+
+    targets_first: tuple[str, ...] = NORMAL
+    targets_second: tuple[str, ...] = ABNORMAL
+    attributes_first: tuple[str, ...] = ()
+    attributes_second: tuple[str, ...] = ()
+
+
+def word_sets(path: str | None) -> WordSets:
+    """Those of a YAML file, or ours."""
+    if path is None:
+        return WordSets()
+    given = read_yaml(Path(path))
+    good = isinstance(given, dict) and set(given) <= set(_SETS)
+    if not good or not all(isinstance(each, list) and all(isinstance(w, str) for w in each) for each in given.values()):
+        raise ConfigError(f"weat_words: {path} has no word sets", allowed=f"lists of words under {', '.join(_SETS)}")
+    return WordSets(**{name: tuple(word.lower() for word in words) for name, words in given.items()})
+
+
+def choose_own_words(
+    found: Displacement, holders: Mapping[str, int], sets: WordSets
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words that go most with each group in the references and are no targets."""
+    targets = {*sets.targets_first, *sets.targets_second}
+    order = np.argsort(-np.abs(found.z_ref), kind="stable")
+    usable = [
+        i
+        for i in order
+        if found.reference[:, i].sum() >= found.min_count
+        and holders.get(found.words[i], 0) >= LEAST_PATIENTS
+        and found.words[i] not in targets
+    ]
+    first = tuple(found.words[i] for i in usable if found.z_ref[i] > found.z_neutral)[:OWN_WORDS]
+    second = tuple(found.words[i] for i in usable if found.z_ref[i] < -found.z_neutral)[:OWN_WORDS]
+    return first, second
+
+
+def association_test(
+    texts: Sequence[str], sets: WordSets, own: tuple[tuple[str, ...], tuple[str, ...]], pair: Pair, make: RowMaker,
+    strategy: str | None = None,
+) -> list[Row]:  # fmt: skip
+    """The rows weat and weat_effect_size of one corpus."""
+    wanted = sets._replace(attributes_first=sets.attributes_first or own[0],
+                           attributes_second=sets.attributes_second or own[1])  # fmt: skip
+    words, vectors = cooccurrence_vectors(texts, seed=make.settings.seed)
+    place = {word: at for at, word in enumerate(words)}
+    used = {name: [word for word in dict.fromkeys(each) if word in place] for name, each in wanted._asdict().items()}
+    where: dict[str, Any] = {"slice": pair.first, "versus": pair.second, "strategy": strategy}
+    method = f"WEAT; word embeddings: words that occur together in these reports (PPMI, {DIM} dimensions)"
+    lacking = [name for name in _SETS if len(used[name]) < LEAST_WORDS]
+    if lacking:
+        why = f"undefined: fewer than {LEAST_WORDS} words of {' and '.join(lacking)} occur in five of these reports"
+        return [make.row(name, NAN, method=method, note=why, **where) for name in ("weat", "weat_effect_size")]
+    sides: list[NDArray[np.float64]] = [vectors[[place[word] for word in used[name]]] for name in _SETS]
+    found = weat(sides[0], sides[1], sides[2], sides[3], seed=make.settings.seed)
+    note = "; ".join(f"{name.replace('_', ' ')}: {', '.join(used[name])}" for name in _SETS)
+    # Its p is about the choice of target words, not about patients: it takes no part in this page's corrections.
+    note += f"; one-sided p {found.p_value:.3g} by permuting the targets"
+    values = {"weat": found.statistic, "weat_effect_size": found.effect_size}
+    return [make.row(name, value, method=method, note=note, **where) for name, value in values.items()]

@@ -15,26 +15,33 @@ from dataclasses import replace
 
 import numpy as np
 
-from cxrhf.audits.material import halves
-from cxrhf.audits.rows import Part, RowMaker
+from cxrhf.audits.material import confirmation_half
+from cxrhf.audits.rows import AuditPart, RowMaker
 from cxrhf.audits.sample import Sample
-from cxrhf.audits.slices.classes import Class, classes
-from cxrhf.audits.slices.gap_statistic import gap_statistic
+from cxrhf.audits.slices.confirm import (
+    Class,
+    CollectedSlices,
+    Sliced,
+    Trait,
+    confirm_traits,
+    slice_rows,
+    split_classes,
+    traits,
+)
 from cxrhf.audits.slices.methods import Seen, assign, discover
-from cxrhf.audits.slices.slice_rows import Collected, Sliced, confirm, slice_rows
-from cxrhf.audits.slices.traits import Trait, traits
+from cxrhf.audits.slices.mixture import gap_statistic
 from cxrhf.metrics.estimates import FEW
 
 
-def slices(sample: Sample) -> Part:
+def slices(sample: Sample) -> AuditPart:
     """All slices of one model. The weight column is not used: a row is in a slice or not."""
-    out = Collected()
+    out = CollectedSlices()
     if sample.data.weight is not None:
         out.notes.append("slices ignore the weight column: errors and shares are unweighted")
         sample = replace(sample, data=replace(sample.data, weight=None), memory={})
     settings, data, make = sample.settings, sample.data, RowMaker("slices", sample)
     known = traits(sample, out.notes)
-    held = None if settings.slice_recipe == "paper" else halves(data, settings.seed)
+    held = None if settings.slice_recipe == "paper" else confirmation_half(data, settings.seed)
     for k, name in enumerate(data.findings):
         layer = sample.beside.layer(name)
         if layer is None:
@@ -44,9 +51,9 @@ def slices(sample: Sample) -> Part:
             out.notes.append(f"{name}: no slices, because its scores are not probabilities and have no Brier score")
             continue
         others = [trait for trait in known if trait.attribute != name]
-        for group in classes(sample, finding, layer, held):
-            _sliced(make, group, others, out, test=held is not None)
-    confirm(out, settings.seed, lambda said: sample.progress(f"{sample.model}: {said}"))
+        for group in split_classes(sample, finding, layer, held):
+            _slice_class(make, group, others, out, test=held is not None)
+    confirm_traits(out, settings.seed, lambda said: sample.progress(f"{sample.model}: {said}"))
     if out.slices:
         out.notes.append(
             "slices by the recipe paper are found and described on the same rows: nothing is confirmed, treat them "
@@ -54,10 +61,10 @@ def slices(sample: Sample) -> Part:
             if held is None
             else "slices are found on one half of the patients; all results are of the other half"
         )
-    return Part(out.rows, out.curves, [f"{sample.model}: {note}" for note in out.notes], (), out.slices)
+    return AuditPart(out.rows, out.curves, [f"{sample.model}: {note}" for note in out.notes], (), out.slices)
 
 
-def _sliced(make: RowMaker, group: Class, known: Sequence[Trait], out: Collected, test: bool) -> None:
+def _slice_class(make: RowMaker, group: Class, known: Sequence[Trait], out: CollectedSlices, test: bool) -> None:
     """The slices of one class by every method."""
     sample, finding = make.sample, group.finding
     if group.too_few is not None:
@@ -79,7 +86,7 @@ def _sliced(make: RowMaker, group: Class, known: Sequence[Trait], out: Collected
         )  # fmt: skip
         seconds = time.monotonic() - start
         weights = found.weights(group.vectors, finding.y, finding.p)
-        sliced, small = _named(group, method, assign(weights, found.floor), weights, found.n_slices)
+        sliced, small = _name_slices(group, method, assign(weights, found.floor), weights, found.n_slices)
         counts = finding.only(group.shown_on).counts
         left = f"; {small} more have fewer than {FEW} patients in a half and are excluded" if small else ""
         place = f"{method}:{group.side}"
@@ -92,7 +99,7 @@ def _sliced(make: RowMaker, group: Class, known: Sequence[Trait], out: Collected
             slice_rows(make, group, sliced, known, out, test)
 
 
-def _named(group: Class, method: str, code: np.ndarray, weights: np.ndarray, n_slices: int) -> tuple[Sliced, int]:
+def _name_slices(group: Class, method: str, code: np.ndarray, weights: np.ndarray, n_slices: int) -> tuple[Sliced, int]:
     """The slices with enough patients in both halves, the one with most error first; how many are left out."""
     inside = [np.asarray(code == j) for j in range(n_slices)]
     kept = [
@@ -108,7 +115,7 @@ def _named(group: Class, method: str, code: np.ndarray, weights: np.ndarray, n_s
     return Sliced(method, names, place[code], np.clip(own, 0.0, 1.0)), n_slices - len(kept)
 
 
-def _clusters(make: RowMaker, group: Class, out: Collected) -> None:
+def _clusters(make: RowMaker, group: Class, out: CollectedSlices) -> None:
     """Whether there are clusters at all in the vectors of a class."""
     name, counts = group.finding.name, group.finding.only(group.found_on).counts
     text = f"{make.sample.model}: {name}, {group.side}s"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
+from cxrhf.report.blocks import Block, Column, Entry, Gallery, Map, Table, Words, finding_name, words_entry
 from cxrhf.report.book import Book
+from cxrhf.report.numbers import join_names
+from cxrhf.report.sections.features import LEAST
 from cxrhf.report.sections.view import ASKED
 
 _ALWAYS = (
@@ -137,17 +142,284 @@ def methods(books: Sequence[Book], correction: str, reports: Sequence[Book] = ()
     said = list(_ALWAYS)
     if any(cell.p_value == cell.p_value for book in books for cell in book.cells.values()):
         apart = f" {_APART}" if any(book.has("features", "slices") for book in books) else ""
-        said.append(("Many comparisons", _corrected(correction) + apart))
+        said.append(("Many comparisons", _correction_sentence(correction) + apart))
     said += [(name, words) for audits, name, words in _AUDITS if any(book.has(*audits) for book in books)]
     said += _REPORTS if reports else ()
     limits = f"{_LIMITS}{'.' if correction.removesuffix(ASKED) == 'none' else '; p values are.'}"
     return [*said, *([("Limits", limits)] if books or not reports else [])]
 
 
-def _corrected(correction: str) -> str:
+def _correction_sentence(correction: str) -> str:
     """How p values are corrected, by the rule as `view.correction_of` names it."""
     name = correction.removesuffix(ASKED)
     if name == correction or name not in _RULES:
         return _CORRECTED.get(name, _CORRECTED["bonferroni"])
     promise, shown = _RULES[name]
     return _FAMILIES + _PROMISED[promise].format(name=shown)
+
+
+# Reporting checklists -> which part of this page answers an item, and which items only the user can answer.
+#
+# Topics are in our words; item numbers are those of CLAIM (2024 update, 44 items), TRIPOD+AI (2024, 27 items) and the
+# model card that the FDA's draft guidance on AI-enabled device software (January 2025) describes, which has no
+# numbers. Development items that no audit of predictions can touch stand together in one row.
+
+YES, PART, NO = "answered here", "in part", "up to you"
+# Item, topic, audits that answer it (() = always there), how far, what this page gives or what is missing.
+Item = tuple[str, str, tuple[str, ...], str, str]
+
+_CLAIM: tuple[Item, ...] = (
+    ("1–4", "Title, abstract, background, aims", (), NO, "what the model is for and why it was tested"),
+    ("5–6", "Design and goal of the study", (), PART, "retrospective audit of given predictions; explain why"),
+    ("7", "Sources of data", (), PART, "file names and hashes (Provenance); state their origin and dates"),
+    ("8", "Inclusion and exclusion", (), PART, "counts; the flow of the dataset if cxrhf built it"),
+    ("9–11", "Preparation, subsets, de-identification of data", (), NO, "how images and labels were prepared"),
+    ("12", "Missing data", (), PART, "unlabelled images are excluded and counted; explain why labels are missing"),
+    ("13", "How images were taken", (), NO, "scanners, protocols, sites"),
+    ("14–18", "Reference standard, its sources and agreement", (), NO, "labels are taken as true here"),
+    ("19–20", "Split of the data, at which level", (), PART, "patients are the unit of resampling; describe how the "
+     "data were split"),
+    ("21", "Sample size", ("overview",), PART, "verdict per finding on whether there is enough data; no planning"),
+    ("22–27", "Model, software, training, selection, ensembles", (), NO, "a table of predictions does not contain "
+                                                                         "this"),
+    ("28", "Metrics of performance", ("overview",), YES, "Overview, with what each number means"),
+    ("29", "Statistical uncertainty and significance", (), YES, "Methods: patients resampled, p values"),
+    ("30", "Robustness or sensitivity analysis", ("context", "reweighted", "matched", "imbalance"), YES,
+     "Context, context controlled, other prevalences"),
+    ("31", "Explainability", ("features", "slices"), PART, "maps of the embeddings and slices; no single images"),
+    ("32", "Internal testing", ("overview",), PART, "state whether these images come from the sources of the model"),
+    ("33", "External testing", ("overview",), PART, "state whether they do not; across datasets if several were given"),
+    ("34", "Registration of a trial", (), NO, "if there was one"),
+    ("35", "Numbers included and excluded", (), PART, "images, patients, positives per finding"),
+    ("36", "Who the patients are, per partition", ("subgroups",), PART, "counts by subgroup if the table has them"),
+    ("37–38", "Performance and its precision", ("overview",), YES, "Headline and Overview, intervals everywhere"),
+    ("39", "Failure analysis", ("context", "subgroups", "slices"), PART, "strata, subgroups and slices where it fails; "
+     "also inspect images"),
+    ("40", "Limitations", (), PART, "Methods and limits; add the limitations of your study"),
+    ("41", "Meaning for practice", (), NO, "intended use and clinical role"),
+    ("42–43", "Protocol; access to software, model and data", (), PART, "software and versions (Provenance)"),
+    ("44", "Funding", (), NO, "and the role of funders"),
+)  # fmt: skip
+_TRIPOD: tuple[Item, ...] = (
+    ("1–4", "Title, abstract, background, inequalities, objectives", (), NO, "why, for whom, which inequalities"),
+    ("5a–5b", "Sources and dates of data", (), PART, "file names and hashes; state sites and dates"),
+    ("6a–6c", "Setting, eligibility, treatment", (), NO, "of the study"),
+    ("7", "Preparation of data", (), PART, "how cxrhf read the table (Provenance)"),
+    ("8a–8c", "Outcome, assessors, blinding", (), NO, "how each finding was labelled"),
+    ("9a–9c", "Predictors", (), NO, "the image; for the pre-test probability, its inputs (Provenance)"),
+    ("10", "Sample size", ("overview",), PART, "verdict per finding; no planning"),
+    ("11", "Missing data", (), PART, "excluded and counted; explain why they are missing"),
+    ("12a–12d", "Use of data, model building, heterogeneity", (), NO, "of development"),
+    ("12e", "Measures of performance", ("overview",), YES, "discrimination, calibration and utility with intervals"),
+    ("12f", "Updating of the model", (), NO, "recalibration is measured (Brier decomposition), not applied"),
+    ("12g", "How predictions were calculated", (), PART, "used as given; describe how they were computed"),
+    ("13", "Class imbalance", ("imbalance",), YES, "Rare findings and other prevalences"),
+    ("14", "Fairness", ("subgroups",), YES, "Subgroups, as observed and balanced"),
+    ("15", "Output of the model and thresholds", ("overview",), PART, "probability or score, thresholds per finding"),
+    ("16", "Differences between development and evaluation data", (), NO, "only you know the development data"),
+    ("17–19", "Ethics, funding, conflicts, protocol, sharing, patients' part", (), NO, "of the study"),
+    ("20a–20c", "Participants: flow, characteristics, comparison", ("subgroups",), PART, "counts and groups; flow of a "
+     "built dataset"),
+    ("21–22", "Model development and specification", (), NO, "of the model"),
+    ("23a", "Performance with intervals, also in groups", ("overview", "subgroups"), YES, "Overview, Subgroups"),
+    ("23b", "Heterogeneity across sites or clusters", (), PART, "across datasets, if several were given"),
+    ("24", "Results of updating", (), NO, "no updating was done"),
+    ("25", "Interpretation, fairness included", (), PART, "sentences per finding; interpretation is up to you"),
+    ("26", "Limitations", (), PART, "Methods and limits"),
+    ("27a–27c", "Use in care: poor inputs, users, next steps", (), NO, "of the intended use"),
+)  # fmt: skip
+_FDA: tuple[Item, ...] = (
+    ("–", "That AI is used, name, version, maker, status", (), PART, "name of the model as in the table"),
+    ("–", "Intended use, users, place in the workflow", (), NO, "indications, setting, who acts on the output"),
+    ("–", "Inputs and outputs", (), PART, "findings and kind of score; state compatible devices and views"),
+    ("–", "Degree of automation, installation, customisation", (), NO, "of the device"),
+    ("–", "Architecture and development data", (), NO, "who was included, how it was labelled"),
+    ("–", "Performance data: source, size, reference standard", (), PART, "size and hashes; state sites and "
+                                                                          "reference standard"),
+    ("–", "Performance measures with confidence intervals", ("overview",), YES, "Headline and Overview"),
+    ("–", "Performance in subgroups", ("subgroups",), YES, "sex, race, age, view and intersections"),
+    ("–", "Operating points and their trade-offs", ("overview", "imbalance"), YES, "95% specificity; largest F1; any "
+     "prevalence"),
+    ("–", "Limitations and known failure", (), PART, "warnings and limits; add clinical ones"),
+    ("–", "Risks and how they are managed; monitoring in use", (), NO, "this page covers one point in time; repeat it"),
+)  # fmt: skip
+LISTS = (("CLAIM, 2024 update", _CLAIM), ("TRIPOD+AI, 2024", _TRIPOD), ("FDA model card, draft guidance of 2025", _FDA))
+
+
+def checklists(books: Sequence[Book]) -> list[Table]:
+    """One table a checklist; an item whose audit left nothing is not called answered."""
+    return [_table(name, items, books) for name, items in LISTS]
+
+
+def _table(name: str, items: Sequence[Item], books: Sequence[Book]) -> Table:
+    rows = []
+    for at, (item, topic, audits, how, words) in enumerate(items):
+        there = not audits or any(book.has(*audits) for book in books)
+        given = how if there else NO
+        said = words if given != NO else f"not on this page: {words}"
+        said = said if there else f"the audit was not run ({', '.join(audits)})"
+        order = {YES: "0", PART: "1", NO: "2"}[given]
+        answer = Entry(given.capitalize(), "", order, "", True, strong=given == YES)
+        rows.append([Entry(item, key=f"{at:03d}"), words_entry(topic), answer, words_entry(said)])
+    yes, part, no = (sum(row[2].key == order for row in rows) for order in "012")
+    columns = [
+        Column("Item"),
+        Column("Topic", "", True),
+        Column("This page", "", True),
+        Column("Where, or what to add", "", True),
+    ]
+    about = f"{yes} items answered here, {part} in part, {no} only you can answer."
+    return Table(name, columns, rows, about=about, by_finding=False)
+
+
+# The parts of a page -> a sentence that says what of patients it holds.
+
+
+def privacy_words(blocks: Iterable[Block], some_words: bool, reports: bool = False, may_show: bool = False) -> str:
+    """What the foot of the page says: true of this page, whatever is in it.
+
+    `reports`: it is of generated reports; where they may be shown it has the text of the most frequent ones.
+    """
+    found = list(blocks)
+    thumbnails = sum(block.n for block in found if isinstance(block, Gallery))
+    maps = [block for block in found if isinstance(block, Map)]
+    single = sum(block.n for block in maps if not block.one_at_a_time)
+    words_shown = [block for block in found if isinstance(block, Words)]
+    everything = reports and may_show
+    lacks = [] if everything else ["no whole report"] if reports else ["no text"]
+    lacks = lacks if thumbnails else ["no image", *lacks, "no id"]
+    has = []
+    if thumbnails:
+        has.append(f"{thumbnails:,} thumbnails of images with their ids, for labelling sheets")
+    if single:
+        has.append(f"the positions of {single:,} patients in maps, with disease, sex, race and age band but no id")
+    if any(block.one_at_a_time for block in maps):
+        has.append(f"counts of patients in map cells, each of at least {LEAST}")
+    if words_shown:
+        few = "" if everything else ", each of at least five patients"
+        has.append(f"single words of reports{few}")
+    has += ["the most frequently generated reports"] if everything else []
+    words = f"This page holds {join_names(lacks) or 'nothing more'} of any patient"
+    words += " (single words of notes, if at least five patients have them)" if some_words else ""
+    words += f"; it holds {join_names(has)}" if has else ""
+    may = " Its data may be shown; anyone with the page has these too."
+    may = may if thumbnails or single or everything else ""
+    return f"{words}. It loads nothing from the network.{may}"
+
+
+# Notes of the audits -> warnings grouped by what they say, so that fourteen findings do not make a wall of text.
+
+_NUMBER = re.compile(r"\d[\d,.]*\d|\d")
+# A grouping of patients, as `sex`, or `sex & age`; or an audit's name: what a note may start with, after the model.
+_PLACE = re.compile(
+    r"^(?:sex|race|age|view|context|matched|reweighted|imbalance|subgroups|features|slices|shortcut)(?: & \w+)*$"
+)
+_DATASET = re.compile(r" \(dataset (.+)\)$")
+# Where a note belongs, by a word in it; the first that fits.
+_KINDS = (
+    ("Subgroups", r"\bgroups?\b|\bgaps?\b"),
+    ("Patient context", r"overlap|ATT|IPW|pairs|pre-test|pretest|earlier note|prior note|mention|context|weighting"),
+    ("Embeddings and slices", r"\bembeddings?\b|\bvectors?\b|\bslices?\b|\bmaps?\b|\bshortcut|\battribute"),
+    ("Comparison and runs", r" against | runs \(|compared"),
+    ("Scores and thresholds", r"threshold|probabilit|Brier|scores|calibrat"),
+)
+
+
+class GroupedWarning(NamedTuple):
+    """One thing to know: whom it concerns, what it says, and each of its sentences where there are several."""
+
+    who: str
+    words: str
+    each: list[str]
+
+
+class _Note(NamedTuple):
+    model: str
+    dataset: str
+    who: tuple[str, ...]
+    words: str
+
+
+def group_warnings(
+    notes: Sequence[str], models: Sequence[str], findings: Sequence[str]
+) -> list[tuple[str, list[GroupedWarning]]]:
+    """Warnings under the name of what they concern; notes that differ only in numbers, model or finding are one."""
+    names = {each.lower(): finding_name(each) for each in findings}
+    by_length = sorted((each for each in models if each), key=len, reverse=True)
+    parted = [_parts(note, by_length, names) for note in notes]
+    # The same sentence with an ending says more.
+    whose: dict[tuple[str, str, tuple[str, ...]], list[_Note]] = {}
+    for note in parted:
+        whose.setdefault(note[:3], []).append(note)
+    parted = [
+        one
+        for one in parted
+        if not any(two.words.startswith(f"{one.words};") for two in whose[one[:3]] if two is not one)
+    ]
+    alike: dict[str, list[_Note]] = {}
+    listing = _listing(names)
+    for note in parted:
+        words = listing.sub("…", note.words) if listing else note.words
+        alike.setdefault(_NUMBER.sub("…", words), []).append(note)
+    places = list(dict.fromkeys(note.dataset for note in parted if note.dataset))
+    # The mean of several runs has few notes of its own: what all runs say is said of all models.
+    models = [each for each in models if not any(other.startswith(f"{each} (seed ") for other in models)]
+    out: dict[str, list[GroupedWarning]] = {}
+    for skeleton, several in alike.items():
+        out.setdefault(_kind(skeleton), []).append(_make_warning(skeleton, several, models, places))
+    # Context first: "Subgroups" stands before it in _KINDS only because its words are the surer sign.
+    order = [*(name for name, _ in _KINDS[1::-1]), *(name for name, _ in _KINDS[2:])]
+    return sorted(out.items(), key=lambda each: order.index(each[0]) if each[0] in order else -1)
+
+
+def _make_warning(
+    skeleton: str, several: Sequence[_Note], models: Sequence[str], places: Sequence[str]
+) -> GroupedWarning:
+    whom = list(dict.fromkeys(name for note in several for name in note.who))
+    whose = list(dict.fromkeys(note.model for note in several if note.model))
+    where = list(dict.fromkeys(note.dataset for note in several if note.dataset))
+    who = [join_names(whom)] if whom else []
+    who += [join_names(whose)] if not set(models) <= set(whose) and whose else []
+    who += [join_names(where)] if where and (len(where) < len(places) or len(places) == 1) else []
+    said = list(dict.fromkeys(note.words for note in several))
+    if len(said) == 1:
+        return GroupedWarning(", ".join(who), _sentence(said[0]), [])
+    each = []
+    for note in dict.fromkeys(several):
+        model = [note.model] if note.model and len(models) > 1 else []
+        head = ", ".join([*note.who, *model, *([note.dataset] if note.dataset else [])])
+        each.append(f"{head}: {note.words}" if head else note.words)
+    return GroupedWarning(", ".join(who), _sentence(skeleton), each)
+
+
+def _parts(note: str, models: Sequence[str], findings: dict[str, str]) -> _Note:
+    """`model: finding: words (dataset name)` taken apart; what is not there is empty. `models`: the longest first."""
+    found = _DATASET.search(note)
+    dataset = found[1] if found else ""
+    note = note[: found.start()] if found else note
+    model = next((each for each in models if note.startswith(f"{each}: ")), "")
+    words = note[len(model) + 2 :] if model else note
+    head, colon, rest = words.partition(": ")
+    if colon and rest:
+        named = [part.strip().lower() for part in head.split(",")]
+        if all(part in findings for part in named):
+            return _Note(model, dataset, tuple(findings[part] for part in named), rest)
+        if _PLACE.match(head):
+            return _Note(model, dataset, (head[:1].upper() + head[1:],), rest)
+    return _Note(model, dataset, (), words)
+
+
+def _listing(findings: dict[str, str]) -> re.Pattern[str] | None:
+    """A pattern of names of findings: lists of them differ from model to model and group to group."""
+    if not findings:
+        return None
+    names = "|".join(re.escape(name) for name in sorted(findings, key=len, reverse=True))
+    return re.compile(rf"\b(?:{names})\b(?:, (?:{names})\b)*")
+
+
+def _kind(words: str) -> str:
+    return next((name for name, pattern in _KINDS if re.search(pattern, words)), "Data")
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]

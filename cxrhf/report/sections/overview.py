@@ -8,19 +8,24 @@ from cxrhf.report.blocks import (
     Block,
     Column,
     Entry,
+    Figure,
+    Fold,
     Multiples,
     Section,
+    Sentences,
     Table,
+    Text,
     count_entry,
+    difference,
     entry,
     finding_name,
     finding_table,
-    folded,
+    fold_block,
 )
-from cxrhf.report.book import MACRO, Cell
-from cxrhf.report.figures import Line, precision_recall, reliability, roc
-from cxrhf.report.numbers import known, listed, number
-from cxrhf.report.sections.view import View
+from cxrhf.report.book import MACRO, Book, Cell, find, seed_of
+from cxrhf.report.figures import CONTEXT, OVERALL, REMAINS, Fall, Line, precision_recall, reliability, roc, waterfall
+from cxrhf.report.numbers import format_number, is_finite, join_names
+from cxrhf.report.sections.view import FEW_PATIENTS, View, drop_label, finding_sentence, headline
 
 _KINDS = (
     ("roc", "ROC curves", "Sensitivity against false positive rate. Dot: 95% specificity. Band: pointwise interval. "
@@ -47,24 +52,28 @@ def overview(view: View) -> Section | None:
         return None
     tables = _tables(view)
     curves = {kind: _multiples(view, kind, title, about) for kind, title, about in _KINDS}
-    blocks: list[Block | None] = [tables[0], curves["roc"], folded(curves["pr"])]
-    blocks += [*tables[1:-1], folded(curves["reliability"]), folded(tables[-1])]
+    blocks: list[Block | None] = [tables[0], curves["roc"], fold_block(curves["pr"])]
+    blocks += [*tables[1:-1], fold_block(curves["reliability"]), fold_block(tables[-1])]
     kept = [block for block in blocks if block is not None]
     return Section(
-        f"{view.ident}-overview", "Ranking, operating point and calibration by finding", "Overview", _lead(view), kept
+        f"{view.ident}-overview",
+        "Ranking, operating point and calibration by finding",
+        "Overview",
+        _summary(view),
+        kept,
     )
 
 
 def short_table(view: View) -> Table:
     """AUROC and average precision with the sensitivity at 95% specificity, for a summary."""
     names = ("auroc", "average_precision", "sensitivity_at_specificity")
-    there = [f for f in view.book.everyone() if known(view.book.overall(f).value)]
+    there = [f for f in view.book.everyone() if is_finite(view.book.overall(f).value)]
     rows = {f: [entry(view.get("overview", f, name)) for name in names] for f in there}
     columns = [Column("AUROC"), Column("Average precision"), Column("Sensitivity at 95% specificity")]
     return finding_table(view.book, "Whole sample", columns, rows)
 
 
-def _lead(view: View) -> list[str]:
+def _summary(view: View) -> list[str]:
     """How many findings can be judged, and what stands in the way of the others."""
     found: dict[str, list[str]] = {}
     for finding in view.book.findings:
@@ -73,8 +82,10 @@ def _lead(view: View) -> list[str]:
         found.setdefault(kind, []).append(finding_name(finding))
     total = len(view.book.findings)
     words = [f"{len(found.get('enough', []))} of {total} findings have enough data for every number on this page."]
-    words += [f"{_VERDICTS[kind]}: {listed(found[kind])}." for kind in _VERDICTS if kind != "enough" and kind in found]
-    words += [f"No conclusion is possible for {listed(found['no'])}."] if "no" in found else []
+    words += [
+        f"{_VERDICTS[kind]}: {join_names(found[kind])}." for kind in _VERDICTS if kind != "enough" and kind in found
+    ]
+    words += [f"No conclusion is possible for {join_names(found['no'])}."] if "no" in found else []
     return [" ".join(words)]
 
 
@@ -94,7 +105,7 @@ def _tables(view: View) -> list[Table]:
             Entry(
                 data[:1].upper() + data[1:],
                 why.split(";")[0].strip(),
-                f"{verdict.value:.9g}" if known(verdict.value) else "",
+                f"{verdict.value:.9g}" if is_finite(verdict.value) else "",
                 verdict.note,
                 True,
             ),
@@ -121,7 +132,7 @@ def _tables(view: View) -> list[Table]:
     ]
     caption = "Ranking, and the operating point at 95% specificity"
     tables = [finding_table(book, caption, columns, ranking)]
-    probabilities = {f for f in book.findings if known(book.get("overview", f, "brier").value)}
+    probabilities = {f for f in book.findings if is_finite(book.get("overview", f, "brier").value)}
     if probabilities:
         kept = {f: row for f, row in calibration.items() if f in probabilities or f == MACRO}
         columns = [
@@ -163,16 +174,158 @@ def _small(view: View, finding: str, kind: str, curve: Line, ident: str) -> tupl
 
     shown = finding_name(finding)
     if kind == "roc":
-        words = f"AUROC {number(get('auroc').value)}"
+        words = f"AUROC {format_number(get('auroc').value)}"
         point = (1 - get("sensitivity_at_specificity.specificity").value, get("sensitivity_at_specificity").value)
         return words, roc(curve, ident=ident, title=f"ROC curve, {shown}", about=words, point=point)
     if kind == "pr":
-        words = f"AP {number(get('average_precision').value)}"
+        words = f"AP {format_number(get('average_precision').value)}"
         prevalence = get("prevalence").value
-        about = f"average precision {number(get('average_precision').value)}, prevalence {number(prevalence)}"
+        about = (
+            f"average precision {format_number(get('average_precision').value)}, prevalence {format_number(prevalence)}"
+        )
         title = f"Precision-recall curve, {shown}"
         return words, precision_recall(curve, prevalence=prevalence, ident=ident, title=title, about=about)
-    words = f"slope {number(get('calibration_slope').value, 2)}"
+    words = f"slope {format_number(get('calibration_slope').value, 2)}"
     pairs = zip(curve.x, curve.y, strict=True)
-    about = "predicted and observed: " + ", ".join(f"{number(x)} and {number(y)}" for x, y in pairs)
+    about = "predicted and observed: " + ", ".join(f"{format_number(x)} and {format_number(y)}" for x, y in pairs)
     return words, reliability(curve, ident=ident, title=f"Reliability, {shown}", about=about)
+
+
+# The headline: what the model reaches overall, from context alone, and with context held equal; table and words.
+
+NO_CONTEXT = (
+    "The predictions have no pre-test probability, so this page cannot show how much of the AUROC goes with patient "
+    "context. Add a column with the probability of each finding before the image and run cxrhf audit … --pretest "
+    "COLUMN, or fit one to the columns of the table: --pretest from:age,sex,view,prior_labels."
+)
+
+
+def opening(view: View) -> Section:
+    """The headline section of one subject."""
+    book = view.book
+    has_context = bool(book.way)
+    if not book.findings:
+        return Section(f"{view.ident}-headline", "AUROC by finding", "Headline", ["No findings were audited."])
+    if not book.has("overview", "reweighted", "matched"):
+        lead = ["This run did not compute the AUROC of the whole sample. Its other results follow."]
+        return Section(f"{view.ident}-headline", "AUROC by finding", "Headline", lead)
+    title = "How much of the AUROC goes with patient context" if has_context else "AUROC by finding"
+    blocks: list[Block] = [_picture(view, has_context)]
+    if has_context:
+        blocks.append(controlled_table(view))
+    elif view.first:
+        blocks.append(Text(NO_CONTEXT, "warnings"))
+    said = [finding_sentence(book, finding, view.level, view.correction) for finding in book.findings]
+    blocks.append(
+        Sentences("Each finding in words", said) if view.first else Fold("Each finding in words", [Sentences("", said)])
+    )
+    return Section(f"{view.ident}-headline", title, "Headline", _opening_summary(view), blocks)
+
+
+def _opening_summary(view: View) -> list[str]:
+    """The headline; of several runs their mean before that of the first."""
+    name = view.subject.model if len(view.others) > 1 else ""
+    said = headline(view.book, view.level, view.correction, view.sources, name)
+    mean = view.subject.mean
+    cut = [hidden_findings_sentence(view.book)] if view.book.hidden else []
+    if mean is None:
+        return [said, *cut]
+    finding = MACRO if len(mean.findings) > 1 else mean.findings[0]
+    parts = []
+    for metric, name in (("auroc", "AUROC"), ("auroc_att", "AUROC with context held equal")):
+        value, spread = (find(mean, finding, each).value for each in (metric, f"{metric}.sd"))
+        if is_finite(value):
+            parts.append(f"{name} {format_number(value, 2)} (SD between runs {format_number(spread)})")
+    whole = f"Mean of {len(view.subject.runs)} training runs: {', '.join(parts)}." if parts else ""
+    first = f"First run ({seed_of(view.book.model)}), shown below in detail: {said[:1].lower()}{said[1:]}"
+    return [each for each in (whole, first, *cut) if each]
+
+
+def hidden_findings_sentence(book: Book) -> str:
+    """What a page of too many findings leaves out, and where it stands."""
+    shown = len(book.findings)
+    return (
+        f"This page shows {shown:,} of {shown + len(book.hidden):,} findings: those with the most images in the "
+        "smaller class. Its sentences and counts refer to these findings; means are over all. Every number for every "
+        "finding is in results.parquet and results.json."
+    )
+
+
+def _picture(view: View, has_context: bool) -> Figure:
+    book, level = view.book, view.level
+    falls, not_shown = _falls(book, has_context)
+    about = f"AUROC of each finding with its {level} interval: " + "; ".join(
+        f"{fall.name}: overall {format_number(fall.overall.value)}"
+        + (
+            f", context alone {format_number(fall.context.value)}, context held equal {format_number(fall.remains.value)}"
+            if has_context
+            else ""
+        )
+        for fall in falls
+    )
+    title = "AUROC overall, from context alone, and with context held equal" if has_context else "AUROC overall"
+    legend = [(OVERALL, "overall: all images")]
+    caption = f"Bars are {level} intervals."
+    if has_context:
+        legend += [(CONTEXT, "context alone, without the image"), (REMAINS, "with context held equal")]
+        caption += (
+            " Context is what was known about the patient before the image, as a pre-test probability. The dotted "
+            "line is the drop from overall to context held equal."
+        )
+    if not_shown:
+        caption += f" Not shown: {', '.join(not_shown)}."
+    wide, narrow = (
+        waterfall(falls, width=width, ident=f"{view.ident}-{name}", title=title, about=about)
+        for width, name in ((960, "wide"), (350, "narrow"))
+    )
+    return Figure("", [("", wide)], legend, caption, file="waterfall", narrow=narrow, size="wide")
+
+
+def _falls(book: Book, has_context: bool) -> tuple[list[Fall], list[str]]:
+    """Rows of the headline picture, the largest drop first, the mean last; and the findings without a number."""
+    shown, missing = [], []
+    for finding in [*book.findings, MACRO]:
+        overall = book.overall(finding)
+        drop = book.drop(finding)
+        patients = book.get("overview", finding, "verdict").value
+        name = finding_name(finding)
+        if not is_finite(overall.value) or patients < FEW_PATIENTS:
+            if finding != MACRO:
+                missing.append(name + (" (too few patients)" if is_finite(overall.value) else " (undefined)"))
+            continue
+        if finding == MACRO and len(book.findings) < 2:
+            continue
+        said = drop_label(drop) if has_context else overall.with_interval()
+        context, remains = book.held(finding, "auroc_context").mark, book.remains(finding).mark
+        size = drop.value if is_finite(drop.value) else -1.0
+        fall = Fall(name, overall.mark, context, remains, said)
+        shown.append((finding == MACRO, -size, fall))
+    return [fall for *_, fall in sorted(shown, key=lambda each: each[:2])], missing
+
+
+def controlled_table(view: View) -> Table:
+    """The AUROCs side by side, with the drop to the headline one."""
+    book = view.book
+    names = ("auroc", "auroc_context", "auroc_att", "matched_auroc", "auroc_ipw")
+    rows: dict[str, list[Entry]] = {}
+    for finding in book.everyone():
+        if is_finite(book.held(finding, "auroc").value):
+            rows[finding] = [entry(book.held(finding, name)) for name in names[:3]]
+            matched = book.get("matched", finding, "matched_auroc")
+            rows[finding] += [entry(matched), entry(book.held(finding, "auroc_ipw"))]
+            rows[finding].append(difference(book.drop(finding)))
+    held = "matched pairs" if book.way == "matched_auroc" else "context equal (ATT)"
+    columns = [
+        Column("Overall", "All images"),
+        Column("Context alone", "The pre-test probability used as the score, without the image"),
+        Column(
+            "Context equal (ATT)", "Negatives reweighted to the context of the positives; the number in the headline"
+        ),
+        Column("Matched pairs", "Each positive paired with the negative nearest in context; a difference may remain"),
+        Column(
+            "Context independent (IPW)",
+            "Both classes reweighted to the context of all images; answers a different question",
+        ),
+        Column("Drop", f"Overall minus {held}, on the same resamples; p value for no drop, {view.corrected}"),
+    ]
+    return finding_table(book, "AUROC with and without patient context", columns, rows)

@@ -7,7 +7,7 @@ from typing import Any
 
 from cxrhf.report.blocks import Column, Entry, Table
 from cxrhf.report.book import MACRO, REPORTS, Subject
-from cxrhf.report.numbers import listed
+from cxrhf.report.numbers import join_names
 
 Facts = list[tuple[str, str]]
 UNNAMED = "model"  # what readers call a model that the table does not name
@@ -67,7 +67,7 @@ def summary(subjects: Sequence[Subject], record: Mapping[str, Any]) -> Facts:
     facts: Facts = []
     files = input_names(record)
     if datasets or files:
-        facts.append(("Datasets" if len(datasets) > 1 else "Data", listed(datasets or files, 4)))
+        facts.append(("Datasets" if len(datasets) > 1 else "Data", join_names(datasets or files, 4)))
     if len(subjects) == 1:
         facts += size_of(subjects[0])
     if len(models) == 1:
@@ -90,7 +90,7 @@ def summary(subjects: Sequence[Subject], record: Mapping[str, Any]) -> Facts:
     return [*facts, ("Date", made[:10])] if made else facts
 
 
-def absent(
+def missing_audits(
     subjects: Sequence[Subject], record: Mapping[str, Any], encoded: bool = False, written: bool = False
 ) -> list[tuple[str, str]]:
     """Audits that left nothing, and what they need; `encoded`, `written`: those of networks, of reports left some."""
@@ -128,7 +128,7 @@ def provenance(record: Mapping[str, Any]) -> Facts:
     facts = [
         ("Created by", f"cxrhf {versions.get('cxrhf', '')} {record.get('verb', '')}".strip()),
         ("Commit", str(record.get("commit") or "not recorded")),
-        ("Settings", ", ".join(f"{name} = {_plain(value)}" for name, value in given.items())),
+        ("Settings", ", ".join(f"{name} = {_value_text(value)}" for name, value in given.items())),
         ("Started", str(record.get("started") or "")),
         ("Finished", str(record.get("finished") or "")),
         ("Python", str(record.get("python") or "")),
@@ -138,7 +138,7 @@ def provenance(record: Mapping[str, Any]) -> Facts:
     return [fact for fact in facts if fact[1]]
 
 
-def _plain(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 

@@ -24,8 +24,8 @@ from cxrhf.report.blocks import (
 )
 from cxrhf.report.book import Book, Cell, Key
 from cxrhf.report.figures import OVERALL, REMAINS, Axis, Dot, DotRow, dots
-from cxrhf.report.numbers import known, listed
-from cxrhf.report.sections.view import View, bars, corrected
+from cxrhf.report.numbers import is_finite, join_names
+from cxrhf.report.sections.view import View, corrected, interval_caption
 
 METRICS = ("auroc", "tpr", "fpr", "j")
 # The populations in which the races are balanced: suffix, title, caption of a table, what it is.
@@ -108,21 +108,23 @@ def subgroups(view: View) -> Section | None:
     for kind in simple:
         there = [each for each in slices if grouping(each) == kind]
         inside = [each for each in (_group_figure(view, there, kind), _group_table(view, there, kind)) if each]
-        blocks.append(Fold(f"Every subgroup by {kind}: {listed([group(each) for each in there])}", inside))
+        blocks.append(Fold(f"Every subgroup by {kind}: {join_names([group(each) for each in there])}", inside))
     for kind in crossed if view.first else ():
         there = [each for each in slices if grouping(each) == kind]
         table = gap_table(book, gaps, [kind], f"Gaps by {kind}", view.correction)
         tables = [each for each in (table, _group_table(view, there, kind)) if each]
         blocks.append(Fold(f"Intersections of {kind.replace(' & ', ' and ')}", tables))
     if crossed and not view.first:
-        blocks.append(Text(f"Intersections ({listed(crossed)}) of this model are in results.parquet.", "muted"))
+        blocks.append(Text(f"Intersections ({join_names(crossed)}) of this model are in results.parquet.", "muted"))
     for population in _BY_RACE:
         blocks += _balanced_by_race(view, gaps, slices, [*simple, *(crossed if view.first else ())], *population)
     tables = [each for each in (_prevalence_table(view, slices, kind) for kind in simple) if each]
     if tables:
         blocks.append(Fold("Predictive values, average precision and calibration of every subgroup", tables))
     blocks.append(Text(_thresholds(view), "muted"))
-    return Section(f"{view.ident}-subgroups", "Performance by subgroup", "Subgroups", _lead(view, gaps, simple), blocks)
+    return Section(
+        f"{view.ident}-subgroups", "Performance by subgroup", "Subgroups", _summary(view, gaps, simple), blocks
+    )
 
 
 Gaps = dict[tuple[str, str, str], tuple[str, str, Cell]]  # finding, grouping, metric -> highest, lowest, the gap
@@ -138,14 +140,14 @@ def gaps_of(book: Book) -> Gaps:
     return found
 
 
-def _lead(view: View, gaps: Gaps, kinds: Sequence[str]) -> list[str]:
+def _summary(view: View, gaps: Gaps, kinds: Sequence[str]) -> list[str]:
     """Which groupings have gaps beyond chance, before and after balancing."""
     words = []
     for kind in kinds:
         counts = []
         for end in ("", "_balanced"):
             cells = [gaps[f, kind, f"auroc{end}"][2] for f in view.book.findings if (f, kind, f"auroc{end}") in gaps]
-            tested = [cell for cell in cells if known(cell.p_value)]
+            tested = [cell for cell in cells if is_finite(cell.p_value)]
             counts.append((sum(cell.p_value < CHANCE for cell in tested), len(tested)))
         (before, of_before), (after, of_after) = counts
         if of_before:
@@ -167,7 +169,7 @@ def _gap_figure(view: View, gaps: Gaps, kinds: Sequence[str]) -> Figure | None:
                     for mark, name, gap in found
                     if gap
                 ]
-                if any(known(dot.mark.value) for dot in both):
+                if any(is_finite(dot.mark.value) for dot in both):
                     lanes.append((kind, both))
             if lanes:
                 rows.append(DotRow(finding_name(finding), lanes, "", finding_name(finding)))
@@ -176,7 +178,7 @@ def _gap_figure(view: View, gaps: Gaps, kinds: Sequence[str]) -> Figure | None:
             title = f"Gap in {_IN_WORDS[metric]}"
             ident = f"{view.ident}-gap-{metric}"
             panels.append((title, dots(rows, axis, ident=ident, title=title, lane=17)))
-    caption = f"{bars(view.level)} A gap that disappears when balanced comes from prevalence and age."
+    caption = f"{interval_caption(view.level)} A gap that disappears when balanced comes from prevalence and age."
     return Figure("Gaps between subgroups", panels, _LEGEND, caption, file="subgroups") if panels else None
 
 
@@ -209,7 +211,7 @@ def _gap(gaps: Gaps, finding: str, kind: str, metric: str) -> Entry:
         return Entry("–")
     highest, lowest, cell = gaps[finding, kind, metric]
     made = difference(cell)
-    return made._replace(below=f"{made.below}\n{highest} over {lowest}".strip()) if known(cell.value) else made
+    return made._replace(below=f"{made.below}\n{highest} over {lowest}".strip()) if is_finite(cell.value) else made
 
 
 def _group_figure(view: View, slices: Sequence[str], kind: str) -> Figure | None:
@@ -223,7 +225,7 @@ def _group_figure(view: View, slices: Sequence[str], kind: str) -> Figure | None
                     Dot(mark, view.get("subgroups", finding, metric + end, slice=each).mark, f"{group(each)}, {name}")
                     for mark, end, name in _WAYS
                 ]
-                both = [dot for dot in both if known(dot.mark.value)]
+                both = [dot for dot in both if is_finite(dot.mark.value)]
                 if both:
                     lanes.append((group(each), both))
             if lanes:
@@ -233,7 +235,7 @@ def _group_figure(view: View, slices: Sequence[str], kind: str) -> Figure | None
             ident = f"{view.ident}-{metric}-{_slug(kind)}"
             about = "The numbers are in the table below the figure."
             panels.append((title, dots(rows, _AXES[metric], ident=ident, title=title, about=about, lane=17)))
-    return Figure("", panels, _LEGEND, bars(view.level)) if panels else None
+    return Figure("", panels, _LEGEND, interval_caption(view.level)) if panels else None
 
 
 def _slug(words: str) -> str:
@@ -246,7 +248,7 @@ def _group_table(view: View, slices: Sequence[str], kind: str) -> Table:
     for finding in view.book.everyone():
         for each in slices:
             cells = [view.get("subgroups", finding, name, slice=each) for name in names]
-            if any(known(cell.value) for cell in cells):
+            if any(is_finite(cell.value) for cell in cells):
                 first = next((cell for cell in cells if cell.n), cells[0])
                 rows.append(
                     [
@@ -282,10 +284,10 @@ def _balanced_by_race(
         for finding in view.book.everyone():
             for each in [each for each in slices if grouping(each) == kind]:
                 cells = [view.get("subgroups", finding, name, slice=each) for name in names]
-                if any(known(cell.value) for cell in cells):
+                if any(is_finite(cell.value) for cell in cells):
                     rows.append([name_entry(finding), words_entry(group(each)), *map(entry, cells)])
             gap = [gaps.get((finding, kind, name)) for name in names]
-            if any(each and known(each[2].value) for each in gap):
+            if any(each and is_finite(each[2].value) for each in gap):
                 ends = [_gap(gaps, finding, kind, name) for name in names]
                 rows.append([name_entry(finding), words_entry("highest minus lowest"), *ends])
         if rows:
@@ -300,7 +302,7 @@ def _prevalence_table(view: View, slices: Sequence[str], kind: str) -> Table | N
     for finding in view.book.findings:
         for each in [each for each in slices if grouping(each) == kind]:
             cells = [view.get("subgroups", finding, name, slice=each) for name, _, _ in _BY_PREVALENCE]
-            if any(known(cell.value) for cell in cells):
+            if any(is_finite(cell.value) for cell in cells):
                 rows.append([name_entry(finding), words_entry(group(each)), *map(entry, cells)])
     if not rows:
         return None

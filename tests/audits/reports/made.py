@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from cxrhf.audits import AuditOutput
+from cxrhf.audits.plan import AuditOutput
 from cxrhf.audits.reports.audit import audit_reports
 from cxrhf.audits.reports.written import Tables
-from cxrhf.config_generations import WORD_GROUPS
-from cxrhf.schema import GENERATION, check
+from cxrhf.schema import GENERATION
+from cxrhf.settings import WORD_GROUPS
+from cxrhf.tables.checks import check
 
 TEMPLATE = "The lungs are clear. No acute cardiopulmonary process."
 

@@ -11,10 +11,11 @@ import pytest
 from cxrhf import metrics
 from cxrhf.audits.reports.audit import audit_reports
 from cxrhf.audits.reports.written import Tables
-from cxrhf.data.planted_words import word_reports, words
 from cxrhf.errors import ConfigError, TableError
-from cxrhf.metrics.words_resample import split_half
-from cxrhf.schema import REPORT_VECTOR, SCORE, check
+from cxrhf.metrics.words import split_half
+from cxrhf.schema import REPORT_VECTOR, SCORE
+from cxrhf.tables.checks import check
+from cxrhf.twin.planted_groups import word_reports, words
 from tests.audits.reports.made import TEMPLATE, Settings, audited, category, rows_of, table, value
 from tests.refusals import refused
 

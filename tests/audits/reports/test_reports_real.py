@@ -10,10 +10,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from cxrhf.audits.reports.pairs import Pair
-from cxrhf.audits.reports.report_rows import RowMaker
 from cxrhf.audits.reports.words import associations, count_words
-from cxrhf.audits.reports.written import Tables, written
+from cxrhf.audits.reports.written import Pair, RowMaker, Tables, generated_reports
 from tests.audits.reports.made import TEMPLATE, Settings, audited, category, rows_of, table, value
 from tests.real_data import real_data
 
@@ -77,7 +75,7 @@ def test_shuffled_sexes_erase_nothing(rows) -> None:
     given = {"greedy": made, "collapsed": [TEMPLATE] * len(rows)}
     settings, erased = Settings(n_resamples=10), []
     for strategy, texts in given.items():
-        reports = next(written(Tables(table(reference, texts, strategy=strategy))))
+        reports = next(generated_reports(Tables(table(reference, texts, strategy=strategy))))
         counted = count_words(reports)
         for seed in range(10):
             code = np.random.default_rng(seed).permutation(len(rows)) % 2

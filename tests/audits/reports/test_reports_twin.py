@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from cxrhf.data.synthetic.generations import SKEWED, generation_truth, generations
-from cxrhf.data.synthetic.people import people
-from cxrhf.data.synthetic.reports import report_sections
+from cxrhf.twin.generations import SKEWED, generation_truth, generations
+from cxrhf.twin.people import people
+from cxrhf.twin.texts import report_sections
 from tests.audits.reports.made import audited, category, rows_of, value
 
 PAIR = {"slice": "sex=F", "versus": "sex=M"}

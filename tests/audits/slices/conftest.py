@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cxrhf.audits.slices import maps
+from cxrhf.audits.slices import found as maps
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cxrhf.audits.slices.methods import Found, Seen, assign
-from cxrhf.data.planted_slices import Null, slices
+from cxrhf.twin.planted_groups import Null, slices
 
 
 class Halves(NamedTuple):

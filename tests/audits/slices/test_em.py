@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from cxrhf.audits.slices import em
-from cxrhf.audits.slices.em import fit, maximise, prepare, start, unit_axes
+from cxrhf.audits.slices import mixture as em
+from cxrhf.audits.slices.mixture import fit, maximise, prepare, start, unit_axes
 
 
 def blobs(n: int = 400, d: int = 3, k: int = 3, seed: int = 0) -> np.ndarray:

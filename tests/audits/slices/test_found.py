@@ -5,36 +5,36 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cxrhf.audits.slices.found import assign, ends, evenly, least_rows, own_order, ticker
+from cxrhf.audits.slices.found import assign, content_order, end_slices, least_rows, ticker, to_unit_variance
 
 
 def test_ends_are_the_highest_and_the_lowest_tenth() -> None:
     values = np.random.default_rng(0).permutation(100.0 + np.arange(1000))
-    weights = ends(values)
+    weights = end_slices(values)
     assert weights is not None
     code = assign(weights(values), 0.5)
     assert sorted(values[code == 0]) == list(range(1000, 1100))
     assert sorted(values[code == 1]) == list(range(100, 200))
     assert np.argmax(weights(values)[:, 0]) == np.argmax(values)
-    assert ends(np.ones(50)) is None
-    assert ends(np.r_[np.ones(49), 1 + 1e-15]) is None
+    assert end_slices(np.ones(50)) is None
+    assert end_slices(np.r_[np.ones(49), 1 + 1e-15]) is None
 
 
 def test_even_scaling_keeps_proportions() -> None:
     x = np.random.default_rng(0).standard_normal((50, 3)) * [1, 10, 100] + 7
-    scaled = evenly(x)(x)
+    scaled = to_unit_variance(x)(x)
     np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-12)
     assert (scaled**2).mean() == pytest.approx(1)
     ratio = scaled.std(axis=0) / x.std(axis=0)
     np.testing.assert_allclose(ratio, ratio[0])
-    assert not evenly(np.ones((4, 2)))(np.ones((4, 2))).any()
+    assert not to_unit_variance(np.ones((4, 2)))(np.ones((4, 2))).any()
 
 
 def test_an_order_of_what_stands_in_the_rows() -> None:
     x = np.random.default_rng(0).standard_normal((40, 3))
     x[7], x[9, 0], x[11, 0] = x[30], 0.0, -0.0
     shuffled = x[np.random.default_rng(1).permutation(40)]
-    np.testing.assert_array_equal(x[own_order(x)], shuffled[own_order(shuffled)])
+    np.testing.assert_array_equal(x[content_order(x)], shuffled[content_order(shuffled)])
 
 
 def test_least_rows() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cxrhf.audits.slices.gap_statistic import CLUSTERS, GapStatistic, gap_statistic
+from cxrhf.audits.slices.mixture import CLUSTERS, GapStatistic, gap_statistic
 from tests.audits.slices.planted import silent
 
 

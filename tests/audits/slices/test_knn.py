@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cxrhf.audits.slices.found import ends, evenly
+from cxrhf.audits.slices.found import end_slices, to_unit_variance
 from cxrhf.audits.slices.methods import Seen, assign, discover
 from tests.audits.slices.planted import halves, silent
 
@@ -13,7 +13,7 @@ def test_as_by_all_pairs() -> None:
     data = halves(500)
     seen, other = data.seen, data.other
     k = max(10, round(np.sqrt(len(seen.y))))
-    scale = evenly(seen.vectors)
+    scale = to_unit_variance(seen.vectors)
 
     def local(row: np.ndarray, leave: int | None = None) -> float:
         far = ((scale(seen.vectors) - row) ** 2).sum(axis=1)
@@ -22,7 +22,7 @@ def test_as_by_all_pairs() -> None:
         return float(seen.error[np.argsort(far)[:k]].mean())
 
     around = np.array([local(row, at) for at, row in enumerate(scale(seen.vectors))])
-    slow = ends(around)
+    slow = end_slices(around)
     assert slow is not None
     expected = slow(np.array([local(row) for row in scale(other.vectors)]))
     found = discover("knn", seen, seed=0, progress=silent)

@@ -8,8 +8,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from cxrhf.audits.slices import maps
-from cxrhf.audits.slices.maps import modes, plane
+from cxrhf.audits.slices import found as maps
+from cxrhf.audits.slices.found import modes, plane
 from tests.audits.slices.planted import silent
 
 

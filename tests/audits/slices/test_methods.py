@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cxrhf.audits.slices.methods import METHODS, Seen, assign, discover
-from cxrhf.config_representations import SLICE_METHODS
 from cxrhf.errors import ConfigError, CxrhfError
+from cxrhf.settings import SLICE_METHODS
 from tests.audits.slices.planted import halves, match, silent
 from tests.refusals import refused
 from tests.thinned import thinned

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from cxrhf.audits.slices import found as found_module
-from cxrhf.audits.slices.em import DIAGONAL_FLOOR, prepare
 from cxrhf.audits.slices.methods import Seen, discover
-from cxrhf.audits.slices.mixture import by_bic
-from cxrhf.data.planted_slices import slices_truth
+from cxrhf.audits.slices.mixture import DIAGONAL_FLOOR, by_bic, prepare
+from cxrhf.twin.planted_groups import slices_truth
 from tests.audits.slices.planted import halves, match, silent
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cxrhf.audits.slices.found import fit_reduction, hold_out_patients
 from cxrhf.audits.slices.methods import Seen, assign, discover
-from cxrhf.audits.slices.reduction import fit_reduction, held_out
-from cxrhf.data.planted_slices import PlantedSlices, slices
 from cxrhf.errors import CxrhfError
 from cxrhf.metrics import auroc
+from cxrhf.twin.planted_groups import PlantedSlices, slices
 from tests.audits.slices.planted import silent
 from tests.refusals import refused
 
@@ -57,12 +57,12 @@ def test_patients_are_held_out_whole() -> None:
     rng = np.random.default_rng(0)
     patients = rng.integers(0, 80, 400)
     y = (rng.random(400) < 0.1).astype(float)
-    held = held_out(patients, y, seed=0)
+    held = hold_out_patients(patients, y, seed=0)
     assert not set(patients[held]) & set(patients[~held])
     assert {0.0, 1.0} == set(y[held]) == set(y[~held])
     assert len(set(patients[held])) == pytest.approx(0.2 * len(set(patients)), abs=1)
     names = np.char.add("p", patients.astype(str))  # a name is as good as a number
-    assert held_out(names, y, seed=0).mean() == pytest.approx(0.2, abs=0.1)
+    assert hold_out_patients(names, y, seed=0).mean() == pytest.approx(0.2, abs=0.1)
 
 
 def test_too_little_is_said() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cxrhf.audits.slices.methods import Seen, discover
-from cxrhf.audits.slices.spotlight import Light, lit, objective
+from cxrhf.audits.slices.methods import Light, Seen, discover, objective, spotlight_weights
 from tests.audits.slices.planted import silent
 
 
@@ -15,7 +14,7 @@ def test_slope_and_sum(total: float) -> None:
     rng = np.random.default_rng(0)
     x, error, centre = rng.standard_normal((500, 4)), rng.random(500), rng.standard_normal(4)
     value, slope, falls = objective(centre, x, error, total)
-    weight = lit(x, Light(centre, falls, 0.0))
+    weight = spotlight_weights(x, Light(centre, falls, 0.0))
     assert weight.sum() == pytest.approx(total)
     assert -value == pytest.approx(weight @ error / weight.sum())
     steps = 1e-6 * np.eye(4)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cxrhf.data.synthetic.people import people
-from cxrhf.data.synthetic.writing import default_ids
+from cxrhf.twin.models import default_ids
+from cxrhf.twin.people import people
 
 
 @pytest.fixture(scope="session")

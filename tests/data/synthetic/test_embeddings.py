@@ -7,12 +7,9 @@ import polars as pl
 import pytest
 
 from cxrhf import metrics
-from cxrhf.data.synthetic.embeddings import ENCODED, NULLS, SHOWN, embedding_truth, embeddings
-from cxrhf.data.synthetic.model_truths import model_truth
-from cxrhf.data.synthetic.models import predictions
-from cxrhf.data.synthetic.scores import hidden_slice
-from cxrhf.data.synthetic.writing import default_ids
 from cxrhf.errors import ConfigError
+from cxrhf.twin.models import ENCODED, FINDING_AXES, NULLS, default_ids, embedding_truth, embeddings, predictions
+from cxrhf.twin.scores import hidden_slice, model_truth
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +104,7 @@ def test_penultimate_layer_encodes_as_stated(crowd, ids, tables):
         assert found.value == pytest.approx(truth[f"axis {axis}"]["auroc"], abs=4 * found.se)
         nothing = metrics.delong(is_it, blind[:, axis])
         assert nothing.value == pytest.approx(0.5, abs=4 * nothing.se)
-    for axis, finding in SHOWN.items():
+    for axis, finding in FINDING_AXES.items():
         _, y, _, _ = rows_of(tables["ideal"], finding)
         found = metrics.delong(y, vectors[:, axis])
         assert found.value == pytest.approx(model_truth()[finding]["standard"], abs=4 * found.se)

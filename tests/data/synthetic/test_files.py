@@ -14,21 +14,20 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from cxrhf.config_build import BuildConfig
 from cxrhf.data.attrition import Steps
-from cxrhf.data.synthetic import picture
-from cxrhf.data.synthetic.chexpert_files import write_chexpert
-from cxrhf.data.synthetic.chexpert_plus_files import COLUMNS as PLUS_COLUMNS
-from cxrhf.data.synthetic.chexpert_plus_files import write_chexpert_plus
-from cxrhf.data.synthetic.covid_files import COLUMNS as COVID_COLUMNS
-from cxrhf.data.synthetic.covid_files import write_covid
-from cxrhf.data.synthetic.films import SPOILT, films
-from cxrhf.data.synthetic.laws import DEFAULT
-from cxrhf.data.synthetic.nih_files import HEADER, write_nih
-from cxrhf.data.synthetic.people import people
-from cxrhf.data.synthetic.rexgradient_files import write_rexgradient
-from cxrhf.data.synthetic.writing import PLANTED, splits_of
+from cxrhf.data.settings import BuildConfig
 from cxrhf.errors import ConfigError
+from cxrhf.twin import films as picture
+from cxrhf.twin.chexpert import COLUMNS as PLUS_COLUMNS
+from cxrhf.twin.chexpert import write_chexpert, write_chexpert_plus
+from cxrhf.twin.covid import COLUMNS as COVID_COLUMNS
+from cxrhf.twin.covid import write_covid
+from cxrhf.twin.films import SPOILT, films
+from cxrhf.twin.laws import DEFAULT
+from cxrhf.twin.models import PLANTED, splits_of
+from cxrhf.twin.nih import HEADER, write_nih
+from cxrhf.twin.people import people
+from cxrhf.twin.rexgradient import write_rexgradient
 from tests.refusals import refused
 
 WRITERS = {

@@ -7,12 +7,13 @@ import polars as pl
 import pytest
 
 from cxrhf import metrics
-from cxrhf.data.synthetic.generations import EDITS, _edited, generation_truth, generations
-from cxrhf.data.synthetic.people import people
-from cxrhf.data.synthetic.reports import report_sections
-from cxrhf.data.synthetic.writing import default_ids
 from cxrhf.errors import ConfigError
-from cxrhf.schema import GENERATION, check
+from cxrhf.schema import GENERATION
+from cxrhf.tables.checks import check
+from cxrhf.twin.generations import EDITS, _edited, generation_truth, generations
+from cxrhf.twin.models import default_ids
+from cxrhf.twin.people import people
+from cxrhf.twin.texts import report_sections
 from tests.refusals import refused
 
 

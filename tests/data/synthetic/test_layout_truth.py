@@ -10,20 +10,20 @@ import polars as pl
 import pytest
 
 from cxrhf import metrics
-from cxrhf.config_build import BuildConfig
 from cxrhf.data.attrition import Steps
-from cxrhf.data.labels import apply_policy
-from cxrhf.data.synthetic.chexpert_files import write_chexpert
-from cxrhf.data.synthetic.chexpert_plus_files import write_chexpert_plus
-from cxrhf.data.synthetic.covid_files import covid_findings, covid_names, write_covid
-from cxrhf.data.synthetic.laws import DEFAULT
-from cxrhf.data.synthetic.mimic_files import write_mimic
-from cxrhf.data.synthetic.nih_files import nih_findings, nih_names, write_nih
-from cxrhf.data.synthetic.people import people
-from cxrhf.data.synthetic.rexgradient_files import write_rexgradient
-from cxrhf.data.synthetic.truth import layout_truth
-from cxrhf.data.synthetic.writing import ATTRIBUTES, default_ids, planted_findings
-from cxrhf.schema import ATTRIBUTE, read_table
+from cxrhf.data.fields import apply_policy
+from cxrhf.data.settings import BuildConfig
+from cxrhf.schema import ATTRIBUTE
+from cxrhf.tables.files import read_table
+from cxrhf.twin.chexpert import write_chexpert, write_chexpert_plus
+from cxrhf.twin.covid import covid_findings, covid_names, write_covid
+from cxrhf.twin.laws import DEFAULT
+from cxrhf.twin.mimic import write_mimic
+from cxrhf.twin.models import ATTRIBUTES, default_ids, planted_findings
+from cxrhf.twin.nih import nih_findings, nih_names, write_nih
+from cxrhf.twin.people import people
+from cxrhf.twin.rexgradient import write_rexgradient
+from cxrhf.twin.truth import layout_truth
 
 WRITERS = {
     "mimic": write_mimic,

@@ -12,16 +12,14 @@ import pytest
 
 from cxrhf.data.layout import LAYOUTS, find
 from cxrhf.data.raw import header, read_csv, times
-from cxrhf.data.synthetic import LAYOUTS as WRITERS
-from cxrhf.data.synthetic import write
-from cxrhf.data.synthetic.__main__ import main
-from cxrhf.data.synthetic.histories import HISTORIES
-from cxrhf.data.synthetic.mimic_files import write_mimic
-from cxrhf.data.synthetic.mimic_tables import LABELS
-from cxrhf.data.synthetic.people import people
-from cxrhf.data.synthetic.sizes import MIMIC_SIZE
 from cxrhf.errors import ConfigError
 from cxrhf.findings import finding_name
+from cxrhf.twin import LAYOUTS as WRITERS
+from cxrhf.twin import write
+from cxrhf.twin.__main__ import main
+from cxrhf.twin.mimic import LABELS, write_mimic
+from cxrhf.twin.people import MIMIC_SIZE, people
+from cxrhf.twin.texts import HISTORIES
 from tests.refusals import refused
 
 JPG = "mimic-cxr-jpg/2.0.0/mimic-cxr-2.0.0-"

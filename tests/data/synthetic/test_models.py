@@ -10,18 +10,19 @@ import polars as pl
 import pytest
 
 from cxrhf import metrics
-from cxrhf.data.synthetic import LAYOUTS, layout_ids
-from cxrhf.data.synthetic import models as models_module
-from cxrhf.data.synthetic.__main__ import main
-from cxrhf.data.synthetic.embeddings import embeddings
-from cxrhf.data.synthetic.generations import generations
-from cxrhf.data.synthetic.laws import DEFAULT, changed
-from cxrhf.data.synthetic.model_truths import model_truth as compute_truth
-from cxrhf.data.synthetic.models import attributes, predictions, write_models
-from cxrhf.data.synthetic.people import RACES, people
-from cxrhf.data.synthetic.scores import KINDS, STEP, by_finding, hidden_slice, log_odds
 from cxrhf.errors import ConfigError
-from cxrhf.schema import ATTRIBUTE, EMBEDDING, PREDICTION, check, read_table
+from cxrhf.schema import ATTRIBUTE, EMBEDDING, PREDICTION
+from cxrhf.tables.checks import check
+from cxrhf.tables.files import read_table
+from cxrhf.twin import LAYOUTS, layout_ids
+from cxrhf.twin import models as models_module
+from cxrhf.twin.__main__ import main
+from cxrhf.twin.generations import generations
+from cxrhf.twin.laws import DEFAULT, changed
+from cxrhf.twin.models import attributes, embeddings, predictions, write_models
+from cxrhf.twin.people import RACES, people
+from cxrhf.twin.scores import KINDS, STEP, by_finding, hidden_slice, log_odds
+from cxrhf.twin.scores import model_truth as compute_truth
 from tests.refusals import refused
 
 FINDINGS = tuple(by_finding(DEFAULT))

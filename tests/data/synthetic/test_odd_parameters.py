@@ -9,14 +9,11 @@ import polars as pl
 import pytest
 
 from cxrhf import metrics
-from cxrhf.data.synthetic.embeddings import embedding_truth
-from cxrhf.data.synthetic.laws import DEFAULT, changed
-from cxrhf.data.synthetic.model_truths import model_truth
-from cxrhf.data.synthetic.models import predictions
-from cxrhf.data.synthetic.people import people
-from cxrhf.data.synthetic.scores import KINDS, by_finding, score_law
-from cxrhf.data.synthetic.writing import default_ids
 from cxrhf.errors import ConfigError
+from cxrhf.twin.laws import DEFAULT, changed
+from cxrhf.twin.models import default_ids, embedding_truth, predictions
+from cxrhf.twin.people import people
+from cxrhf.twin.scores import KINDS, by_finding, model_truth, score_law
 from tests.refusals import refused
 from tests.thinned import thinned
 

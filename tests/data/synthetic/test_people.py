@@ -11,15 +11,21 @@ import polars as pl
 import pytest
 
 from cxrhf import metrics
-from cxrhf.data.planted_context import context_truth
-from cxrhf.data.planted_slices import CHEXPERT_DRAINS, shortcut_truth, slices_truth
-from cxrhf.data.planted_subgroups import AGE, PREVALENCE, SHARE, subgroups_truth
-from cxrhf.data.synthetic.laws import DEFAULT, SUPPORT_DEVICES, ContextLaw, changed
-from cxrhf.data.synthetic.people import AGE_BANDS, RACES, people
-from cxrhf.data.synthetic.sizes import MIMIC_SIZE, Sizes, sizes_for
-from cxrhf.data.synthetic.truth import auroc_of, truth
 from cxrhf.errors import ConfigError
 from cxrhf.findings import CHEXPERT
+from cxrhf.twin.laws import DEFAULT, SUPPORT_DEVICES, ContextLaw, changed
+from cxrhf.twin.people import AGE_BANDS, MIMIC_SIZE, RACES, Sizes, people, sizes_for
+from cxrhf.twin.planted import context_truth
+from cxrhf.twin.planted_groups import (
+    AGE,
+    CHEXPERT_DRAINS,
+    PREVALENCE,
+    SHARE,
+    shortcut_truth,
+    slices_truth,
+    subgroups_truth,
+)
+from cxrhf.twin.truth import auroc_of, truth
 from tests.refusals import refused
 
 CONTEXT = [law for law in DEFAULT if isinstance(law, ContextLaw)]

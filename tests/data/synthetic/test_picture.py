@@ -13,14 +13,12 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from cxrhf.data.synthetic.devices import DEVICES
-from cxrhf.data.synthetic.films import films
-from cxrhf.data.synthetic.people import People, people, severity
-from cxrhf.data.synthetic.picture import VIEWS, Film, draw, enlarge
-from cxrhf.data.synthetic.signs import ORDER, side_of
 from cxrhf.errors import ConfigError
 from cxrhf.findings import CHEXPERT
 from cxrhf.metrics.ranking import auroc
+from cxrhf.twin.films import VIEWS, Film, draw, enlarge, films
+from cxrhf.twin.people import People, people, severity
+from cxrhf.twin.signs import DEVICES, ORDER, side_of
 from tests.refusals import refused
 from tests.thinned import thinned
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cxrhf.data.synthetic.laws import DEFAULT, changed, severity_of
-from cxrhf.data.synthetic.people import people, severity
-from cxrhf.data.synthetic.sheet import contact_sheet, example_rows, main
 from cxrhf.errors import ConfigError
+from cxrhf.twin.films import contact_sheet, example_rows, main
+from cxrhf.twin.laws import DEFAULT, changed, severity_of
+from cxrhf.twin.people import people, severity
 
 
 def test_severity_rises_with_what_the_picture_shows(town):

@@ -11,16 +11,25 @@ import pyarrow as pa
 import pytest
 
 from cxrhf import metrics
+from cxrhf.context.mentions import RULES
 from cxrhf.context.mentions import mentions as mentions_by_rule
-from cxrhf.context.phrases import RULES
-from cxrhf.data.synthetic.filler import pools
-from cxrhf.data.synthetic.histories import EDGES, HISTORIES, LEVELS, MENTIONED_FROM, level_chances, level_of
-from cxrhf.data.synthetic.laws import DEFAULT
-from cxrhf.data.synthetic.people import people
-from cxrhf.data.synthetic.reports import SEX_WORDS, report_sections, report_text
-from cxrhf.data.synthetic.story import notes
-from cxrhf.data.synthetic.truth import truth
 from cxrhf.errors import ConfigError
+from cxrhf.twin.laws import DEFAULT
+from cxrhf.twin.people import people
+from cxrhf.twin.texts import (
+    EDGES,
+    HISTORIES,
+    LEVELS,
+    MENTIONED_FROM,
+    SEX_WORDS,
+    level_chances,
+    level_of,
+    notes,
+    pools,
+    report_sections,
+    report_text,
+)
+from cxrhf.twin.truth import truth
 from tests.real_data import real_data
 from tests.refusals import refused
 from tests.thinned import thinned

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from cxrhf.report import page_html
-from cxrhf.report.maps import LEAST, distribution, places
+from cxrhf.report.sections.features import LEAST, distribution, map_patients
 from tests.report import made_representations as made_up_rows
 from tests.report.made import RECORD, Rows, everything
 from tests.report.parsing import Page
@@ -77,7 +77,7 @@ def test_only_a_true_true_shows(rows, points, given) -> None:
 def test_a_grid_against_counting_one_by_one() -> None:
     """Every cell of at least five patients, and no other; slow twin."""
     rows = [row for row in made_up_rows.points(700) if row["map"] == "logits"]
-    found = places(rows, single=False)
+    found = map_patients(rows, single=False)
     assert found is not None
     (grid,), (spread,) = found.grids, found.spreads
     slow: dict[int, int] = {}
@@ -93,7 +93,7 @@ def test_rare_values_stand_together_where_single_patients_may_not_be_shown() -> 
     for row in rows:
         if row["image_id"] in ("secret-image-00001", "secret-image-00002"):
             row["race"] = "Rare"
-    open_map, closed_map = (places(rows, single=single) for single in (True, False))
+    open_map, closed_map = (map_patients(rows, single=single) for single in (True, False))
     assert open_map is not None
     assert closed_map is not None
     assert "Rare" in next(each for each in open_map.attributes if each.name == "race").values
@@ -106,7 +106,7 @@ def test_the_order_of_points_hangs_neither_on_rows_nor_on_ids() -> None:
     rows = made_up_rows.points(200)
     renamed = [{**row, "image_id": f"z{10**6 - int(row['image_id'][-5:])}"} for row in rows]
     turned = [row for name in made_up_rows.MAPS for row in rows[::-1] if row["map"] == name]
-    assert places(rows, single=True) == places(renamed, single=True) == places(turned, single=True)
+    assert map_patients(rows, single=True) == map_patients(renamed, single=True) == map_patients(turned, single=True)
 
 
 def test_a_distribution_has_area_one_and_keeps_its_side() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from cxrhf.audits.representations import read_sheet
 from cxrhf.report import page_html
-from cxrhf.representations.sheets import read_sheet
 from tests.browser import Seen, page
 from tests.report import made_representations as made_up_rows
 from tests.report.made import RECORD, Rows

@@ -11,9 +11,10 @@ from cxrhf.report import page_html, write_report
 from cxrhf.report.book import open_books, subjects
 from cxrhf.report.files import figures
 from cxrhf.report.page import make_page, pictures
-from cxrhf.report.sections.slice_shelf import cuts, trait_name
-from cxrhf.run import made_up, open_run
-from cxrhf.schema import CURVE, GALLERY, POINT, RESULT, table_of
+from cxrhf.report.sections.slices import cuts, trait_name
+from cxrhf.run import fingerprint_settings, open_run
+from cxrhf.schema import CURVE, GALLERY, POINT, RESULT
+from cxrhf.tables.checks import table_of
 from tests.report import made_representations as made_up_rows
 from tests.report.made import RECORD, Rows, everything
 from tests.report.parsing import Page
@@ -210,7 +211,7 @@ def test_two_models_have_a_map_each_and_only_the_first_all_slices() -> None:
 
 
 def test_figures_and_files_of_a_run(tmp_path, rows, points) -> None:
-    opened = open_run(tmp_path / "run", verb="audit", config={"seed": 0}, inputs=[made_up("x")])
+    opened = open_run(tmp_path / "run", verb="audit", config={"seed": 0}, inputs=[fingerprint_settings("x")])
     seen = ("encoding", "features", "slices", "shortcut")
     opened.add("results", table_of([row for row in rows.rows if row["audit"] in seen], RESULT))
     opened.add("curves", table_of(rows.curves, CURVE))

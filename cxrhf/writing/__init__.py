@@ -1,1 +1,0 @@
-"""A build and settings -> models that write reports, their GENERATION rows, and SCORE rows of single reports."""
