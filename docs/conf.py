@@ -12,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "extensions")]
 
-from cxrhf import __version__
+from cxrhf import __version__  # noqa: E402 (after the path)
 
 project = "cxrhf"
 author = "The cxrhf authors"

@@ -361,8 +361,8 @@ def _verdict(target: str, values: Sequence[Row]) -> tuple[Row, str]:
         )
     if unclear:
         said.append(
-            f"No conclusion for {_networks_text(unclear)}: the interval includes 0.5 and values above {LOW}, so there are too "
-            "few patients."
+            f"No conclusion for {_networks_text(unclear)}: the interval includes 0.5 and values above {LOW}, "
+            "so there are too few patients."
         )
     best = max(asked, key=lambda row: float(row["value"]))
     return best, " ".join(said)
@@ -375,7 +375,8 @@ def _untaught_sentences(untaught: Sequence[Row], least: float) -> list[str]:
     said = []
     if same := [row for row in untaught if row["ci_high"] >= least]:
         said.append(
-            f"{_networks_text(same)} {_reach(same)} about as much without training on X-rays, so the value does not show use."
+            f"{_networks_text(same)} {_reach(same)} about as much without training on X-rays, "
+            "so the value does not show use."
         )
     if less := [row for row in untaught if row["ci_high"] < least]:
         said.append(

@@ -437,9 +437,9 @@ def threshold_rows(make: RowMaker, finding: Finding, points: Points) -> list[Row
         safer = operating.sensitivity_at_specificity(finding.y, finding.p, SPECIFICITY, finding.weight, "plus_one")
         expected = operating.false_positive_rate_to_expect(negatives, SPECIFICITY)
         note = (
-            f"only {negatives} negatives: at the threshold of {SENSITIVITY_AT_SPECIFICITY} expect {expected:.1%} false positives among new "
-            f"ones; this is the sensitivity at {safer.threshold:.6g}, where (false positives + 1)/(negatives + 1) is "
-            f"at most {1 - SPECIFICITY:.2g}"
+            f"only {negatives} negatives: at the threshold of {SENSITIVITY_AT_SPECIFICITY} expect {expected:.1%} "
+            f"false positives among new ones; this is the sensitivity at {safer.threshold:.6g}, where "
+            f"(false positives + 1)/(negatives + 1) is at most {1 - SPECIFICITY:.2g}"
         )
         rows.append(
             make.of(

@@ -244,8 +244,8 @@ def _fit_one_family(
 
 
 # Settings that change no number of a fit.
-_IGNORED_SETTINGS = ("out", "build", "findings", "features", "encoders", "workers", "dask", "device", "batch_tokens", "cache",
-          "overwrite", "n_resamples", "level", "no_note", "mention_rule")  # fmt: skip
+_IGNORED_SETTINGS = ("out", "build", "findings", "features", "encoders", "workers", "dask", "device", "batch_tokens",
+                     "cache", "overwrite", "n_resamples", "level", "no_note", "mention_rule")  # fmt: skip
 
 
 def _fingerprint_fit(family: Family, made: Families, finding: str, config: ContextFitConfig, inputs: str) -> str:
@@ -354,15 +354,15 @@ def _bundle(
 #
 # Measured on planted words (250 or 1,000 patients to learn from, four images each; 16 to 30 draws; others: 1,500 new
 # patients), calibration slope and adaptive calibration error above what chance gives:
-#   learning images   LinearSVC 1.03 to 1.09, WordRidge .98 to 1.05, logistic 1.01 to 1.02; error -.003 to .001. In a few
-#                     draws: boosted trees .99 to 1.03, discriminant analysis 1.11 to 1.14
-#   new patients      LinearSVC 1.06 to 1.20, WordRidge 1.01 to 1.10, logistic 1.01 to 1.11; error .002 to .012; single
-#                     draws scatter by .05 (1,000 patients, clear signs) to .3. Boosted trees 1.01 to 1.05, error .003 to
-#                     .006, with 250 patients .028
+#   learning images   LinearSVC 1.03 to 1.09, WordRidge .98 to 1.05, logistic 1.01 to 1.02; error -.003 to .001. In a
+#                     few draws: boosted trees .99 to 1.03, discriminant analysis 1.11 to 1.14
+#   new patients      LinearSVC 1.06 to 1.20, WordRidge 1.01 to 1.10, logistic 1.01 to 1.11; error .002 to .012;
+#                     single draws scatter by .05 (1,000 patients, clear signs) to .3. Boosted trees 1.01 to 1.05,
+#                     error .003 to .006, with 250 patients .028
 #   not stretched     WordRidge .90 to .95, error of new patients .0054 instead of .0022 (1,000 patients, clear signs)
-#   mean of four      1.10 to 1.26 for all: the mean over the models without u and one more fold, which bow.py takes. Four
-#                     models know more than one, and the calibrator is that of one. AUROC as here within .002, boosted
-#                     trees .005 better.
+#   mean of four      1.10 to 1.26 for all: the mean over the models without u and one more fold, which bow.py takes.
+#                     Four models know more than one, and the calibrator is that of one. AUROC as here within .002,
+#                     boosted trees .005 better.
 # On the twin, which had no part in this (3,500 patients, half of them new, six findings, WordRidge, means): learning
 # images .96, not stretched .90; new patients .99, not stretched .94; error .007 and .016.
 #

@@ -138,7 +138,8 @@ def join_context(predictions: pa.Table, context: pa.Table) -> JoinedContext:
         raise TableError(
             "the context run and the predictions share no image and finding",
             got=f"{_common(known, predictions, 'image_id')} images and {_common(known, predictions, 'finding')} "
-            f"findings in both (context: {_first_values(known, 'finding')}; predictions: {_first_values(predictions, 'finding')})",
+            f"findings in both (context: {_first_values(known, 'finding')}; "
+            f"predictions: {_first_values(predictions, 'finding')})",
             allowed="the same image ids and findings in both, written in the same way",
             next_step="name the image column: cxrhf audit PREDICTIONS --context RUN --image COLUMN",
         )

@@ -261,8 +261,8 @@ def table_lines(
         slope = number(cells.get((CONTEXT, finding, "calibration_slope")), 2)
         error = [number(cells.get((CONTEXT, finding, metric))) for _, metric in CALIBRATION[:2]]
         rows.append(
-            [display_name(finding), str(family), str(fitted.get("classifier")), format_plain(fitted.get("cv_auroc")), reached,
-             slope, *error]
+            [display_name(finding), str(family), str(fitted.get("classifier")), format_plain(fitted.get("cv_auroc")),
+             reached, slope, *error]
         )  # fmt: skip
     header = ["Finding", "Read by", "Classifier", "CV AUROC", "AUROC", "Slope", "ACE", "ACE if calibrated"]
     return [*(_aligned([header, *rows]) if rows else []), *missing]

@@ -188,11 +188,11 @@ def _between_words() -> str:
 #
 # oberst: what the public code of "Revisiting Performance Claims" does, in its order:
 # 1. every character of Python's `string.punctuation` is deleted, not replaced: "x-ray" becomes "xray", "___" nothing;
-# 2. what white space separates are words; English stop words among them are dropped, capitals mattering, and the rest is
-#    joined by single spaces: "no effusion" becomes "effusion", but "No effusion" keeps its "No";
-# 3. the header string is deleted wherever it stands. The paper names none ("replacement of repetitive words"). It is what
-#    steps 1 and 2 leave of the first lines of every discharge note of MIMIC-IV, with the space behind it: names, numbers
-#    and dates are ___ there. Sex, service and all that follows stay;
+# 2. what white space separates are words; English stop words among them are dropped, capitals mattering, and the rest
+#    is joined by single spaces: "no effusion" becomes "effusion", but "No effusion" keeps its "No";
+# 3. the header string is deleted wherever it stands. The paper names none ("replacement of repetitive words"). It is
+#    what steps 1 and 2 leave of the first lines of every discharge note of MIMIC-IV, with the space behind it: names,
+#    numbers and dates are ___ there. Sex, service and all that follows stay;
 # 4. the character U+0095, a bullet of old Windows texts, is deleted; spaces around it stay;
 # 5. lower case.
 #

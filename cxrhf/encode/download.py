@@ -164,8 +164,9 @@ def _refused(place: Place, error: Exception) -> CxrhfError:
             next_step=did_you_mean(place.name, PRESETS) or "check the id; a private model requires `hf auth login`",
         )
     first = str(error).strip().splitlines()
+    reason = first[0] if first else type(error).__name__
     return CxrhfError(
-        f"encoder {_display_name(place)} could not be downloaded from the Hub ({first[0] if first else type(error).__name__})",
+        f"encoder {_display_name(place)} could not be downloaded from the Hub ({reason})",
         next_step=f"try again, or run `hf download {place.hub_id}`; --encoders minilm requires no network",
     )
 

@@ -172,8 +172,8 @@ def dataset_info(tables: Mapping[str, Mapping[str, Sequence[Path]]]) -> dict[str
 # row, the names of the source files, and the ids themselves: those of MIMIC, CheXpert and ReXGradient have shapes
 # that nobody else's have. One sign of a credentialed source is enough to refuse everything but the recipe.
 #
-# - A build that says it is made up must prove it (dataset_twin): the same ids and texts come out of the generator again.
-#   So neither an edited build.json nor `cxrhf build synthetic --root REAL-FILES` makes real data made up.
+# - A build that says it is made up must prove it (dataset_twin): the same ids and texts come out of the generator
+#   again. So neither an edited build.json nor `cxrhf build synthetic --root REAL-FILES` makes real data made up.
 # - A build that says it is NIH's must have NIH's ids: a hospital's own films in NIH's layout are not NIH's.
 # - A build that says it is the COVID-19 collection publishes rows by their own licences (dataset_licences).
 #

@@ -93,8 +93,9 @@ def find_weights(run: Path) -> Weights:
     for look in (_network, _adapter, _context):
         if (found := look(run)) is not None:
             return found
-    below = sorted({each.parent for pattern in ("models", "adapter") for depth in ("*", "*/*")
-                    for each in run.glob(f"{depth}/{pattern}") if each.is_dir() and _has_weights(each.parent)})  # fmt: skip
+    patterns = [f"{depth}/{name}" for name in ("models", "adapter") for depth in ("*", "*/*")]
+    found_below = [each for pattern in patterns for each in run.glob(pattern)]
+    below = sorted({each.parent for each in found_below if each.is_dir() and _has_weights(each.parent)})
     raise HubError(
         f"{run} has no weights",
         allowed="a run of cxrhf train (models/seed-0), finetune (adapter) or context fit (models/context)",

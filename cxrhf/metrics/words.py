@@ -358,7 +358,8 @@ def by_name(values: Floats) -> dict[str, Floats]:
 # Patients are the unit everywhere, and a patient's reference and generated reports move together:
 # - `bootstrap_words`: patients drawn with replacement within their group, one draw for both corpora;
 # - `permute_groups` tests "no association": group labels permuted across patients;
-# - `swap_corpora` tests "no displacement": reference and generated reports exchanged within a patient, or not, by a coin;
+# - `swap_corpora` tests "no displacement": reference and generated reports exchanged within a patient, or not, by a
+#   coin;
 # - `split_half`: what WAE is when "reference" and "generated" are two halves of the same human reports.
 #
 # Counts of many replicates are one sparse product: (words x patients) @ (patients x replicates). Replicates are

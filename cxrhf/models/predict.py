@@ -231,7 +231,8 @@ def saved_models(folder: Path, seeds: Sequence[int] | None = None) -> list[Path]
     if not found:
         going = folder / "checkpoints"
         what = "is not finished; the same command resumes it" if going.is_dir() else "holds no trained model"
-        how = f"cxrhf train BUILD --out {shlex.quote(str(folder)) if going.is_dir() else free_folder_name(folder, 'runs/network')}"
+        out = shlex.quote(str(folder)) if going.is_dir() else free_folder_name(folder, "runs/network")
+        how = f"cxrhf train BUILD --out {out}"
         got = None if going.is_dir() else describe_path(folder)
         raise RunError(
             f"{folder} {what}", got=got, next_step=suggest_folder(folder, f"models/seed-*/{SAVED_MODEL_FILE}") or how

@@ -404,8 +404,8 @@ def split_parts(table: pa.Table, goal: Targets, seed: int) -> tuple[list[Part], 
         return [Part(rows[TRAIN], rows[VALIDATE], np.concatenate([rows[VALIDATE], rows[TEST]]))], []
     learn, held = _split_held_patients(patients, goal, rows[TRAIN], seed)
     note = (
-        f"there is no split {VALIDATE}, so one in {HELD_ONE_IN} training patients is used for early stopping and to choose "
-        "thresholds"
+        f"there is no split {VALIDATE}, so one in {HELD_ONE_IN} training patients is used for early stopping and to "
+        "choose thresholds"
     )
     return [Part(learn, held, rows[TEST])], [note]
 

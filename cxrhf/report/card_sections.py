@@ -362,9 +362,9 @@ def _reasons(columns: Sequence[Column], rows: Sequence[Sequence[Entry]]) -> list
     """Why cells have no number: each reason once, with the cells that it is of."""
     found: dict[str, list[str]] = {}
     for row in rows:
-        for column, entry in zip(columns[1:], row[1:], strict=False):
-            if entry.text == "–" and entry.hint:
-                found.setdefault(entry.hint, []).append(f"{row[0].text} ({column.title})")
+        for column, cell in zip(columns[1:], row[1:], strict=False):
+            if cell.text == "–" and cell.hint:
+                found.setdefault(cell.hint, []).append(f"{row[0].text} ({column.title})")
     return fold_lines(
         "Why some cells have no number",
         bullets(f"{escape_markdown(join_names(cells))}: {escape_markdown(reason)}" for reason, cells in found.items()),

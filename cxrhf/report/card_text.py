@@ -255,8 +255,11 @@ def _calibration_lines(made: Mapping[str, Any], finding: str) -> list[str]:
     if not calibration or not calibration.get("fitted"):
         return _with_blank_lines([f"{raw}; the network was not calibrated after training."])
     if calibration.get("applied", True) is False:
-        return _with_blank_lines([f"{raw}, and the numbers of this card rest on these. The calibrators in calibration.json "
-                       f"({calibration['method']}) were not applied."])  # fmt: skip
+        line = (
+            f"{raw}, and the numbers of this card rest on these. The calibrators in calibration.json "
+            f"({calibration['method']}) were not applied."
+        )
+        return _with_blank_lines([line])
     if finding not in calibration.get("outputs", (finding,)):
         return _with_blank_lines([f"{raw} for {finding}, which has no calibrator in calibration.json."])
     lines = [

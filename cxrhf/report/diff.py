@@ -321,8 +321,9 @@ def sentences(both: ComparedRuns, *, command: bool = True) -> list[str]:
         said.append(f"All {len(diff.changes):,} numbers in both runs are the same.")
     else:
         said.append(
-            f"Of {len(diff.changes):,} numbers in both runs, {found[SAME]:,} are the same. Of {judged:,} that changed "
-            f"and have intervals, {found[BEYOND_NOISE]:,} are beyond noise, without correction for multiple comparisons."
+            f"Of {len(diff.changes):,} numbers in both runs, {found[SAME]:,} are the same. Of {judged:,} that "
+            f"changed and have intervals, {found[BEYOND_NOISE]:,} are beyond noise, without correction "
+            "for multiple comparisons."
         )
     if found[SAME] == len(diff.changes):
         return said

@@ -54,10 +54,11 @@ def sheet(title: str, groups: Sequence[Group]) -> str:
         drawn, y = _panels(group, y)
         parts += [*keys, *drawn]
     height = y + _MARGIN - _GAP
+    across, down = format_coordinate(total), format_coordinate(height)
     made = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {format_coordinate(total)} {format_coordinate(height)}" width="{format_coordinate(total)}" '
-        f'height="{format_coordinate(height)}"><style>{figure_style()}</style>'
-        f'<rect width="{format_coordinate(total)}" height="{format_coordinate(height)}" fill="#ffffff"/>{"".join(parts)}</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {across} {down}" width="{across}" '
+        f'height="{down}"><style>{figure_style()}</style>'
+        f'<rect width="{across}" height="{down}" fill="#ffffff"/>{"".join(parts)}</svg>\n'
     )
     return _FORBIDDEN.sub("\ufffd", made)
 
@@ -72,8 +73,10 @@ def _panels(group: Group, y: float) -> tuple[list[str], float]:
             if name:
                 parts.append(text(x, y + 13, shorten(name, int(cell / 7)), "name"))
             # Cutting at the edge, where nothing is, would take the renderer a layer of the whole sheet each.
-            where = f'<svg overflow="visible" x="{format_coordinate(x)}" y="{format_coordinate(y + head)}" width="{format_coordinate(width)}" height="{format_coordinate(height)}" '
-            where += "viewBox="
+            where = (
+                f'<svg overflow="visible" x="{format_coordinate(x)}" y="{format_coordinate(y + head)}" '
+                f'width="{format_coordinate(width)}" height="{format_coordinate(height)}" viewBox='
+            )
             parts.append(str(picture).replace("<svg viewBox=", where, 1))
         y += head + max(_size(picture)[1] for _, picture in row) + _GAP
     return parts, y

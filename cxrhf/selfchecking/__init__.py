@@ -53,7 +53,9 @@ _GROUPS = {
     "encoding": Group("truths.check_encoding", "embeddings with sex on one axis and view on none"),
     "context": Group("truths.check_context", "a score that uses context (AUROC 0.872, 0.127 of it from context)"),
     "calibration": Group("truths.check_calibration", "probabilities too high by 0.4 of log odds, and calibrated ones"),
-    "subgroups": Group("truths.check_subgroups", "a race whose positives score 0.5 lower, and races that differ in age only"),
+    "subgroups": Group(
+        "truths.check_subgroups", "a race whose positives score 0.5 lower, and races that differ in age only"
+    ),
     "compare": Group("truths.check_compare", "a weaker model, and an equal one"),
     "shortcut": Group("truths.check_shortcut", "a score that uses drains, more frequent in men"),
 }  # fmt: skip

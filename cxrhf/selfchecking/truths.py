@@ -109,8 +109,8 @@ def check_calibrated_model(found: Rows, made: PlantedCalibration) -> list[Check]
         check_near("calibrated: calibration in the large", 0.0, found.value("calibration_in_the_large", **own),
              large_error(p, 0)),
         check_near("calibrated: slope", 1.0, found.value("calibration_slope", **own), slope_error(p)),
-        check_near("calibrated: Brier skill score", made.truth.brier_skill_score, found.value("brier_skill_score", **own),
-             skill_error(made)),
+        check_near("calibrated: Brier skill score", made.truth.brier_skill_score,
+             found.value("brier_skill_score", **own), skill_error(made)),
     ]  # fmt: skip
 
 
@@ -258,9 +258,12 @@ def check_blind_score(found: Rows, made: PlantedContext) -> list[Check]:
     weight = np.where(made.y == 1, 1.0, made.pretest / (1 - made.pretest))
     value = found.value("auroc_att", audit="reweighted", **own)
     return [
-        check_near("no context: AUROC, context held equal", made.truth.att, value, auroc_error(made.y, made.score, weight)),
-        check_not_significant("no context: drop (ATT)", found("auroc_drop", audit="reweighted", versus="auroc_att", **own)),
-        check_not_significant("no context: drop (matched)", found("auroc_drop", audit="matched", versus="matched_auroc", **own)),
+        check_near("no context: AUROC, context held equal", made.truth.att, value,
+             auroc_error(made.y, made.score, weight)),
+        check_not_significant("no context: drop (ATT)",
+                              found("auroc_drop", audit="reweighted", versus="auroc_att", **own)),
+        check_not_significant("no context: drop (matched)",
+                              found("auroc_drop", audit="matched", versus="matched_auroc", **own)),
         check_not_significant("no context: bottom against top stratum",
                found("auroc", audit="context", slice="pretest=bottom", versus="pretest=top", **own)),
     ]  # fmt: skip

@@ -278,8 +278,6 @@ def read_table(path: str | os.PathLike[str], schema: pa.Schema | None = None) ->
     elif form == "jsonl":
         table = _read_jsonl(file, schema)
     else:
-        pass
-
         table = read_csv(file, schema)
     return table if schema is None else check(table, schema, source=file.name)
 

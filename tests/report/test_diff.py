@@ -82,8 +82,12 @@ def test_a_change_is_judged_beside_its_noise() -> None:
     ]
     found = diff_rows(first, second)
     assert [(each.metric, each.verdict) for each in found.changes] == [
-        ("auroc", BEYOND_NOISE), ("brier", WITHIN_NOISE), ("threshold", NO_INTERVAL), ("n_pairs", NO_INTERVAL), ("tpr", SAME),
-    ]  # fmt: skip
+        ("auroc", BEYOND_NOISE),
+        ("brier", WITHIN_NOISE),
+        ("threshold", NO_INTERVAL),
+        ("n_pairs", NO_INTERVAL),
+        ("tpr", SAME),
+    ]
     moved = found.changes[0]
     half = 0.05 * math.sqrt(2)
     assert moved.difference.value == pytest.approx(0.1)

@@ -426,16 +426,16 @@ def spotlight(seen: Seen, *, seed: int, recipe: str, progress: Progress) -> Foun
         centres = [left @ x / left.sum(), *x[np.sort(rng.choice(worst, SPOTLIGHT_STARTS - 1, replace=False))]]
         found: list[Light] = []
         for centre in centres:
-            tick(
-                f"spotlight {len(lights) + 1} of {SPOTLIGHTS}, start {len(found) // len(SHARES) + 1} of {SPOTLIGHT_STARTS}"
-            )
+            start = len(found) // len(SHARES) + 1
+            tick(f"spotlight {len(lights) + 1} of {SPOTLIGHTS}, start {start} of {SPOTLIGHT_STARTS}")
             found += _optimise_spotlights(x, left, centre)
         lights.append(max(found, key=lambda each: each.error))
         left = left * (1 - spotlight_weights(x, lights[-1]))
     cuts = [_cut(spotlight_weights(x, each)) for each in lights]
     about = (
         f"Spotlight: {len(lights)} kernels in the given embeddings, each with the largest mean error under a total "
-        f"weight of at least {SHARES[-1]:.0%} of the rows, {SPOTLIGHT_STARTS} starts; errors already covered are removed"
+        f"weight of at least {SHARES[-1]:.0%} of the rows, {SPOTLIGHT_STARTS} starts; errors already covered are "
+        "removed"
     )
 
     def weights(vectors: Floats, y: Floats, p: Floats) -> Floats:

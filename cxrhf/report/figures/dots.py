@@ -142,7 +142,9 @@ def _dot(dot: Dot, y: float, place: Callable[[float], float], ends: tuple[float,
 
 def _tip(kind: str, x: float, y: float, side: int) -> str:
     """A point that says: further this way."""
-    return f'<path class="{kind}" d="M{format_coordinate(x)} {format_coordinate(y - 4)}L{format_coordinate(x + 6 * side)} {format_coordinate(y)}L{format_coordinate(x)} {format_coordinate(y + 4)}Z"/>'
+    corners = ((x, y - 4), (x + 6 * side, y), (x, y + 4))
+    outline = "L".join(f"{format_coordinate(across)} {format_coordinate(down)}" for across, down in corners)
+    return f'<path class="{kind}" d="M{outline}Z"/>'
 
 
 # AUROC overall, of context alone, and what remains, per finding -> the headline picture.
@@ -219,7 +221,8 @@ def _marks(row: Fall, lanes: Sequence[str], y: float, lane: float, place: Callab
     if is_finite(first, last) and len(lanes) == 3:
         x1, x2, below = place(first), place(last), y + 2 * lane
         parts.append(
-            f'<path class="fall" d="M{format_coordinate(x1)} {format_coordinate(y)}V{format_coordinate(below)}H{format_coordinate(x2)}"/>'
+            f'<path class="fall" d="M{format_coordinate(x1)} {format_coordinate(y)}'
+            f'V{format_coordinate(below)}H{format_coordinate(x2)}"/>'
         )
     for k, kind in enumerate(lanes):
         mark, here = marks[kind], y + k * lane
@@ -328,7 +331,8 @@ def stacked(bars: Sequence[Bar], kinds: Sequence[tuple[str, str]], *, label: str
                 x, width = place(start), place(start + size) - place(start)
                 said = escape(f"{bar.finding or bar.name}, {name}: {format_number(size, 4)}")
                 inside.append(
-                    f'<rect class="part {kind}" x="{format_coordinate(x)}" y="{format_coordinate(y + 23)}" width="{format_coordinate(max(width, 0.5))}" height="12">'
+                    f'<rect class="part {kind}" x="{format_coordinate(x)}" y="{format_coordinate(y + 23)}" '
+                    f'width="{format_coordinate(max(width, 0.5))}" height="12">'
                     f"<title>{said}</title></rect>"
                 )
                 start += size
@@ -376,7 +380,8 @@ def tally(
             if is_finite(size) and size > 0:
                 x, width = place(start), place(start + size) - place(start)
                 body.append(
-                    f'<rect class="part {kind}" x="{format_coordinate(x)}" y="{format_coordinate(y + 20)}" width="{format_coordinate(max(width, 0.8))}" height="13">'
+                    f'<rect class="part {kind}" x="{format_coordinate(x)}" y="{format_coordinate(y + 20)}" '
+                    f'width="{format_coordinate(max(width, 0.8))}" height="13">'
                     f"<title>{escape(f'{bar.name}: {size:,.0f} {name}')}</title></rect>"
                 )
                 start += size
@@ -423,7 +428,8 @@ def words(found: Sequence[Word], *, signed: bool, finding: str, ident: str, titl
         x, width = min(place(0.0), place(each.effect)), abs(place(each.effect) - place(0.0))
         body.append(text(left - 10, y + 15, shorten(each.word, _MOST), "word", "end"))
         body.append(
-            f'<rect class="part {kind}" x="{format_coordinate(x)}" y="{format_coordinate(y + 4)}" width="{format_coordinate(max(width, 1.5))}" height="13">'
+            f'<rect class="part {kind}" x="{format_coordinate(x)}" y="{format_coordinate(y + 4)}" '
+            f'width="{format_coordinate(max(width, 1.5))}" height="13">'
             f"<title>{escape(_word_title(each, signed))}</title></rect>"
         )
         y += _ROW

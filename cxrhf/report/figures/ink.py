@@ -62,7 +62,8 @@ def picture(width: float, height: float, title: str, about: str, parts: Iterable
     """The frame that every picture shares. `ident` must be unique on the page."""
     name = escape(ident)
     return Markup(
-        f'<svg viewBox="0 0 {format_coordinate(width)} {format_coordinate(height)}" role="img" aria-labelledby="{name}-t {name}-d">'
+        f'<svg viewBox="0 0 {format_coordinate(width)} {format_coordinate(height)}" '
+        f'role="img" aria-labelledby="{name}-t {name}-d">'
         f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(about)}</desc>{"".join(parts)}</svg>'
     )
 
@@ -105,7 +106,8 @@ def mark_shape(kind: str, x: float, y: float, size: float = 5.5, style: str = "m
         half = size * 0.9
         name, where = (
             "rect",
-            f'x="{format_coordinate(x - half)}" y="{format_coordinate(y - half)}" width="{format_coordinate(2 * half)}" height="{format_coordinate(2 * half)}"',
+            f'x="{format_coordinate(x - half)}" y="{format_coordinate(y - half)}" '
+            f'width="{format_coordinate(2 * half)}" height="{format_coordinate(2 * half)}"',
         )
     inside = f">{title}</{name}>" if title else "/>"
     return f'<{name} class="{style} {kind}" {where}{inside}'

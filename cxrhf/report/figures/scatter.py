@@ -67,7 +67,8 @@ def scatter(points: Sequence[Point], *, across: str, up: str, ident: str, title:
     marks, names = list[str](), list[str]()
     for point in shown:
         here, there = x(point.across.value), y(point.up.value)
-        said = f"{point.name}: {format_number(point.across.value)}, {format_number(point.up.value)}, chance {format_number(point.null)}"
+        across, up, chance = (format_number(each) for each in (point.across.value, point.up.value, point.null))
+        said = f"{point.name}: {across}, {up}, chance {chance}"
         inside = []
         if is_finite(point.null):
             inside.append(line(here, there, here, y(point.null), "fall"))
@@ -144,9 +145,8 @@ def cloud(
     about: str,
 ) -> Markup:
     """The picture; `cell` is the width of a cell of the grid, where there is one."""
-    parts = [
-        f'<path class="grid" fill="none" d="M{format_coordinate(_CLOUD_LEFT)} {format_coordinate(_STRIP)}h{format_coordinate(FIELD)}v{format_coordinate(FIELD)}h{format_coordinate(-FIELD)}Z"/>'
-    ]
+    start, field = f"{format_coordinate(_CLOUD_LEFT)} {format_coordinate(_STRIP)}", format_coordinate(FIELD)
+    parts = [f'<path class="grid" fill="none" d="M{start}h{field}v{field}h{format_coordinate(-FIELD)}Z"/>']
     for group in groups:
         dots = "".join(f"M{format_coordinate(_x(x))} {format_coordinate(_y(y))}h.1" for x, y in group.places)
         parts += [f'<path class="dots {group.kind}" d="{dots}"/>'] if dots else []
@@ -173,7 +173,8 @@ def _stripe(square: Square, which: int, cell: float) -> str:
         return ""
     side = square.size * cell
     left, width = _x(square.x) - side / 2 + sum(square.shares[:which]) * side, square.shares[which] * side
-    return f"M{format_coordinate(left)} {format_coordinate(_y(square.y) - side / 2)}h{format_coordinate(width)}v{format_coordinate(side)}h{format_coordinate(-width)}z"
+    start = f"{format_coordinate(left)} {format_coordinate(_y(square.y) - side / 2)}"
+    return f"M{start}h{format_coordinate(width)}v{format_coordinate(side)}h{format_coordinate(-width)}z"
 
 
 def _edges(group: Group, most: float) -> list[str]:
@@ -258,7 +259,8 @@ def displacement(
     moved.sort(key=lambda each: -abs(each.z_pred - each.z_ref))
     still = [each for each in words if each.kind == STILL]
     parts += [
-        f'<circle class="{STILL}" cx="{format_coordinate(x(each.z_ref))}" cy="{format_coordinate(y(each.z_pred))}" r="2"/>'
+        f'<circle class="{STILL}" cx="{format_coordinate(x(each.z_ref))}" '
+        f'cy="{format_coordinate(y(each.z_pred))}" r="2"/>'
         for each in still
     ]
     taken = [mark_box(x(each.z_ref), y(each.z_pred), 4) for each in moved]
@@ -294,7 +296,10 @@ def _bands(end: float, x: Callable[[float], float], y: Callable[[float], float])
 
     diagonal = "L".join([*edge(BAND), *edge(-BAND)[::-1]])
     low, high, left, right = y(-NEUTRAL), y(NEUTRAL), x(-end), x(end)
-    neutral = f"M{format_coordinate(left)} {format_coordinate(high)}H{format_coordinate(right)}V{format_coordinate(low)}H{format_coordinate(left)}Z"
+    neutral = (
+        f"M{format_coordinate(left)} {format_coordinate(high)}H{format_coordinate(right)}"
+        f"V{format_coordinate(low)}H{format_coordinate(left)}Z"
+    )
     strong = [line(x(side * STRONG), y(-end), x(side * STRONG), y(end), "limit") for side in (-1, 1)]
     return [f'<path class="same" d="M{diagonal}Z"/>', f'<path class="neutral" d="{neutral}"/>', *strong]
 
@@ -476,7 +481,8 @@ def _places(
 def _shape(shape: str, kind: str, x: float, y: float) -> str:
     if shape == "circle":
         return f'<circle class="mark {kind}" cx="{format_coordinate(x)}" cy="{format_coordinate(y)}" r="4.4"/>'
-    return f'<rect class="mark {kind}" x="{format_coordinate(x - 4)}" y="{format_coordinate(y - 4)}" width="8" height="8"/>'
+    corner = f'x="{format_coordinate(x - 4)}" y="{format_coordinate(y - 4)}"'
+    return f'<rect class="mark {kind}" {corner} width="8" height="8"/>'
 
 
 # Curves with bands -> small multiples: ROC, precision-recall, reliability, and what changes along prevalence.

@@ -171,8 +171,9 @@ def runs(view: View) -> Section | None:
     whole = find(mean, MACRO if len(mean.findings) > 1 else mean.findings[0], "auroc")
     spread = find(mean, MACRO if len(mean.findings) > 1 else mean.findings[0], "auroc.sd")
     lead = [
-        f"{len(several)} runs ({seeds}): mean AUROC {format_number(whole.value)}, SD between runs {format_number(spread.value)}. "
-        "The SD describes training runs only; it does not include the sampling of patients.",
+        f"{len(several)} runs ({seeds}): mean AUROC {format_number(whole.value)}, SD between runs "
+        f"{format_number(spread.value)}. The SD describes training runs only; it does not include "
+        "the sampling of patients.",
         f"The following sections show the first run ({seed_of(several[0].model)}). The numbers of the other runs are "
         "in results.parquet.",
     ]

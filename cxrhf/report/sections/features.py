@@ -123,12 +123,15 @@ def _table(view: View, tests: Tests) -> Table | None:
 def _map(view: View, found: MapPatients) -> Map:
     ident = f"{view.ident}-map"
     return Map(
-        ident, f"{_shown_patients_sentence(view, found)} Margins: the distribution of each group, scaled to the "
-        "same size.",
+        ident,
+        f"{_shown_patients_sentence(view, found)} Margins: the distribution of each group, scaled to the same size.",
         [map_title(spread.name) for spread in found.spreads],
         [Legend(each.name, tuple(zip(each.kinds, each.values, strict=True))) for each in found.attributes],
-        as_json(_data(view, found)), static_map(view, found, 0, 0, f"{ident}-still", _MOST_DOTS), bool(found.grids), found.n,
-    )  # fmt: skip
+        as_json(_data(view, found)),
+        static_map(view, found, 0, 0, f"{ident}-still", _MOST_DOTS),
+        bool(found.grids),
+        found.n,
+    )
 
 
 def _shown_patients_sentence(view: View, found: MapPatients) -> str:

@@ -65,9 +65,10 @@ def _summary(view: View) -> list[str]:
     words = "AUROC does not depend on prevalence; average precision, PPV and the Brier score do."
     if rare != common:
         words += (
-            f" The rarest finding, {rare[1]} ({format_percent(rare[0])} of images), has an AUROC of {format_number(rare[2])} and an "
-            f"average precision of {format_number(rare[3])}; the most common, {common[1]} ({format_percent(common[0])}), "
-            f"{format_number(common[2])} and {format_number(common[3])}."
+            f" The rarest finding, {rare[1]} ({format_percent(rare[0])} of images), has an AUROC of "
+            f"{format_number(rare[2])} and an average precision of {format_number(rare[3])}; "
+            f"the most common, {common[1]} ({format_percent(common[0])}), {format_number(common[2])} and "
+            f"{format_number(common[3])}."
         )
     return [words]
 
@@ -83,7 +84,8 @@ def _scatter(view: View) -> Figure | None:
     if not points:
         return None
     about = "; ".join(
-        f"{p.name}: AUROC {format_number(p.across.value)}, average precision {format_number(p.up.value)}, prevalence {format_number(p.null)}"
+        f"{p.name}: AUROC {format_number(p.across.value)}, average precision {format_number(p.up.value)}, "
+        f"prevalence {format_number(p.null)}"
         for p in points
     )
     title = "AUROC against average precision"

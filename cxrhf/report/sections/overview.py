@@ -257,7 +257,8 @@ def _picture(view: View, has_context: bool) -> Figure:
     about = f"AUROC of each finding with its {level} interval: " + "; ".join(
         f"{fall.name}: overall {format_number(fall.overall.value)}"
         + (
-            f", context alone {format_number(fall.context.value)}, context held equal {format_number(fall.remains.value)}"
+            f", context alone {format_number(fall.context.value)}, "
+            f"context held equal {format_number(fall.remains.value)}"
             if has_context
             else ""
         )

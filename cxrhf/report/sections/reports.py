@@ -96,8 +96,8 @@ def _sections(
 ) -> list[Section]:
     found = choose_words(models, may_show)
     start = f"reports{end}"
-    out = [Section(start, f"Similarity, variety and lost words{where}", f"Generated reports{where}", reports_summary(models),
-                   _strategies(models, found, level, may_show, start))]  # fmt: skip
+    title, blocks = f"Similarity, variety and lost words{where}", _strategies(models, found, level, may_show, start)
+    out = [Section(start, title, f"Generated reports{where}", reports_summary(models), blocks)]
     about = [*_plot(found, f"{start}-words", may_show), *word_tables(found), *p_stars(models, p_star, start)]
     if about:
         title = f"Words associated with a patient group{where}"

@@ -295,7 +295,8 @@ def lead_words(book: Book, question: Question) -> str:
     gap, rest = abs(natural.cell.value), equal.cell.value * (1 if natural.cell.value >= 0 else -1)
     return (
         f"{finding_name(question.finding)}: the gap of {format_number(gap)} in AUROC between {natural.first} and "
-        f"{natural.second} is {format_number(rest)} with {question.name} equally frequent in both: {question.name} {said.tag}."
+        f"{natural.second} is {format_number(rest)} with {question.name} equally frequent in both: "
+        f"{question.name} {said.tag}."
     )
 
 

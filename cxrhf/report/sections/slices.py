@@ -175,7 +175,8 @@ def trait_name(trait: str) -> str:
 
 def trait_words(trait: Trait) -> str:
     """`drain: 72% against 40%, odds ratio 3.9 (2.1 to 6.8)`."""
-    words = f"{trait_name(trait.name)}: {format_percent(trait.inside.value, 0)} against {format_percent(trait.rest.value, 0)}"
+    shares = f"{format_percent(trait.inside.value, 0)} against {format_percent(trait.rest.value, 0)}"
+    words = f"{trait_name(trait.name)}: {shares}"
     if not is_finite(trait.odds.value):
         return words
     span = f" ({_odds(trait.odds.low)} to {_odds(trait.odds.high)})" if is_finite(trait.odds.low) else ""
@@ -301,8 +302,8 @@ def _summary(found: Sequence[Cut], stands: DistinctConfirmedTraits) -> list[str]
         ]
     names = list(dict.fromkeys(finding_name(cut.finding) for cut in found))
     return [
-        f"Nothing was confirmed: of {len(tried)} pairs of slice and attribute tested for {join_names(names)}, none is both "
-        "over-represented in the slice and associated with a different error on held-out patients."
+        f"Nothing was confirmed: of {len(tried)} pairs of slice and attribute tested for {join_names(names)}, none is "
+        "both over-represented in the slice and associated with a different error on held-out patients."
     ]
 
 
