@@ -79,7 +79,7 @@ def fit_calibrator(score: ArrayLike, y: ArrayLike, method: Calibration, weight: 
     are errors: the caller decides what no calibration means.
 
     >>> made = fit_calibrator([-2, -1, 0, 1, 2, 3], [0, 0, 1, 0, 1, 1], "platt")
-    >>> [round(float(p), 3) for p in calibrated(made, [-2, 0, 3])]
+    >>> [round(float(p), 3) for p in apply_calibrator(made, [-2, 0, 3])]
     [0.208, 0.433, 0.792]
     """
     method_of(method)

@@ -207,9 +207,6 @@ def _hash(weights: Floats | None) -> str | None:
 # Windows carry the model's special tokens, whose own vectors are dropped. Tokens that two windows share are taken
 # from the first window in the first half of the shared stretch and from the second one after that: where more words
 # stand around them.
-#
-# >>> owned([(0, 6), (4, 10), (8, 11)])
-# [(0, 5), (5, 9), (9, 11)]
 
 Vectors = NDArray[np.float32]
 
@@ -254,7 +251,11 @@ def token_vectors(
 
 
 def owned(cuts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Windows of a text -> the tokens that are taken from each: every token once."""
+    """Windows of a text -> the tokens that are taken from each: every token once.
+
+    >>> owned([(0, 6), (4, 10), (8, 11)])
+    [(0, 5), (5, 9), (9, 11)]
+    """
     borders = [start + (end - start) // 2 for (_, end), (start, _) in pairwise(cuts)]
     ends = [*borders, cuts[-1][1]] if cuts else []
     return list(zip([0, *borders], ends, strict=False))

