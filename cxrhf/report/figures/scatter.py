@@ -67,8 +67,8 @@ def scatter(points: Sequence[Point], *, across: str, up: str, ident: str, title:
     marks, names = list[str](), list[str]()
     for point in shown:
         here, there = x(point.across.value), y(point.up.value)
-        across, up, chance = (format_number(each) for each in (point.across.value, point.up.value, point.null))
-        said = f"{point.name}: {across}, {up}, chance {chance}"
+        values = ", ".join(format_number(each.value) for each in (point.across, point.up))
+        said = f"{point.name}: {values}, chance {format_number(point.null)}"
         inside = []
         if is_finite(point.null):
             inside.append(line(here, there, here, y(point.null), "fall"))
