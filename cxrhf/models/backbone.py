@@ -16,9 +16,7 @@ import math
 import re
 from typing import Any
 
-import timm
 import torch
-from timm.models import get_arch_pretrained_cfgs
 from torch import nn
 
 from cxrhf.errors import ConfigError, did_you_mean
@@ -79,6 +77,9 @@ def make_model(
 
 def check_backbone(backbone: str, flag: str = "--backbone") -> None:
     """A name that timm knows, with or without the tag of published weights; else an error with the nearest name."""
+    import timm
+    from timm.models import get_arch_pretrained_cfgs
+
     arch, _, tag = backbone.partition(".")
     if not timm.is_model(arch) or not re.fullmatch(r"\w+", arch):
         known = timm.list_models()
@@ -179,6 +180,8 @@ def _generator(seed: int, *what: object) -> torch.Generator:
 
 def _create(backbone: str, wanted: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
     """A network with one output, made with those of the settings that it takes; and these settings."""
+    import timm
+
     taken = dict(wanted)
     while True:
         try:

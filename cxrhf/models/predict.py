@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
 
 from cxrhf.errors import ConfigError, RunError
-from cxrhf.models.data import Images, Task, targets, task_columns
 from cxrhf.models.settings import EmbedConfig, LookConfig, PredictConfig, seed_list
 from cxrhf.models.train_run import check_packages, choose_splits, open_images
 from cxrhf.schema import EMBEDDING, PREDICTION
@@ -30,7 +29,7 @@ from cxrhf.tables.checks import check
 from cxrhf.tables.folders import describe_path, free_folder_name, suggest_folder
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from cxrhf.models.data import Images, Task
 
 Progress = Callable[[str], None]
 
@@ -344,6 +343,8 @@ def prediction_rows(
     The logit of a class is the logarithm of its probability among the classes of its task: it ranks images as that
     does, and is what a temperature divides.
     """
+    from cxrhf.models.data import targets, task_columns
+
     goal = targets(images.table, tasks)
     findings: list[pa.Table] = []
     characteristics: list[pa.Table] = []

@@ -30,9 +30,7 @@ from cxrhf.metrics.intervals import UnitCount, count_units, interval
 from cxrhf.metrics.operating import rates_at
 from cxrhf.metrics.ranking import auroc
 from cxrhf.metrics.resample import bootstrap_many
-from cxrhf.models.data import Targets, Task, task_columns
 from cxrhf.models.predict import SAVED_MODEL_FILE, RunUpdate, saved_models
-from cxrhf.models.probe import Probed, is_test, patients_of, probabilities
 from cxrhf.models.settings import ProbeConfig
 from cxrhf.models.train_run import check_packages, choose_splits, findings_of, open_images
 from cxrhf.settings import to_mapping
@@ -42,8 +40,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from cxrhf.models.data import Images
-    from cxrhf.models.probe import Part
+    from cxrhf.models.data import Images, Targets, Task
+    from cxrhf.models.probe import Part, Probed
 
 Progress = Callable[[str], None]
 Floats = NDArray[np.float64]
@@ -446,6 +444,9 @@ def measure_outputs(
     table: pa.Table, probed: Probed, goal: Targets, *, model: str, n_resamples: int, seed: int, how: str
 ) -> MeasuredOutputs:
     """Every output on the rows of the split test. `how` says how the layers were learned."""
+    from cxrhf.models.data import task_columns
+    from cxrhf.models.probe import is_test, patients_of, probabilities
+
     at = np.flatnonzero(is_test(table) & ~np.isnan(probed.logits).any(axis=1))
     patients = patients_of(table)[at]
     datasets = table["dataset"].unique().to_pylist() if "dataset" in table.column_names else []

@@ -20,7 +20,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
 from torch import nn
 
@@ -241,6 +240,8 @@ def _config(model: nn.Module, backbone: str, names: list[str], look: dict[str, A
 
 def _check_config(config: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     """Others make the network from config.json alone: is it this one?"""
+    import timm
+
     with torch.device("meta"):
         made = timm.create_model(config["architecture"], num_classes=config["num_classes"], **config["model_args"])
     check_fit(

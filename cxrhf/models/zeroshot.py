@@ -16,21 +16,21 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.encode.notes import prepare_ahead
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning, did_you_mean
 from cxrhf.findings import CHEXPERT, NIH, NIH_LONG_TAIL, finding_name
-from cxrhf.models.clip import Clip, Tensors, Vectors
-from cxrhf.models.data import Images
 from cxrhf.models.predict import RunUpdate
-from cxrhf.models.seeding import Meter
 from cxrhf.models.settings import ZeroshotConfig
 from cxrhf.models.train_run import check_packages, choose_splits, findings_of, open_images
 from cxrhf.settings import to_mapping
+
+if TYPE_CHECKING:
+    from cxrhf.models.clip import Clip, Tensors, Vectors
+    from cxrhf.models.data import Images
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str], None]
@@ -58,6 +58,9 @@ def zero_shot(
 
     Only one batch of prepared pictures is held, and the next one in the making. `progress` hears a line now and then.
     """
+    from cxrhf.encode.notes import prepare_ahead
+    from cxrhf.models.seeding import Meter
+
     n = len(images)
     if batch_size < 1:
         raise ConfigError("batch_size", got=batch_size, allowed="1 or more")

@@ -505,7 +505,7 @@ def test_trees_that_lead_out_are_refused(copy, saved):
 
 
 def test_forged_bytes_of_a_booster_are_found(saved):
-    """The check lets through what XGBoost can follow, and nothing else (see also ubj.py)."""
+    """The check lets through what XGBoost can follow, and nothing else (see also model_files.py)."""
     raw = (saved / "fracture.ubj").read_bytes()
     good = read_ubj(raw)
     assert checked_model(good, WIDTH)
@@ -607,7 +607,7 @@ def test_what_is_not_installed_is_named(copy, monkeypatch):
 
 def test_nothing_here_can_read_a_pickle():
     folder = Path(__file__).resolve().parents[2] / "cxrhf" / "context"
-    for name in ("store.py", "model_files.py", "sealed.py", "ubj.py"):
+    for name in ("store.py", "model_files.py", "sealed.py"):
         text = (folder / name).read_text()
         for word in ("import pickle", "joblib", "allow_pickle", "np.load", "torch.load", "eval(", "exec("):
             assert word not in text, f"{name}: {word}"

@@ -14,7 +14,7 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 
-from cxrhf.context import sweep_candidates as module
+from cxrhf.context import sweep as module
 from cxrhf.context.material import Candidate, Family, Labelled, Tried
 from cxrhf.context.sweep import best_of_each_kind, fit, pack, scores, spread, sweep_candidates, unpack
 from cxrhf.errors import CxrhfError, LeakageError, TableError

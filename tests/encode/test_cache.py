@@ -216,14 +216,15 @@ def test_many_writers_at_once(tmp_path: Path) -> None:
 SLOW_JOB = """
 import sys, time
 from cxrhf.context.settings import EncodeConfig
-from cxrhf.encode import cache, encode_texts, reading
+from cxrhf.encode import cache, encode_texts
+from cxrhf.encode import notes as module
 from tests.encode.tiny import notes
 cache.SHARD_SECONDS = 0.0
-forward = reading.forward
+forward = module.forward
 def slowly(*given):
     time.sleep(0.1)
     return forward(*given)
-reading.forward = slowly
+module.forward = slowly
 encode_texts(notes(60, longest=20), EncodeConfig(sys.argv[1], overlap=10, batch_tokens=64))
 """
 

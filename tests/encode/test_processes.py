@@ -24,17 +24,18 @@ import json, os, sys, warnings
 from pathlib import Path
 import numpy as np
 from cxrhf.context.settings import EncodeConfig
-from cxrhf.encode import encode_texts, main_process, reading
+from cxrhf.encode import encode_texts, main_process
+from cxrhf.encode import notes as module
 from cxrhf.errors import CxrhfError
 from tests.encode.tiny import notes
 
 out = Path(sys.argv[1])
 seen = []
-forward = reading.forward
+forward = module.forward
 def counted(model, encoder, ids, *rest):
     seen.append(len(ids))
     return forward(model, encoder, ids, *rest)
-reading.forward = counted
+module.forward = counted
 texts = [*notes(30, longest=20), ""]
 rank = os.environ["RANK"]
 settings = EncodeConfig("minilm", batch_tokens=64)

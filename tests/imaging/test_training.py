@@ -543,7 +543,7 @@ def test_a_calibration_that_was_stopped_is_never_taken_for_one(
     seen: list[tuple[object, ...]] = []
     real = calibrating.looked
 
-    def once(asked: object, place: calibrating.Place, show: object, **named: object) -> object:
+    def once(asked: object, place: calibrating.PredictionPlace, show: object, **named: object) -> object:
         """What the networks say, computed once for all folders."""
         if not seen:
             seen.extend(rest for _, *rest in real(asked, place, show, **named))  # type: ignore[arg-type]

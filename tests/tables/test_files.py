@@ -15,7 +15,7 @@ import pytest
 from cxrhf import schema
 from cxrhf.errors import TableError
 from cxrhf.schema import PREDICTION, RESULT
-from cxrhf.tables.checks import check
+from cxrhf.tables.checks import check, table_of
 from cxrhf.tables.files import ENDINGS, file_format, read_table, write_atomically, write_table
 from tests.refusals import refused
 
@@ -61,7 +61,7 @@ def test_equal_tables_give_equal_files(tmp_path: Path, ending: str) -> None:
 
 def test_nan_in_results(tmp_path: Path) -> None:
     rows = [{"audit": "a", "metric": "m", "slice": "all", "value": value} for value in (float("nan"), None, 0.25)]
-    table = schema.table_of(rows, RESULT)
+    table = table_of(rows, RESULT)
     for ending in (".parquet", ".csv"):
         values = read_table(write_table(table, tmp_path / f"results{ending}"), RESULT)["value"].to_pylist()
         assert np.isnan(values[0])
@@ -72,7 +72,7 @@ def test_nan_in_results(tmp_path: Path) -> None:
 
 
 def test_nested_tables(tmp_path: Path) -> None:
-    table = schema.table_of([{"image_id": "a", "model": "m", "vector": [0.5, 1.5]}], schema.EMBEDDING)
+    table = table_of([{"image_id": "a", "model": "m", "vector": [0.5, 1.5]}], schema.EMBEDDING)
     for ending in (".parquet", ".jsonl"):
         assert read_table(write_table(table, tmp_path / f"e{ending}"), schema.EMBEDDING).equals(table)
     with refused(TableError, '"vector"', fix=".parquet"):
@@ -170,7 +170,7 @@ def test_dates_in_json_lines_stay_text(tmp_path: Path) -> None:
 _READ = """
 import sys
 from cxrhf.errors import TableError
-from cxrhf.schema import load_predictions
+from cxrhf.tables.predictions import load_predictions
 try:
     load_predictions(sys.argv[1])
 except TableError as error:
