@@ -276,11 +276,8 @@ def clear_run(folder: Path) -> None:
     if earlier := _read_record(folder, tolerant=True):  # a stop from here on leaves no run that says it is whole
         _write_record(Run(folder, earlier | {"finished": None, "tables": {}}))
     made = [each for pattern in (*_IMAGING, *_WRITING) for each in folder.glob(pattern)]
-    for path in (
-        *(folder / f"{table}.parquet" for table in TABLES),
-        *(folder / name for name in (*_PAGE_FILES, *_CONTEXT)),
-        *made,
-    ):
+    for path in (*(folder / f"{table}.parquet" for table in TABLES), *(folder / name for name in (*_PAGE_FILES, *_CONTEXT)),
+                 *made):  # fmt: skip
         if path.is_dir():
             shutil.rmtree(path)
         else:

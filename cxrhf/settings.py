@@ -353,18 +353,11 @@ class AuditConfig(ReportFields):
             raise ConfigError("primary", got=question, allowed="words joined by colons: auroc_drop:edema")
         for audit in (word for word in words if word in AUDITS):
             if audit in UNCORRECTED_AUDITS:
-                raise ConfigError(
-                    f"primary: {audit} has no p values, or corrects them by another rule",
-                    got=question,
-                    allowed=either([name for name in AUDITS if name not in UNCORRECTED_AUDITS]),
-                )
+                raise ConfigError(f"primary: {audit} has no p values, or corrects them by another rule", got=question,
+                                  allowed=either([name for name in AUDITS if name not in UNCORRECTED_AUDITS]))  # fmt: skip
             if self.only and audit not in self.only:
-                raise ConfigError(
-                    f"primary: {audit} is not in --only",
-                    got=question,
-                    allowed=either(self.only),
-                    next_step=f"add {audit} to --only",
-                )
+                raise ConfigError(f"primary: {audit} is not in --only", got=question, allowed=either(self.only),
+                                  next_step=f"add {audit} to --only")  # fmt: skip
 
     def training_prevalence(self, finding: str) -> float | None:
         """The given training prevalence of a finding; None = use the evaluated set's."""
