@@ -1,4 +1,4 @@
-"""Settings of `cxrhf audit`, and what the settings of all verbs (config_*.py) share: checks, config files, run.json.
+"""Settings of `cxrhf audit`, and what the settings of all verbs share: checks, config files, run.json.
 
 A config is a frozen dataclass; flags come from its fields, and `help` in a field's metadata is what `--help` shows. A
 value out of range is a ConfigError when the config is made; an unknown key in a config file is an error with the

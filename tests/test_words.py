@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 TAGLINE = "How much of this AUROC is the picture, and how much is the chart?"
 # Words of the synthetic hospital's doctors, phrase lists and lexicons are data, not prose.
-DATA = ("cxrhf/data/synthetic/", "cxrhf/context/mentions.py", "cxrhf/context/mentions.py", "cxrhf/hub/scan_notes.py")
+DATA = ("cxrhf/twin/", "cxrhf/context/mentions.py", "cxrhf/hub/scan_notes.py")
 ROOMS = ("README.md", "CONTRIBUTING.md", "docs", "cxrhf", "metrics", "dataset_scripts", "examples")
 _BARE = re.compile(r"(?<![\w.)\]}/'\"*`-])\.\d+\b(?!\.?[a-zA-Z_/])")
 

@@ -4,7 +4,7 @@ SLICES found that a pneumothorax model leans on chest drains, and that men and w
 unequally often: the gap in AUROC between the sexes went away once drains were equally frequent. Here that question is
 asked of every finding and every attribute with values 1 and 0, on the images whose attribute is known: AUROC by sex as
 attributes lie (`auroc`), and with weights that give both sexes the same share of the attribute within each class
-(`auroc_equalised`, metrics/equalising.py; weights made anew in every resample). Natural less equalised gap is what the
+(`auroc_equalised`, metrics/balancing.py; weights made anew in every resample). Natural less equalised gap is what the
 attribute explains. Why the model leans on it is shown by confidence and Brier score by sex, label and attribute.
 
 Without names in `shortcuts`, an attribute is looked at where at least 10 patients of each sex are in each of the four

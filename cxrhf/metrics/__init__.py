@@ -109,7 +109,7 @@ _FILES = {
         "balancing_weights",
         "disease_groups",
     ),
-    "enrichment": (
+    "two_groups": (
         "enrichment",
         "mean_gap",
     ),
@@ -155,7 +155,7 @@ _FILES = {
         "wae",
     ),
     "words_corpora": ("corpora",),
-    "weat": ("weat",),
+    "word_embedding": ("weat",),
 }
 
 _WHERE = {name: file for file, names in _FILES.items() for name in names}

@@ -498,7 +498,7 @@ def calibrate_run(config: CalibrateConfig, show: Progress) -> RunUpdate | None:
     """Fit on one split; what the run has predicted before is written again with the new probabilities.
 
     The calibrators are written first and the tables after them. Stopped in between, the same command writes all of it
-    again from the logits, and until then a card compares both and is refused (report/card_calibration.py).
+    again from the logits, and until then a card compares both and is refused (report/card_facts.py).
     """
     from cxrhf.encode.processes import main_process, one_writer_of_all
     from cxrhf.tables.folders import one_writer

@@ -253,7 +253,7 @@ def _adapter_record(
 
 # A build and a vision-language model, or reports from elsewhere -> a run with GENERATION rows.
 #
-#     RUN/generations.parquet  RUN/run.json  RUN/local/generating/        the journal: see models/generate_journal.py
+#     RUN/generations.parquet  RUN/run.json  RUN/local/generating/        the journal: see models/generate.py
 #
 # Calls add to a run: other models, other strategies. Within one run, reports of one model name have the same weights,
 # prompt, images and seed, whatever the strategy: what differs between strategies is then the strategy.

@@ -51,7 +51,7 @@ def write(
 ) -> People:
     """Make people and write them in a layout below an empty folder; returns them.
 
-    `n_patients` have images; `sizes` sets every total instead (sizes.MIMIC_SIZE, or MIMIC_SIZE.scaled(.01)).
+    `n_patients` have images; `sizes` sets every total instead (people.MIMIC_SIZE, or MIMIC_SIZE.scaled(.01)).
     `findings` are laws (laws.changed). `dirty` plants the defects of real copies and lists them in defects.json.
     `models` adds the tables of simulated models below models/ (models.write_models). `options` go to the layout's own
     writer, such as note_length="full".

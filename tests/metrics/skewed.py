@@ -39,7 +39,7 @@ from cxrhf.metrics import (
 )
 from cxrhf.metrics.calibration import balanced_brier, brier, brier_negative, brier_positive, brier_skill_score
 from cxrhf.metrics.draws import threads
-from cxrhf.metrics.enrichment import permuted_gap
+from cxrhf.metrics.two_groups import permuted_gap
 from tests.metrics import coverage
 from tests.real_data import real_data
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from scipy.stats import binom
 
-from cxrhf.metrics.enrichment import enrichment, fisher_more, mean_gap, permuted_gap
+from cxrhf.metrics.two_groups import enrichment, fisher_more, mean_gap, permuted_gap
 from tests.real_data import real_data
 
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cxrhf.metrics.checks import InputError
-from cxrhf.metrics.weat import cooccurrence_vectors, weat
+from cxrhf.metrics.word_embedding import cooccurrence_vectors, weat
 
 
 def test_weat_against_its_definition() -> None:

@@ -21,9 +21,9 @@ from cxrhf.report.figures import (
     Point,
     along_prevalence,
     dots,
+    format_number,
     mark_shape,
     nice_end,
-    number,
     precision_recall,
     reliability,
     roc,
@@ -51,8 +51,8 @@ def tags(picture: str, name: str, kind: str = "") -> list[ElementTree.Element]:
     ("value", "text"),
     [(0.1234, "0.123"), (-0.0001, "0.000"), (-0.02, "−0.020"), (NAN, "–"), (math.inf, "–"), (1, "1.000")],
 )
-def test_number(value, text) -> None:
-    assert number(value) == text
+def test_format_number(value, text) -> None:
+    assert format_number(value) == text
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.5, 1.0), (0.3, 1.0), (0.0, 1.0), (0.0, 0.04)])

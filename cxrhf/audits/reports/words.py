@@ -20,7 +20,7 @@ from cxrhf.audits.reports.written import NAN, Floats, GeneratedReports, Pair, Re
 from cxrhf.audits.rows import Row
 from cxrhf.errors import ConfigError
 from cxrhf.metrics.displacement import DEFAULT_CATEGORIES, PAPER_CATEGORIES, Displacement, categories, count_categories
-from cxrhf.metrics.weat import DIM, cooccurrence_vectors, weat
+from cxrhf.metrics.word_embedding import DIM, cooccurrence_vectors, weat
 from cxrhf.metrics.words import (
     WordBootstrap,
     WordTest,
