@@ -30,9 +30,9 @@ from cxrhf.audits.material import Layer
 from cxrhf.audits.rows import Row, RowMaker
 from cxrhf.audits.sample import Finding, Progress, Sample, count
 from cxrhf.audits.slices.found import ticker
-from cxrhf.metrics.two_groups import Enrichment, GapTest, MeanGap, enrichment, mean_gap, permuted_gap
 from cxrhf.metrics.estimates import FEW
 from cxrhf.metrics.intervals import benjamini_hochberg
+from cxrhf.metrics.two_groups import Enrichment, GapTest, MeanGap, enrichment, mean_gap, permuted_gap
 from cxrhf.tables.cells import AGE_BANDS, age_band
 
 Floats = NDArray[np.float64]
