@@ -1,6 +1,6 @@
 """PREDICTION -> RESULT: how well a model does for patients whose chart promised little, and for those it promised much.
 
-Within strata of pre-test probability and of mention in earlier notes (strata.py), each with its interval: AUROC;
+Within strata of pre-test probability and of mention in earlier notes, each with its interval: AUROC;
 sensitivity at 95% specificity with the threshold set inside the stratum (local) and, as a clinic would use it, with one
 threshold for all (global, with the specificity it gives there); calibration, skill and prevalence. Then lowest less
 highest stratum, and not mentioned less mentioned, on the same draws.

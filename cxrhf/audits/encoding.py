@@ -1,9 +1,9 @@
 """EMBEDDING, characteristics and results of `cxrhf probe` -> RESULT: what can be read of a patient (ENCODING).
 
 Three kinds of numbers, and words about them. `split_...`: a new linear layer on frozen vectors, for every network that
-has vectors (encoding_split.py) or was probed; differences to a reference network are paired. `auroc`, `tpr`, `fpr` and
-`j`: what a network that was trained for a characteristic says of it itself (encoding_own.py). `auroc` versus another
-model: multitask less single task. Verdicts (encoding_words.py) say what follows from it and what does not.
+has vectors (split.py) or was probed; differences to a reference network are paired. `auroc`, `tpr`, `fpr` and
+`j`: what a network that was trained for a characteristic says of it itself. `auroc` versus another
+model: multitask less single task. Verdicts say what follows from it and what does not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What lies beside the predictions of a run (vectors, attributes, pictures) -> what audits of representations need.
+"""Embeddings, attributes and images of a run's predictions -> what the audits of representations need.
 
-material.py reads the tables, sheets.py writes labelling sheets and reads them back, terms.py says what of the patients
-may stand in a page, gallery.py makes thumbnails where it may.
+Also writes labelling sheets and reads them back, decides which data of single patients a page may show, and makes the
+thumbnails that it may.
 """
 
 from __future__ import annotations

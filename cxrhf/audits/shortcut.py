@@ -385,7 +385,7 @@ def confidence_curves(model: str, marked: MarkedFinding) -> list[Row]:
 # Shortcut audits of several runs (training or split seeds) of one model -> RESULT: mean, spread, and SLICES' test.
 #
 # Rows carry the model's bare name and no interval: value = mean over runs, `<metric>.sd` = their standard deviation
-# (n - 1), which is how far runs differ and no standard error (runs.py says why). The values of the single runs, for
+# (n - 1), which is how far runs differ and no standard error (compare.py says why). The values of the single runs, for
 # figures, are the rows of those runs.
 #
 # With `shortcut_test` mann_whitney also what SLICES did: Mann-Whitney's U test of the runs' AUROCs of one sex against

@@ -122,7 +122,7 @@ def _half(patients: Texts, rows: Integers, seed: int) -> Flags:
 # How it is fitted: vectors are turned to their principal axes, where the Gram matrix, and with it an upper bound of
 # the curvature, is diagonal. Steps by that bound go downhill in all folds at once, with momentum (Nesterov's, begun
 # anew in a fold where it points uphill): a step is two products of matrices, whatever the number of folds and
-# classes. A Newton step (crossfit.py) on 1,024 features would cost some thousand of them.
+# classes. A Newton step (pretest.py) on 1,024 features would cost some thousand of them.
 
 Singles = NDArray[np.float32]
 

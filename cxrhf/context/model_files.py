@@ -3,7 +3,7 @@
 scikit-learn's classifiers: skops, packed. The file is unpacked here, counted as it grows; only the types in `TYPES` may
 be in it, looked up in the file's own list before anything is made; skops then reads what was looked at, and checks
 again. scikit-learn follows trees, neighbours and layers without bounds, so every shape that a prediction relies on is
-compared with the record before the classifier is used. XGBoost: its own .ubj (ubj.py). `WordRidge` and knots of
+compared with the record before the classifier is used. XGBoost: its own .ubj. `WordRidge` and knots of
 calibrators: safetensors.
 
 A classifier is a file of its kind: a LinearSVC where the manifest says forest is refused. Known gap: KNeighbours keeps

@@ -1,6 +1,6 @@
 """Settings of `cxrhf context fit`, `predict` and `explain`: which texts, which encoders, which search, who is left out.
 
-The same frozen dataclasses serve the command line, YAML recipes and Python; see config.py.
+The same frozen dataclasses serve the command line, YAML recipes and Python; see cxrhf/settings.py.
 """
 
 from __future__ import annotations

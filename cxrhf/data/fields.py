@@ -168,7 +168,7 @@ def noted(*parts: tuple[int, str]) -> str:
 # positive_only and zeros give the same labels by different reasoning, and are recorded under the name that was
 # chosen. Masked has one rule more: where no_finding is 1 every other finding is 0, whatever was there, except
 # support_devices: a device is no disease, and 39% of CheXpert's No Finding images show one. In CheXpert's raw rows No
-# Finding never meets another positive, so this only fills blanks; after `stitched` (see choose.py) it overrules a
+# Finding never meets another positive, so this only fills blanks; after `stitched` (see prepare.py) it overrules a
 # positive of another image in 5,480 patients, and the published class ratios hold only with that. No Finding itself
 # is read as any other finding.
 

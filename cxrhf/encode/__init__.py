@@ -6,7 +6,7 @@
     from cxrhf.encode import encode_sets
     vectors = encode_sets(notes["text"], sets, EncodeConfig("minilm"), progress=True)
 
-Encoders: presets.py (minilm needs no network), a folder, any id of the Hugging Face Hub. Texts are taken as they are;
+Encoders: files.py (minilm needs no network), a folder, any id of the Hugging Face Hub. Texts are taken as they are;
 what is encoded is what is hashed. Nothing is sent anywhere, and no text is written anywhere.
 
 Several processes share the work when a launcher starts them, one for each GPU, or for each group of cores:

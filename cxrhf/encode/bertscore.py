@@ -7,7 +7,7 @@ their harmonic mean (0 where one of them is not above 0). From -1 to 1, higher i
 
 Special tokens take no part: they are neither counted nor partners (in the package bert-score they may be partners). No
 rescaling by a baseline, so numbers of different encoders cannot be compared: unrelated reports share .5 and more. With
-`idf` rare tokens weigh more: log((n + 1) / (df + 1)) over the references. Long reports are read in windows (tokens.py).
+`idf` rare tokens weigh more: log((n + 1) / (df + 1)) over the references. Long reports are read in windows.
 A generated report without a token scores 0; without a token in the reference, or any with a weight, there is no score.
 
 Each distinct text is encoded once, each distinct pair is matched once and kept (scores.py). Known gaps: one process

@@ -1,7 +1,7 @@
 """Settings -> an encoder: its tokenizer at once, its weights when something must be encoded.
 
 Files are read from a folder of this machine (the Hub's cache is one). Weights are safetensors; .bin only if allowed, or
-of a preset, and as bin_weights.py reads them. Code that comes with a model is never run. Weights that leave a part of
+of a preset, and as download.py reads them. Code that comes with a model is never run. Weights that leave a part of
 the model random are refused; only heads that the last hidden state does not pass may be missing.
 """
 

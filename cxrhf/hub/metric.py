@@ -48,8 +48,6 @@ def choose_metrics(names: Sequence[str], every: bool) -> list[str]:
 
 
 # Folder of an `evaluate` module -> a folder that holds a copy of it which needs no cxrhf; also a command.
-#
-# What the copy holds is said in stage_files.py.
 
 MARKER = ".staged.json"
 

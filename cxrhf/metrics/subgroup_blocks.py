@@ -232,7 +232,7 @@ def _close_bins(gap: Any, error: Any, signed: Any) -> None:
 #
 # With a weight for each cell, the AUROC of a group is the weight of the pairs its positives win, cell against cell,
 # divided by the weight of all its pairs. So rows are walked once in a replicate, whatever weights follow; and weights
-# that are made from the cells anew in every replicate (equalising.py) cost nothing. The sample is the replicate in
+# that are made from the cells anew in every replicate (balancing.py) cost nothing. The sample is the replicate in
 # which everybody is drawn once.
 
 

@@ -1,6 +1,6 @@
 """Settings of `cxrhf finetune`: which reports, which vision-language model, how its adapters learn.
 
-The same frozen dataclasses serve the command line, YAML recipes and Python; see config.py.
+The same frozen dataclasses serve the command line, YAML recipes and Python; see cxrhf/settings.py.
 """
 
 from __future__ import annotations
@@ -170,8 +170,6 @@ class FinetuneConfig:
 
 
 # Settings of `cxrhf generate`: which model writes about which images, how it is decoded; or whose reports are read.
-#
-# The same frozen dataclasses serve the command line, YAML recipes and Python; see config.py.
 
 BALANCE = ("sex", "none")
 PER = ("patient", "study", "image")
@@ -346,8 +344,6 @@ class GenerateConfig:
 
 
 # Settings of `cxrhf score`: which run, which scores, which encoder.
-#
-# The same frozen dataclass serves the command line, YAML recipes and Python; see config.py.
 
 METRICS = ("bertscore", "semantic", "ratescore", "radgraph")
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

@@ -1,6 +1,6 @@
 """Settings of `cxrhf predict`, `embed`, `calibrate`, `probe`, `zeroshot`: which model, which images, what is written.
 
-The same frozen dataclasses serve the command line, YAML recipes and Python; see config.py.
+The same frozen dataclasses serve the command line, YAML recipes and Python; see cxrhf/settings.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from cxrhf.findings import finding_name
 from cxrhf.settings import check_one_of, check_range, either, set_field, split_list
 
 # Settings of `cxrhf train`: which images and labels, which network, how it learns.
-#
-# The same frozen dataclasses serve the command line, YAML recipes and Python; see config.py.
 
 TASKS = ("findings", "sex", "race", "view", "age_band")
 FITS = ("crop", "squash")

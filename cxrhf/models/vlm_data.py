@@ -192,7 +192,7 @@ def _rendered(vlm: Any, messages: list[dict[str, Any]], *, ask: bool) -> str:
 
 # Pictures, prompts and reports -> examples that a vision-language model learns from, batch after batch.
 #
-# Every process works out all batches for itself and reads its own share (see loader.py). Lengths are known before the
+# Every process works out all batches for itself and reads its own share (see data.py). Lengths are known before the
 # first picture is read: so batches can hold reports of like lengths, and each process knows how many tokens the whole
 # batch teaches.
 

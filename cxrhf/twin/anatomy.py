@@ -1,7 +1,7 @@
 """The build of a person -> the soft parts of a frontal chest: body, lungs, heart, vessels.
 
 A film is a sum of thicknesses: `tissue` is what the beam would cross without lungs; their air takes away from it.
-Everything is drawn upright and straight; exposure.py turns, shifts and bends the whole at the end.
+Everything is drawn upright and straight; films.py turns, shifts and bends the whole at the end.
 """
 
 from __future__ import annotations

@@ -207,8 +207,8 @@ def _number(*parts: int) -> int:
 # What is to be seen on a chest film -> the film, as grey pixels made from nothing but numbers.
 #
 # Nobody's picture: ribs, vessels and tubes are curves, and two seeds their only chance. A film is a sum of
-# thicknesses (physique.py -> anatomy.py and bones.py, or lateral.py; changed by signs.py; devices.py on top) put
-# through a film's grey curve (exposure.py). Known gaps: findings do not know of each other (fluid and free air lie
+# thicknesses (anatomy.py; changed by signs.py, with devices on top) put
+# through a film's grey curve. Known gaps: findings do not know of each other (fluid and free air lie
 # over each other without a level), a lateral film tells no side, and hearts, fissures and vessels are far simpler
 # than people's.
 

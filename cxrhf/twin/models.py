@@ -1,6 +1,6 @@
 """People -> PREDICTION rows of simulated models whose every flaw is planted, ATTRIBUTE rows, and files of all tables.
 
-What is true of each model is in model_truths.py; embeddings.py and generations.py have the other tables.
+What is true of each model is in scores.py; generations.py has the reports.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def _pleural_other(chest: Chest, severity: float, rngs: Streams) -> None:
     chest.tissue = chest.tissue + 0.22 * severity * lime * chest.lungs * smooth_step(grid.y, 0.35, 0.5)
 
 
-# What the heart's outline, the diaphragm and the ribs show is drawn with them: see picture.py.
+# What the heart's outline, the diaphragm and the ribs show is drawn with them: see films.py.
 SIGNS: dict[str, Sign] = {
     "lung_opacity": _lung_opacity,
     "lung_lesion": _lung_lesion,

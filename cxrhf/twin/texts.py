@@ -1,6 +1,6 @@
 """People -> the discharge notes of their admissions, which tell the chart context in words and nothing else.
 
-A note of a patient tells the level of C for every finding (histories.py) among sections of filler (filler.py), laid out
+A note of a patient tells the level of C for every finding among sections of filler, laid out
 as discharge summaries are: names and dates blanked as ___, lines broken at some 75 characters, within
 phrases too. All notes of a patient tell the same levels.
 """

@@ -3,7 +3,7 @@
 Positives and negatives apart: the error of a slice is then the mean squared error of one class. Half of the patients
 are to discover on, half to confirm on. Slices are found on the first half by a method of methods.py, on vectors made
 for the finding or on those of the penultimate layer (longer ones reduced by a layer that is fitted there too,
-reduction.py); every number that is reported comes from the second half. What a slice is made of, and whether that is
+found.py); every number that is reported comes from the second half. What a slice is made of, and whether that is
 confirmed: confirm.py. With the recipe `paper` everything is done on all rows, as published: nothing is confirmed then.
 """
 
