@@ -16,12 +16,12 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks.rows import Row, row, timed
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.data.build import build
 from cxrhf.data.load import load_images, load_notes
 from cxrhf.data.settings import BuildConfig
 from cxrhf.encode import encode_sets, encode_texts
 from cxrhf.encode.encoder import Encoder, load_model, open_encoder, token_ids
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.encode.windows import cut
 from cxrhf.twin import write
 

@@ -64,10 +64,10 @@ RULES = {
     "run": May({"errors"}, {"schema", "tables"}),
     "settings": May({"errors", "findings"}, {"tables"}),
     "twin": May(TABLES),
-    "encode": May({"errors", "tables", "context.settings"}),
+    "encode": May({"errors", "tables", "settings"}),
     "data": May(TABLES | {"settings", "metrics"}),
     "data.twin": May(inside={"twin"}),
-    "context": May(TABLES | {"settings", "learn", "metrics"}, {"encode"}),
+    "context": May(TABLES | {"settings", "encode.settings", "learn", "metrics"}, {"encode"}),
     "context.tables": May({"audits"}),
     "context.run": May(inside={"audits", "data", "report", "run"}),
     "models": May(TABLES | {"settings", "context.settings", "data.settings", "run", "learn", "metrics", "encode"}),
@@ -94,7 +94,6 @@ RULES = {
 CYCLES = {
     "models": "cli",  # the three modules that are run as `python -m` call its `main`
     "audits": "context",  # a notebook gives predictions and notes: audits.sources fits the pre-test probabilities
-    "encode": "context",  # EncodeConfig stands in context.settings
 }
 METRICS_MAY = {"numpy", "scipy", "sklearn", "numba", "tqdm"}
 # Only the standard library at the top.

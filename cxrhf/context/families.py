@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from cxrhf.context.material import Calibration, Candidate, Family, Features, Material, Progress
-from cxrhf.context.settings import FEATURES, RECIPES, SEARCHES, ContextFitConfig, EncodeConfig
+from cxrhf.context.settings import FEATURES, SEARCHES, ContextFitConfig
 from cxrhf.context.words import (
     MAX_WORDS,
     MIN_PATIENTS,
@@ -30,6 +30,7 @@ from cxrhf.context.words import (
     sums,
     weigh_counts,
 )
+from cxrhf.encode.settings import RECIPES, EncodeConfig
 from cxrhf.errors import ConfigError, RunError, TableError
 
 Floats = NDArray[np.float64]

@@ -15,8 +15,8 @@ from cxrhf.context.families import features_again
 from cxrhf.context.fit import MODEL
 from cxrhf.context.join import JoinedContext, mentions_of, prediction_rows
 from cxrhf.context.material import Features, Floats, Material, Progress
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.context.store import Bundle
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.errors import TableError
 from cxrhf.learn import apply_calibrator
 

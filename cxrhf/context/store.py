@@ -20,7 +20,8 @@ import numpy as np
 from cxrhf.context.material import Calibrator, Candidate, Fitted, Tried
 from cxrhf.context.model_files import load_arrays, load_calibrator, load_model, save_arrays, save_calibrator, save_model
 from cxrhf.context.sealed import Sealed, Unfit, open_sealed, require, versions, write_json, write_sealed
-from cxrhf.context.settings import NO_NOTE, EncodeConfig
+from cxrhf.context.settings import NO_NOTE
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.errors import ConfigError, CxrhfWarning, RunError
 from cxrhf.settings import MENTION_RULES, from_mapping
 

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
-from cxrhf.context.settings import RECIPES
+from cxrhf.encode.settings import RECIPES
 from cxrhf.settings import check_one_of
 
 Floats = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 `encode_texts` gives a vector a text, `encode_sets` a vector a set of notes (the notes known before an image).
 
-    from cxrhf.context.settings import EncodeConfig
+    from cxrhf.encode.settings import EncodeConfig
     from cxrhf.encode import encode_sets
     vectors = encode_sets(notes["text"], sets, EncodeConfig("minilm"), progress=True)
 

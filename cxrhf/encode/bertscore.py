@@ -29,11 +29,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode.cache import Distinct, Scores, Store, as_array, best_effort, distinct_contents, open_kept, score_pairs
 from cxrhf.encode.encoder import Encoder, cache_about, cache_key, load_model, open_encoder, padding_id
 from cxrhf.encode.notes import Ids, explain_full_memory, finite, tokens_of
 from cxrhf.encode.processes import Clock, Progress
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.encode.windows import batch_windows, blocks, cut, pad_batch, pool_windows, window_means, windows_of
 from cxrhf.errors import ConfigError, TableError
 

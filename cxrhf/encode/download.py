@@ -17,7 +17,6 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode.files import (
     BIN,
     CONFIG,
@@ -31,6 +30,7 @@ from cxrhf.encode.files import (
     may_read_bin,
     model_files,
 )
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.errors import CxrhfError, did_you_mean
 
 PROBE_SECONDS = 5.0

@@ -16,10 +16,10 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode.download import hub_folder, read_bin
 from cxrhf.encode.files import Files, locate, may_read_bin, model_files, model_hash
 from cxrhf.encode.processes import call_first, device_of_process
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.encode.windows import CODE_ROOM, Frame, frame
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning, RunError, shorten
 

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode.cache import (
     Distinct,
     Store,
@@ -40,6 +39,7 @@ from cxrhf.encode.processes import (
     rank,
     remark,
 )
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.encode.windows import batch_windows, blocks, pad_batch, pool_notes, pool_windows, window_means, windows_of
 from cxrhf.errors import CxrhfError, TableError
 from cxrhf.tables.folders import temporary_folder

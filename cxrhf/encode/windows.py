@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode.files import SENTENCES
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.errors import ConfigError
 
 Floats = NDArray[np.float64]

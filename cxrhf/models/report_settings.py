@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from cxrhf.context.settings import EncodeConfig
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.errors import ConfigError, did_you_mean
 from cxrhf.models.settings import BUILD, DEVICE, DEVICES, OVERWRITE, PRECISIONS, RUN, TRACKERS, WORKERS
 from cxrhf.settings import check_one_of, check_range, set_field, split_list

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cxrhf.context.settings import EncodeConfig
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.errors import ConfigError, CxrhfError, RunError, TableError, need_packages
 from cxrhf.models.predict import RunUpdate
 from cxrhf.models.report_settings import ScoreConfig

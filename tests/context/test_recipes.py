@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cxrhf.context.settings import RECIPES
 from cxrhf.context.words import BATCH, STOP_WORDS, clean, lower_texts
+from cxrhf.encode.settings import RECIPES
 from cxrhf.errors import ConfigError
 from tests.refusals import refused
 

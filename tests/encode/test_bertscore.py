@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import bertscore as bertscore_module
 from cxrhf.encode import encode_texts
 from cxrhf.encode.bertscore import bertscore, greedy, owned, token_vectors
 from cxrhf.encode.cache import score_pairs
 from cxrhf.encode.chexbert import checkpoint_folder
 from cxrhf.encode.files import locate
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.encode.windows import cut
 from cxrhf.errors import ConfigError, CxrhfError, TableError
 from tests.encode.tiny import notes, plain, save_tiny

@@ -16,12 +16,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cxrhf.context.run import fit_run
-from cxrhf.context.settings import ContextFitConfig, EncodeConfig
+from cxrhf.context.settings import ContextFitConfig
 from cxrhf.encode import download as bin_weights
 from cxrhf.encode import encode_texts
 from cxrhf.encode.download import check_kept
 from cxrhf.encode.encoder import open_encoder
 from cxrhf.encode.files import HUB_IDS
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.errors import CxrhfError
 from cxrhf.settings import from_mapping, load_mapping
 from tests.encode.tiny import BIN, ONLY_BIN, notes, save_bin, save_stand_in

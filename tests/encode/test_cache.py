@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import cache as cache_module
 from cxrhf.encode import encode_texts
 from cxrhf.encode import notes as notes_module
 from cxrhf.encode.cache import cache_folder
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.errors import CxrhfWarning
 from tests.encode.tiny import notes
 
@@ -215,7 +215,7 @@ def test_many_writers_at_once(tmp_path: Path) -> None:
 
 SLOW_JOB = """
 import sys, time
-from cxrhf.context.settings import EncodeConfig
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.encode import cache, encode_texts
 from cxrhf.encode import notes as module
 from tests.encode.tiny import notes

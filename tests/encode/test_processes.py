@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import encode_texts, main_process
 from cxrhf.encode.processes import barrier, broadcast_bytes, call_first, n_processes, one_writer_of_all, rank
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.tables.folders import one_writer
 from tests.encode.tiny import notes
 
@@ -23,7 +23,7 @@ JOB = """
 import json, os, sys, warnings
 from pathlib import Path
 import numpy as np
-from cxrhf.context.settings import EncodeConfig
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.encode import encode_texts, main_process
 from cxrhf.encode import notes as module
 from cxrhf.errors import CxrhfError

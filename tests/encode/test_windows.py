@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from cxrhf.cli.flags import parse
-from cxrhf.context.settings import ContextFitConfig, EncodeConfig
+from cxrhf.context.settings import ContextFitConfig
 from cxrhf.encode import encode_texts, identity, same_encoder, saved_settings
 from cxrhf.encode.encoder import open_encoder
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.encode.windows import Frame, cut, position_limit, special_tokens
 from cxrhf.errors import ConfigError
 from cxrhf.settings import from_mapping, to_mapping

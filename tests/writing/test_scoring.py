@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from cxrhf.cli import main
-from cxrhf.context.settings import EncodeConfig
 from cxrhf.encode import encode_texts
 from cxrhf.encode.bertscore import bertscore
+from cxrhf.encode.settings import EncodeConfig
 from cxrhf.errors import ConfigError, CxrhfError
 from cxrhf.models import scoring as plugins
 from cxrhf.models.report_settings import ScoreConfig
