@@ -194,7 +194,7 @@ CONTEXT_EFFECT, CHART_WEIGHT, D0 = (
 )  # of D1: the chart in the score, what the picture shows less, what it shows
 
 
-def check(seed: int = 0) -> list[Check]:
+def check_context(seed: int = 0) -> list[Check]:
     """Two findings of the same patients: one whose score leans on the chart, one whose score does not."""
     import cxrhf
 

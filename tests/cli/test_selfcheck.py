@@ -68,6 +68,12 @@ def ran(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
 # ---------------------------------------------------------------- as installed
 
 
+def test_every_group_has_its_check() -> None:
+    for name, group in _GROUPS.items():
+        module, _, function = group.place.rpartition(".")
+        assert callable(getattr(importlib.import_module(f"cxrhf.selfchecking.{module}"), function, None)), name
+
+
 def test_groups_pass_and_json_holds_it_all(capsys) -> None:
     code, out, err = ran(capsys, "--only", "calibration,encoding,notes", "--json")
     found = json.loads(out)

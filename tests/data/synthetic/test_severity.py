@@ -73,9 +73,9 @@ def test_contact_sheet(tmp_path):
     assert sheet.shape == (2 * (64 + 14) + 4, 2 * (64 + 4) + 4)
     assert np.array_equal(sheet, contact_sheet(small, [0, 3, 5], 64, 2, ["a", "b", "c"]))
     assert not np.array_equal(sheet, contact_sheet(small, [0, 3, 5], 64, 2))
-    with pytest.raises(ConfigError, match="captions"):
+    with pytest.raises(ConfigError, match="caption"):
         contact_sheet(small, [0, 1], 64, 2, ["a"])
-    with pytest.raises(ConfigError, match="nothing"):
+    with pytest.raises(ConfigError):
         contact_sheet(small, [])
     for name in ("one.png", "two.png"):
         main([str(tmp_path / name), "--patients", "60", "--size", "64"])
